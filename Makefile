@@ -1,0 +1,63 @@
+# rse-transcribe: `make serve` to run it, `make test` to check it.
+
+HOST ?= 127.0.0.1
+PORT ?= 8000
+# Recordings with labels, for the accuracy benchmark.
+SHARED ?= ../shared
+LOOKAHEADS_MS ?= 50 100 200 372
+PYTHON ?= python3
+VENV ?= .venv
+
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help serve test lint format bench bench-accuracy clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
+
+serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PORT)
+	@exec $(PY) -m service --host $(HOST) --port $(PORT)
+
+test: lint ## format check, lint, types, tests
+	$(PY) -m pytest
+
+lint: $(VENV)/.installed-dev ## format check, lint and types
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: bench-accuracy ## every benchmark
+
+bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path
+	@for set in $(SHARED)/real/*/; do \
+	  for ms in $(LOOKAHEADS_MS); do \
+	    echo "== $$(basename $$set), look-ahead $$ms ms"; \
+	    $(PY) -m training.evaluate real --data-dir $$set --lookahead-ms $$ms || exit 1; \
+	  done; \
+	done
+
+clean: ## remove the environment, caches and builds
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps make a second call start at once; new requirements set up again.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); echo "No venv module: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing into $(VENV) (some minutes the first time) ..."
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing into $(VENV) with what tests need (some minutes the first time) ..."
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.installed

@@ -1,0 +1,223 @@
+"""What a stream is asked to be: its audio format, its way of emitting frames, its delay.
+
+The total delay of an event, from the moment its sound is sent to the moment it can be known:
+
+    look-ahead        audio after a frame that the model sees before it speaks of that frame
+    + block           a frame waits until the other frames of its block are due
+    + resampler       samples that the anti-alias filter holds back
+    + tracker         frames after an onset that show that it was a peak
+    = total           what ``ready`` states; network and computing time come on top
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from model.config import HOP, WINDOW
+
+WINDOW_FRAMES = WINDOW // HOP - 1  # 63 positions between the first and the last sample
+CENTRE_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32
+MIN_LOOKAHEAD_HOPS = 4
+MAX_LOOKAHEAD_HOPS = CENTRE_LOOKAHEAD_HOPS
+
+MIN_SAMPLE_RATE_HZ = 8_000
+MAX_SAMPLE_RATE_HZ = 192_000
+MAX_CHANNELS = 2
+
+
+class Mode(StrEnum):
+    """How frames leave the engine."""
+
+    BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
+    CENTRE = "centre"  # one window per hop yields its middle frame, as in the paper
+
+
+class Encoding(StrEnum):
+    """Little-endian PCM sample formats."""
+
+    PCM_S16LE = "pcm_s16le"
+    PCM_F32LE = "pcm_f32le"
+
+    @property
+    def sample_bytes(self) -> int:
+        return 2 if self is Encoding.PCM_S16LE else 4
+
+
+class OptionsError(ValueError):
+    """A stream was asked to be what it cannot be; ``code`` is a stable snake_case word."""
+
+    code: ClassVar[str] = "bad_start"
+
+
+class UnsupportedEncodingError(OptionsError):
+    """The PCM encoding is not one of ``Encoding``."""
+
+    code = "unsupported_encoding"
+
+
+class SampleRateError(OptionsError):
+    """The sample rate lies outside of what the resampler is made for."""
+
+    code = "bad_sample_rate"
+
+
+class ChannelsError(OptionsError):
+    """Neither mono nor stereo."""
+
+    code = "bad_channels"
+
+
+class ModeError(OptionsError):
+    """The way of emitting frames is not one of ``Mode``."""
+
+    code = "bad_mode"
+
+
+class LookaheadError(OptionsError):
+    """The look-ahead is not a positive, finite number of milliseconds."""
+
+    code = "bad_lookahead"
+
+
+class BlockFramesError(OptionsError):
+    """The block does not fit into a window together with its look-ahead."""
+
+    code = "bad_block_frames"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioFormat:
+    """The PCM that a client sends.
+
+    Raises:
+        UnsupportedEncodingError, SampleRateError, ChannelsError: subclasses of ValueError.
+    """
+
+    encoding: Encoding
+    sample_rate_hz: int
+    channels: int = 1
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "encoding", Encoding(self.encoding))
+        except ValueError:
+            known = ", ".join(Encoding)
+            raise UnsupportedEncodingError(
+                f"encoding must be one of {known}, not {self.encoding!r}"
+            ) from None
+        if not _is_int(self.sample_rate_hz) or not (
+            MIN_SAMPLE_RATE_HZ <= self.sample_rate_hz <= MAX_SAMPLE_RATE_HZ
+        ):
+            raise SampleRateError(
+                f"sample_rate must be a whole number from {MIN_SAMPLE_RATE_HZ} to "
+                f"{MAX_SAMPLE_RATE_HZ} Hz, not {self.sample_rate_hz!r}"
+            )
+        if not _is_int(self.channels) or not 1 <= self.channels <= MAX_CHANNELS:
+            raise ChannelsError(f"channels must be 1 or 2, not {self.channels!r}")
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one sample of all channels."""
+        return self.encoding.sample_bytes * self.channels
+
+    def duration_ms(self, n_bytes: int) -> float:
+        """Milliseconds of sound in ``n_bytes`` of this format."""
+        return 1000.0 * n_bytes / (self.frame_bytes * self.sample_rate_hz)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """How a stream is transcribed.
+
+    Attributes:
+        mode: ``block`` or ``centre``; centre fixes the look-ahead to half a window and the
+            block to one frame, whatever the other two say.
+        lookahead_ms: audio after a frame that the model sees; taken to whole hops of the model
+            from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
+        block_frames: frames that one window yields; more cost less computing and more delay.
+
+    Raises:
+        ModeError, LookaheadError, BlockFramesError: subclasses of ValueError.
+    """
+
+    mode: Mode = Mode.BLOCK
+    lookahead_ms: float = 100.0
+    block_frames: int = 4
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "mode", Mode(self.mode))
+        except ValueError:
+            raise ModeError(f"mode must be block or centre, not {self.mode!r}") from None
+        if not _is_number(self.lookahead_ms) or not 0 < self.lookahead_ms < math.inf:
+            raise LookaheadError(
+                f"lookahead_ms must be a positive number of milliseconds, not {self.lookahead_ms!r}"
+            )
+        most = WINDOW_FRAMES - MAX_LOOKAHEAD_HOPS  # 31: fits whatever the look-ahead becomes
+        if not _is_int(self.block_frames) or not 1 <= self.block_frames <= most:
+            raise BlockFramesError(
+                f"block_frames must be a whole number from 1 to {most}, not {self.block_frames!r}"
+            )
+
+    @property
+    def frames_per_window(self) -> int:
+        """Frames that one window yields."""
+        return 1 if self.mode is Mode.CENTRE else self.block_frames
+
+    def lookahead_hops(self, model_rate_hz: int) -> int:
+        """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""
+        if self.mode is Mode.CENTRE:
+            return CENTRE_LOOKAHEAD_HOPS
+        hops = math.floor(self.lookahead_ms * model_rate_hz / 1000 / HOP)
+        return max(MIN_LOOKAHEAD_HOPS, min(MAX_LOOKAHEAD_HOPS, hops))
+
+
+FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=16)  # nobody waits for a frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """The parts of an event's delay in milliseconds, each at its worst."""
+
+    lookahead_ms: float
+    block_ms: float
+    resampler_ms: float
+    tracker_ms: float
+
+    @property
+    def total_ms(self) -> float:
+        return self.lookahead_ms + self.block_ms + self.resampler_ms + self.tracker_ms
+
+
+def stated_delay(
+    options: StreamOptions,
+    *,
+    model_rate_hz: int,
+    resampler_ms: float,
+    tracker_frames: float,
+) -> Delay:
+    """The delay that a stream of these options has before any computing.
+
+    Args:
+        model_rate_hz: sample rate of the model.
+        resampler_ms: what ``resample.latency_ms`` says of the two rates.
+        tracker_frames: ``NoteTracker.delay_frames``.
+    """
+    hop_ms = 1000.0 * HOP / model_rate_hz
+    return Delay(
+        lookahead_ms=options.lookahead_hops(model_rate_hz) * hop_ms,
+        block_ms=(options.frames_per_window - 1) * hop_ms,
+        resampler_ms=resampler_ms,
+        tracker_ms=tracker_frames * hop_ms,
+    )
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,318 @@
+"""The messages of the live protocol (PROTOCOL.md), one pydantic model each, tagged by `type`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+Encoding = Literal["pcm_s16le", "pcm_f32le"]
+Mode = Literal["block", "centre"]
+
+LEAST_SAMPLE_RATE_HZ = 8_000
+GREATEST_SAMPLE_RATE_HZ = 192_000
+
+
+class ErrorCode(StrEnum):
+    """Why a session or a request was refused or ended."""
+
+    # the client's messages
+    BAD_MESSAGE = "bad_message"
+    BAD_START = "bad_start"
+    UNSUPPORTED_ENCODING = "unsupported_encoding"
+    BAD_SAMPLE_RATE = "bad_sample_rate"
+    UNKNOWN_MODEL = "unknown_model"
+    NOT_STARTED = "not_started"
+    ALREADY_STARTED = "already_started"
+    MESSAGE_TOO_BIG = "message_too_big"
+    # the client's audio
+    BAD_AUDIO = "bad_audio"
+    ODD_BYTES = "odd_bytes"
+    # limits of time and place
+    IDLE_TIMEOUT = "idle_timeout"
+    SESSION_TOO_LONG = "session_too_long"
+    SLOW_READER = "slow_reader"
+    TOO_MANY_SESSIONS = "too_many_sessions"
+    # the server's own state
+    NOT_READY = "not_ready"
+    DRAINING = "draining"
+    INTERNAL = "internal"
+
+
+class CloseCode:
+    """Numbers in the websocket's close frame."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    INTERNAL = 1011
+    BAD_REQUEST = 4400
+    TIMEOUT = 4408
+    TOO_BIG = 4413
+    BUSY = 4429
+
+
+CLOSE_CODES: Mapping[ErrorCode, int] = {
+    ErrorCode.MESSAGE_TOO_BIG: CloseCode.TOO_BIG,
+    ErrorCode.IDLE_TIMEOUT: CloseCode.TIMEOUT,
+    ErrorCode.SESSION_TOO_LONG: CloseCode.TIMEOUT,
+    ErrorCode.SLOW_READER: CloseCode.TIMEOUT,
+    ErrorCode.TOO_MANY_SESSIONS: CloseCode.BUSY,
+    ErrorCode.NOT_READY: CloseCode.BUSY,
+    ErrorCode.DRAINING: CloseCode.GOING_AWAY,
+    ErrorCode.INTERNAL: CloseCode.INTERNAL,
+}
+"""Close code of each error; those not named here are `CloseCode.BAD_REQUEST`."""
+
+RETRYABLE = frozenset(
+    {
+        ErrorCode.IDLE_TIMEOUT,
+        ErrorCode.SESSION_TOO_LONG,
+        ErrorCode.SLOW_READER,
+        ErrorCode.TOO_MANY_SESSIONS,
+        ErrorCode.NOT_READY,
+        ErrorCode.DRAINING,
+        ErrorCode.INTERNAL,
+    }
+)
+"""Errors after which the same client may well succeed with the same audio."""
+
+
+class ProtocolError(Exception):
+    """A fault that ends a session: a code for programs and a sentence for people."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @property
+    def close_code(self) -> int:
+        return CLOSE_CODES.get(self.code, CloseCode.BAD_REQUEST)
+
+    @property
+    def retryable(self) -> bool:
+        return self.code in RETRYABLE
+
+
+# -- client to server -----------------------------------------------------------------------------
+
+
+class _ClientMessage(BaseModel):
+    # A misspelt field is told, not ignored: a client would wonder why its look-ahead does nothing.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Start(_ClientMessage):
+    """What the audio is and how it is to be transcribed; the first message of a session."""
+
+    type: Literal["start"] = "start"
+    encoding: Encoding
+    sample_rate: int = Field(ge=LEAST_SAMPLE_RATE_HZ, le=GREATEST_SAMPLE_RATE_HZ)
+    channels: int = Field(default=1, ge=1, le=2)
+    mode: Mode | None = None
+    lookahead_ms: float = Field(default=100.0, gt=0, le=1000)
+    block_frames: int = Field(default=4, ge=1, le=32)
+    model: str | None = None
+
+
+class Stop(_ClientMessage):
+    """The audio is over: transcribe what is left, then `done`."""
+
+    type: Literal["stop"] = "stop"
+
+
+class Keepalive(_ClientMessage):
+    """Nothing to send now, but the client is there."""
+
+    type: Literal["keepalive"] = "keepalive"
+
+
+class Flush(_ClientMessage):
+    """Answered by `flushed` with the same id once the audio sent before it is transcribed."""
+
+    type: Literal["flush"] = "flush"
+    id: str = Field(max_length=128)
+
+
+ClientMessage = Annotated[Start | Stop | Keepalive | Flush, Field(discriminator="type")]
+
+_CLIENT: TypeAdapter[Start | Stop | Keepalive | Flush] = TypeAdapter(ClientMessage)
+
+
+def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
+    """Read one text message of a client; `ProtocolError` says what is wrong with it."""
+    try:
+        return _CLIENT.validate_json(text)
+    except ValidationError as error:
+        raise _protocol_error(error) from None
+
+
+def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
+    """Read a start from the query of the websocket's address, None where there is none.
+
+    The parameters are the fields of `Start` without its `type`.
+    """
+    fields: dict[str, str] = {}
+    for name, value in parameters:
+        if name in fields:
+            raise ProtocolError(ErrorCode.BAD_START, f"{name} is given twice")
+        fields[name] = value
+    if not fields:
+        return None
+    if "type" in fields:
+        raise ProtocolError(ErrorCode.BAD_START, "type is not a query parameter")
+    try:
+        return Start.model_validate_strings(fields)
+    except ValidationError as error:
+        raise _protocol_error(error, starting=True) from None
+
+
+_CODE_BY_FIELD = {
+    "encoding": ErrorCode.UNSUPPORTED_ENCODING,
+    "sample_rate": ErrorCode.BAD_SAMPLE_RATE,
+}
+
+
+def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
+    """Turn pydantic's first complaint into the code and the sentence a client is told."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if not starting:
+        # The discriminated union puts the message's type in front of the field's name.
+        starting = path[:1] == ["start"]
+        path = path[1:]
+    where = f"{'.'.join(path)}: " if path else ""
+    code = ErrorCode.BAD_MESSAGE
+    if starting:
+        code = ErrorCode.BAD_START
+        if path and first["type"] != "missing":
+            code = _CODE_BY_FIELD.get(path[0], code)
+    # pydantic may quote the input, which is the client's own text: keep the answer short.
+    return ProtocolError(code, f"{where}{first['msg']}"[:300])
+
+
+# -- server to client -----------------------------------------------------------------------------
+
+
+class _ServerMessage(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    seq: int = Field(default=0, ge=0)
+
+
+class Limits(BaseModel):
+    """What the server will take from this session."""
+
+    max_message_bytes: int
+    max_session_s: float
+    idle_timeout_s: float
+    max_buffered_ms: float
+
+
+class Ready(_ServerMessage):
+    type: Literal["ready"] = "ready"
+    session_id: str
+    model: str
+    sample_rate_hz: float
+    hop_samples: int
+    frame_rate_hz: float
+    mode: Mode
+    lookahead_ms: float
+    block_frames: int
+    delay_ms: float
+    limits: Limits
+
+
+class NoteOn(_ServerMessage):
+    type: Literal["note_on"] = "note_on"
+    note_id: int
+    pitch: int = Field(ge=0, le=127)
+    velocity: int = Field(ge=1, le=127)
+    confidence: float = Field(ge=0, le=1)
+    frame: int
+    time_s: float
+
+
+class NoteOff(_ServerMessage):
+    type: Literal["note_off"] = "note_off"
+    note_id: int
+    pitch: int = Field(ge=0, le=127)
+    frame: int
+    time_s: float
+
+
+class Progress(_ServerMessage):
+    type: Literal["progress"] = "progress"
+    received_samples: int
+    frames: int
+    time_s: float
+    behind_ms: float
+
+
+class Lagging(_ServerMessage):
+    type: Literal["lagging"] = "lagging"
+    behind_ms: float
+
+
+class Flushed(_ServerMessage):
+    type: Literal["flushed"] = "flushed"
+    id: str
+    frame: int
+
+
+class Totals(BaseModel):
+    """A session in numbers; samples are per channel, at the rate the client sent."""
+
+    notes: int
+    frames: int
+    audio_s: float
+    received_samples: int
+    dropped_samples: int
+
+
+DoneReason = Literal["stop", "draining", "error"]
+
+
+class Done(_ServerMessage):
+    type: Literal["done"] = "done"
+    reason: DoneReason
+    totals: Totals
+    midi_base64: str
+
+
+class Error(_ServerMessage):
+    type: Literal["error"] = "error"
+    code: ErrorCode
+    message: str
+    retryable: bool
+
+    @classmethod
+    def of(cls, error: ProtocolError) -> Error:
+        return cls(code=error.code, message=error.message, retryable=error.retryable)
+
+
+ServerMessage = Annotated[
+    Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | Error,
+    Field(discriminator="type"),
+]
+
+AnyServerMessage = Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | Error
+
+CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
+SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
+    Ready,
+    NoteOn,
+    NoteOff,
+    Progress,
+    Lagging,
+    Flushed,
+    Done,
+    Error,
+)
+
+
+def describe(message: BaseModel) -> dict[str, Any]:
+    """The message as plain JSON values, without the counter of the live protocol."""
+    return message.model_dump(mode="json", exclude={"seq"})

@@ -1,0 +1,150 @@
+"""The wheel carries all that a service needs, and the base install asks for no more than that."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+PACKAGES = ("service", "model", "training", "clients")
+# Beside *.py: (folder, pattern) of what must travel in the wheel.
+DATA = (
+    ("model/weights", "*"),
+    ("service/static", "**/*"),
+    ("service", "*.md"),
+    ("model", "*.md"),
+    ("training", "*.md"),
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built without network from a copy, so that no build/ is left in the sources."""
+    source = tmp_path_factory.mktemp("source")
+    for package in PACKAGES:
+        if (REPOSITORY / package).is_dir():
+            shutil.copytree(
+                REPOSITORY / package, source / package, ignore=shutil.ignore_patterns("__pycache__")
+            )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, source / name)
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    built = subprocess.run(
+        [*command, "--no-index", "--disable-pip-version-check", "-w", str(out), str(source)],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = out.glob("*.whl")
+    return path
+
+
+def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
+    expected = {
+        path.relative_to(REPOSITORY).as_posix()
+        for package in PACKAGES
+        for path in (REPOSITORY / package).rglob("*.py")
+    } | {
+        path.relative_to(REPOSITORY).as_posix()
+        for folder, pattern in DATA
+        for path in (REPOSITORY / folder).glob(pattern)
+        if path.is_file()
+    }
+    held = set(zipfile.ZipFile(wheel).namelist())
+    assert expected - held == set()
+
+
+def test_wheel_ships_weights_page_and_protocol(wheel: Path) -> None:
+    held = zipfile.ZipFile(wheel).namelist()
+    assert any(name.startswith("model/weights/") and name.endswith(".safetensors") for name in held)
+    assert "service/static/index.html" in held
+    assert "service/PROTOCOL.md" in held
+
+
+def test_wheel_holds_no_tests_and_little_else(wheel: Path) -> None:
+    top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in top if not name.endswith(".dist-info")} <= set(PACKAGES)
+
+
+def test_version_is_that_of_the_project_file() -> None:
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        version = tomllib.load(file)["project"]["version"]
+    assert metadata.version("rse-transcribe") == version
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    pinned = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (REPOSITORY / "constraints.txt").read_text().splitlines()
+        if "==" in line and not line.startswith("#")
+    }
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    wanted = {
+        requirement.split(">=")[0].strip().lower().replace("_", "-")
+        for group in groups
+        for requirement in group
+        if not requirement.startswith("rse-transcribe")
+    }
+    assert wanted - pinned == set()
+
+
+# Modules that the clients and training extras bring and a base install lacks.
+EXTRAS = (
+    "clients",
+    "training",
+    "rich",
+    "sounddevice",
+    "rtmidi",
+    "matplotlib",
+    "mir_eval",
+    "pretty_midi",
+    "scipy",
+    "sklearn",
+    "symusic",
+    "tensorboard",
+    "tqdm",
+    "tyro",
+)
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+
+blocked = set(sys.argv[2:])
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ModuleNotFoundError(f"{name} is not there", name=name)
+
+sys.meta_path.insert(0, Blocker())
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not module.name.endswith(("__main__", ".import_tf")):
+        importlib.import_module(module.name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "absent"),
+    [
+        ("service", EXTRAS),
+        ("model", (*EXTRAS, "service", "fastapi", "pydantic", "soxr", "soundfile")),
+        ("clients", ("service", "model", "training", "torch", "pydantic", "fastapi")),
+    ],
+)
+def test_package_imports_without(package: str, absent: tuple[str, ...]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, package, *absent],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr

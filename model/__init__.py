@@ -1,0 +1,1 @@
+"""The Residual Shuffle-Exchange transcription network, its configurations and its weights."""

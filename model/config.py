@@ -1,0 +1,157 @@
+"""Dimensions of every network in this package, as frozen dataclasses that checkpoints carry.
+
+Two families of choices meet here. The *paper* (Draguns et al., AAAI 2021) normalises over
+features, uses the erf GELU and describes one shuffle direction; the authors' *released* code
+normalises over the sequence, uses the sigmoid GELU and shuffles the other way round. Each choice
+is a field of its own, so that either, or a mixture, can be trained and loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+HOP = 128  # samples between two frames
+WINDOW = 8192  # samples the network sees at once
+PITCHES = 128  # MIDI note numbers
+FRAMES = WINDOW // HOP - 1  # 63: frame i of a window describes sample HOP * (i + 1) of it
+CENTRE_FRAME = FRAMES // 2  # 31: describes sample 4096, the middle of the window
+SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
+
+HEADS = ("frame", "onset", "velocity")
+LOGIT_OFFSET = -4.0  # released code: starts every note as improbable (class imbalance)
+
+
+@dataclass(frozen=True)
+class RSEConfig:
+    """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
+
+    maps: int = 192
+    """m, the features of one sequence element."""
+    blocks: int = 2
+    """Beneš blocks; the final switch layer comes on top."""
+    norm: Literal["feature", "sequence", "none"] = "feature"
+    """Axis of the normalisation in each unit: the paper's LayerNorm over features, or the
+    released code's over the sequence."""
+    activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
+    hidden_factor: int = 2
+    """Width of the hidden layer over the width of the unit's input (2m)."""
+    residual: float = 0.9
+    """r: initial residual scale sigma(S); also fixes h = sqrt(1 - r^2) / 4."""
+    residual_speed: float = 1.0
+    """The stored S is multiplied by this inside the sigmoid (released code: 2)."""
+    shuffle: Literal["released", "paper"] = "released"
+    """"released" pairs neighbours, then distance 2, 4, ...; "paper" follows its text."""
+    dropout: float = 0.1
+    """Divided by log2 of the sequence length and applied after every switch layer."""
+
+
+RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
+"""The switch units of the authors' released code."""
+
+
+@dataclass(frozen=True)
+class StridedConfig:
+    """Stride-2 convolutions on the raw waveform (paper, section "Prepending convolutions")."""
+
+    convolutions: int = 2
+    input_noise: float = 0.001
+    """Standard deviation of noise added to the waveform while training (released code)."""
+    fourier: bool = False
+    """Feed the interleaved complex spectrum of the window in place of its samples
+    (the released checkpoint's input)."""
+
+
+@dataclass(frozen=True)
+class FilterbankConfig:
+    """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
+
+    lowest_pitch: int = 21
+    """MIDI note of the lowest filter (A0)."""
+    semitones: int = 91
+    """Pitches with filters; the topmost lie just under the Nyquist frequency."""
+    bins_per_semitone: int = 3
+    kernel_lengths: tuple[int, ...] = (1024, 2048, 4096)
+    """Samples; each filter takes the shortest that resolves its semitone."""
+    quality: float = 40.0
+    """Periods in a filter's window, where the kernel length allows."""
+    lookahead: int = 512
+    """Samples of a kernel that lie behind the moment its frame describes (46 ms)."""
+    floor_db: float = -90.0
+    """Power below a full-scale sine at which the logarithm flattens."""
+    harmonics: tuple[float, ...] = (0.5, 1, 2, 3, 4, 5, 6, 7)
+    octaves: int = 8
+    """Patches of 12 pitches a frame; each is a position of the shuffle-exchange network."""
+    channels: int = 32
+    convolutions: int = 3
+    """3 x 3 convolutions over pitch and time after the first one."""
+    frames_per_patch: int = 2
+    """Neighbouring frames that share a position."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A transcription network: front-end, shuffle-exchange network, heads."""
+
+    name: str = "paper"
+    sample_rate: int = 11_000
+    """Hz of the audio in the window."""
+    front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
+    rse: RSEConfig = field(default_factory=RSEConfig)
+    heads: tuple[str, ...] = ("frame",)
+    calibration: bool = True
+    """Per-note scale and offset on the frame logits, trained beside the network (released code)."""
+
+    def __post_init__(self) -> None:
+        if not self.heads or self.heads[0] != "frame" or not set(self.heads) <= set(HEADS):
+            raise ValueError(f"heads must begin with 'frame' and come from {HEADS}: {self.heads}")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary that :meth:`from_json` reads back."""
+        kind = "strided" if isinstance(self.front_end, StridedConfig) else "filterbank"
+        out = dataclasses.asdict(self)
+        out["front_end"] = {"kind": kind, **out["front_end"]}
+        return out
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ModelConfig:
+        """Raises ValueError for unknown fields or kinds."""
+        values = dict(data)
+        front = dict(values.pop("front_end"))
+        kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
+        kind = front.pop("kind", None)
+        if kind not in kinds:
+            raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
+        try:
+            return cls(
+                front_end=kinds[kind](**_tuples(front)),
+                rse=RSEConfig(**values.pop("rse")),
+                **_tuples(values),
+            )
+        except TypeError as error:
+            raise ValueError(f"not a model configuration: {error}") from error
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples, frozen dataclasses want them."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+PAPER = ModelConfig()
+"""The paper's MusicNet network: raw waveform, two convolutions, m = 192, two Beneš blocks."""
+
+RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
+"""The same as the authors' released code computes it."""
+
+LIVE = ModelConfig(
+    name="live",
+    sample_rate=SAMPLE_RATE,
+    front_end=FilterbankConfig(),
+    rse=RSEConfig(maps=96, blocks=1, dropout=0.0),
+    heads=HEADS,
+    calibration=False,
+)
+"""Real-time on a laptop's CPU: filterbank front-end, one Beneš block, three heads."""
+
+CONFIGS = {config.name: config for config in (PAPER, RELEASED, LIVE)}

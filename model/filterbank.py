@@ -1,0 +1,164 @@
+"""Learnable constant-Q filterbank whose frames stay valid while the window slides.
+
+Frame i of a window describes sample HOP * (i + 1). Each filter's kernel ends `lookahead` samples
+behind that moment and begins as long before it as the pitch needs; its window rises slowly and
+falls quickly, so that low and high filters peak at the same time::
+
+                        frame time
+                            |
+      bass   ......-------##|#    4096 samples
+      tenor        ....--##|#    2048
+      treble          ...##|#    1024
+                            |<-->| lookahead
+
+A filter output is part of the window only if its whole kernel lies inside the window; others read
+as silence. So the features are a function of the window's 8192 samples alone, and yet a frame
+computed once can be kept while the window moves on: only the mask at the left edge changes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import HOP, WINDOW, FilterbankConfig
+
+GRID = WINDOW // HOP  # 64 columns of the feature grid; the last describes the window's end
+DB_SCALE = 20.0  # decibels to one unit of feature
+
+
+class Filterbank(nn.Module):
+    """Samples to log-magnitude constant-Q frames, (batch, bins, frames)."""
+
+    valid: Tensor
+    order: Tensor
+
+    def __init__(self, config: FilterbankConfig, sample_rate: int) -> None:
+        super().__init__()
+        self.config = config
+        frequencies = bin_frequencies(config)
+        if frequencies[-1] >= sample_rate / 2:
+            raise ValueError("the highest filter lies above the Nyquist frequency")
+        lengths = [self._window_length(f, sample_rate) for f in frequencies]
+        groups = [
+            min(k for k in sorted(config.kernel_lengths) if k >= length) for length in lengths
+        ]
+        self.bins = len(frequencies)
+        self.kernels = nn.ParameterDict()
+        for size in sorted(set(groups)):
+            waves = [
+                constant_q_kernel(f, n, size, config.lookahead, sample_rate)
+                for f, n, g in zip(frequencies, lengths, groups, strict=True)
+                if g == size
+            ]
+            # (2 * bins, HOP, size / HOP): a convolution over blocks of HOP samples
+            kernel = torch.cat([w.real for w in waves] + [w.imag for w in waves])
+            kernel = kernel.view(2 * len(waves), size // HOP, HOP).transpose(1, 2)
+            self.kernels[str(size)] = nn.Parameter(kernel.contiguous())
+        by_group = [
+            b for size in sorted(set(groups)) for b in range(self.bins) if groups[b] == size
+        ]
+        self.register_buffer("order", torch.tensor(by_group).argsort(), persistent=False)
+        self.register_buffer("valid", self._valid(groups), persistent=False)
+
+    def _window_length(self, frequency: float, sample_rate: int) -> int:
+        shortest, longest = min(self.config.kernel_lengths), max(self.config.kernel_lengths)
+        wanted = round(self.config.quality * sample_rate / frequency)
+        return min(max(wanted, shortest // 2), longest)
+
+    def _valid(self, groups: list[int]) -> Tensor:
+        """(bins, GRID) of 0 and 1: whose kernel lies inside the window."""
+        moment = HOP * torch.arange(1, GRID + 1)
+        begins = moment[None] + self.config.lookahead - torch.tensor(groups)[:, None]
+        inside = (begins >= 0) & (moment[None] + self.config.lookahead <= WINDOW)
+        return inside.float()
+
+    @property
+    def longest(self) -> int:
+        """Samples of the longest kernel."""
+        return max(int(size) for size in self.kernels)
+
+    def power(self, audio: Tensor) -> Tensor:
+        """Squared magnitudes of all frames whose kernels lie inside the audio.
+
+        audio: (batch, samples), samples a multiple of HOP and at least ``longest``; -> (batch,
+        bins, frames) with frames = (samples - longest) / HOP + 1, the first of which describes
+        sample ``longest - lookahead`` of the audio. A full-scale sine gives 1.
+        """
+        blocks = audio.unflatten(1, (-1, HOP)).transpose(1, 2)  # (batch, HOP, blocks)
+        frames = audio.shape[1] // HOP - self.longest // HOP + 1
+        parts = []
+        for size, kernel in self.kernels.items():
+            begin = (self.longest - int(size)) // HOP
+            wave = F.conv1d(blocks[:, :, begin:], kernel)[:, :, :frames].float()
+            real, imaginary = wave.chunk(2, dim=1)
+            parts.append(real.square() + imaginary.square())
+        return torch.cat(parts, dim=1)[:, self.order]
+
+    def compress(self, power: Tensor) -> Tensor:
+        """Power to decibels over the floor, scaled to about -2 ... 2."""
+        floor = 10 ** (self.config.floor_db / 10)
+        decibels = 10 * torch.log10(power + floor)
+        return (decibels - self.config.floor_db / 2) / DB_SCALE
+
+    def forward(self, window: Tensor) -> Tensor:
+        """window: (batch, WINDOW) -> (batch, bins, GRID), silence where a kernel does not fit."""
+        before = self.longest - self.config.lookahead - HOP
+        after = self.config.lookahead
+        return self.mask(self.compress(self.power(F.pad(window, (before, after)))))
+
+    def mask(self, features: Tensor) -> Tensor:
+        """Replaces filter outputs that reach out of the window by silence."""
+        silence = self.compress(features.new_zeros(()))
+        return torch.where(self.valid > 0, features, silence)
+
+    def slide(self, features: Tensor, window: Tensor, new_hops: int) -> Tensor:
+        """Unmasked features of a window that moved on, computing only what is new.
+
+        features: (bins, GRID) of the previous window, unmasked; window: (WINDOW,) samples now;
+        new_hops: how far it moved. Columns within ``lookahead`` of the end are not valid yet and
+        are computed again later.
+        """
+        edge = self.config.lookahead // HOP  # columns at the right end that are not complete
+        fresh = min(new_hops, GRID - edge)
+        span = self.longest + (fresh - 1) * HOP
+        if span > WINDOW or fresh <= 0:
+            raise ValueError(f"cannot slide by {new_hops} hops")
+        new = self.compress(self.power(window[None, WINDOW - span :]))[0]  # (bins, fresh)
+        kept = features[:, fresh : GRID - edge]
+        empty = features.new_zeros(features.shape[0], edge)
+        return torch.cat([kept, new, empty], dim=1)
+
+    @property
+    def longest_slide(self) -> int:
+        """Hops that :meth:`slide` can take at once."""
+        return (WINDOW - self.longest) // HOP + 1
+
+
+def bin_frequencies(config: FilterbankConfig) -> list[float]:
+    """Hz of each filter: `bins_per_semitone` around every pitch, the middle one in tune."""
+    per = config.bins_per_semitone
+    return [
+        440.0 * 2 ** ((config.lowest_pitch - 69 + (b - per // 2) / per) / 12)
+        for b in range(config.semitones * per)
+    ]
+
+
+def constant_q_kernel(
+    frequency: float, length: int, size: int, lookahead: int, sample_rate: int
+) -> Tensor:
+    """Complex kernel of `size` samples: a sine under an asymmetric Hann window of `length`.
+
+    The window peaks `lookahead` samples before the kernel's end, or in its own middle if it is
+    shorter than twice that. Scaled so that a full-scale sine in tune gives magnitude 1.
+    """
+    fall = min(length // 2, lookahead)
+    rise = length - fall
+    time = torch.arange(size, dtype=torch.float64) - (size - lookahead)  # 0 at the frame time
+    phase = torch.where(time < 0, time / rise, time / fall).clamp(-1, 1)
+    window = 0.5 + 0.5 * torch.cos(math.pi * phase)
+    wave = torch.polar(window, 2 * math.pi * frequency / sample_rate * time)
+    return (wave * (2 / window.sum())).to(torch.complex64)

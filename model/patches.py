@@ -1,0 +1,108 @@
+"""From constant-Q features to the positions of the shuffle-exchange network.
+
+The features are stacked harmonically (each pitch sees its sub-octave and overtones as channels),
+a few small convolutions over pitch and time follow, and every octave of a few neighbouring frames
+becomes one position; all octaves share the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import FilterbankConfig
+from model.filterbank import GRID
+
+SEMITONES = 12  # in an octave
+
+
+class HarmonicStack(nn.Module):
+    """(batch, bins, frames) -> (batch, harmonics, octaves * 12 * bins_per_semitone, frames)."""
+
+    def __init__(self, config: FilterbankConfig) -> None:
+        super().__init__()
+        per_octave = SEMITONES * config.bins_per_semitone
+        self.rows = config.octaves * per_octave
+        self.shifts = [round(per_octave * math.log2(h)) for h in config.harmonics]
+
+    def forward(self, features: Tensor, silence: Tensor) -> Tensor:
+        """Channel c of a row is the feature `shifts[c]` bins above it, or silence."""
+        bins = features.shape[1]
+        below = max(0, -min(self.shifts))
+        above = max(0, self.rows + max(self.shifts) - bins)
+        padded = F.pad(features - silence, (0, 0, below, above)) + silence
+        return torch.stack(
+            [padded[:, below + s : below + s + self.rows] for s in self.shifts], dim=1
+        )
+
+
+class PitchConvolutions(nn.Module):
+    """Harmonic stack to features of every pitch and frame.
+
+    The first convolution strides over the bins of a semitone; the others are residual.
+    """
+
+    def __init__(self, config: FilterbankConfig) -> None:
+        super().__init__()
+        per, channels = config.bins_per_semitone, config.channels
+        self.stem = nn.Conv2d(
+            len(config.harmonics),
+            channels,
+            kernel_size=(2 * per - 1, 5),
+            stride=(per, 1),
+            padding=(per - 1, 2),
+            bias=False,
+        )
+        self.stem_norm = nn.BatchNorm2d(channels)
+        self.layers = nn.ModuleList(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            for _ in range(config.convolutions)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(config.convolutions))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, harmonics, rows, frames) -> (batch, channels, octaves * 12, frames)."""
+        x = F.relu(self.stem_norm(self.stem(x)))
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = x + F.relu(norm(layer(x)))
+        return x
+
+
+class OctavePatches(nn.Module):
+    """Cuts (batch, channels, octaves * 12, GRID) into positions and back.
+
+    A position holds one octave of `frames_per_patch` frames; octaves vary fastest, so that the
+    first switch layers join the octaves of a moment and later ones reach through time.
+    """
+
+    def __init__(self, config: FilterbankConfig) -> None:
+        super().__init__()
+        self.octaves = config.octaves
+        self.frames = config.frames_per_patch
+        self.columns = GRID // self.frames
+
+    @property
+    def cells(self) -> int:
+        """Pitches times frames in a patch."""
+        return SEMITONES * self.frames
+
+    @property
+    def positions(self) -> int:
+        """Length of the sequence."""
+        return self.octaves * self.columns
+
+    def cut(self, x: Tensor) -> Tensor:
+        """(batch, channels, octaves * 12, GRID) -> (batch, positions, cells * channels)."""
+        batch, channels = x.shape[:2]
+        x = x.view(batch, channels, self.octaves, SEMITONES, self.columns, self.frames)
+        return x.permute(0, 4, 2, 3, 5, 1).reshape(batch, self.positions, self.cells * channels)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, GRID)."""
+        batch = x.shape[0]
+        x = x.view(batch, self.columns, self.octaves, SEMITONES, self.frames, -1)
+        x = x.permute(0, 5, 2, 3, 1, 4)
+        return x.reshape(batch, -1, self.octaves * SEMITONES, GRID)

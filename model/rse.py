@@ -1,0 +1,65 @@
+"""The Residual Shuffle-Exchange network: Beneš blocks of switch and shuffle layers.
+
+A Beneš block on n = 2^b elements is (b - 1) x [switch, shuffle], then (b - 1) x [switch, inverse
+shuffle]; each half shares one set of weights (paper, figure 2). After the last block comes one
+more switch layer: 2 * blocks * (b - 1) + 1 switch layers in all, so O(n log n) work.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import RSEConfig
+from model.shuffle import deinterleave, interleave
+from model.switch import ResidualSwitchUnit
+
+
+class BenesBlock(nn.Module):
+    """One Beneš block; keeps the order of the sequence."""
+
+    def __init__(self, config: RSEConfig) -> None:
+        super().__init__()
+        self.forward_switch = ResidualSwitchUnit(config)
+        self.reverse_switch = ResidualSwitchUnit(config)
+        released = config.shuffle == "released"
+        self.shuffle = deinterleave if released else interleave
+        self.unshuffle = interleave if released else deinterleave
+        self.dropout = config.dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (batch, n, m), n a power of two."""
+        bits = x.shape[1].bit_length() - 1
+        rate = depth_scaled(self.dropout, bits)
+        for _ in range(bits - 1):
+            x = self.shuffle(F.dropout(self.forward_switch(x), rate, self.training))
+        for _ in range(bits - 1):
+            x = self.unshuffle(F.dropout(self.reverse_switch(x), rate, self.training))
+        return x
+
+
+class ResidualShuffleExchange(nn.Module):
+    """Beneš blocks and the final switch layer; any length, padded with zeros to a power of two."""
+
+    def __init__(self, config: RSEConfig) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(BenesBlock(config) for _ in range(config.blocks))
+        self.last = ResidualSwitchUnit(config)
+        self.dropout = config.dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence."""
+        length = x.shape[1]
+        if length == 0:
+            raise ValueError("a shuffle-exchange network needs at least one element")
+        bits = max(1, (length - 1).bit_length())
+        x = F.pad(x, (0, 0, 0, 2**bits - length))  # (batch, n, m)
+        for block in self.blocks:
+            x = block(x)
+        x = F.dropout(self.last(x), depth_scaled(self.dropout, bits), self.training)
+        return x[:, :length]
+
+
+def depth_scaled(dropout: float, bits: int) -> float:
+    """Released code: deeper networks (longer sequences) drop less in each layer."""
+    return dropout / bits

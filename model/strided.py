@@ -1,0 +1,68 @@
+"""The paper's front-end: stride-2 convolutions on the raw waveform.
+
+Each halves the length; after each a norm and a GELU, and a linear map to m features at the end
+(paper, section "Prepending convolutions", appendix C). Two convolutions turn a window of 8192
+samples into the 2048 positions of the shuffle-exchange network.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from model.config import RSEConfig, StridedConfig
+from model.switch import activate, make_norm
+
+KERNEL = 4  # samples; stride 2, one zero of padding on each side
+OUTPUT_SCALE = 0.25  # brings the sequence to the amplitude that the switch units keep
+
+
+def channel_widths(convolutions: int, maps: int) -> list[int]:
+    """Output channels of each convolution (released code): the last is twice as wide as m."""
+    match convolutions:
+        case 0:
+            return []
+        case 1:
+            return [2 * maps]
+        case _:
+            return [maps // 2, *[maps] * (convolutions - 2), 2 * maps]
+
+
+class StridedFrontEnd(nn.Module):
+    """Samples to the positions of the shuffle-exchange network."""
+
+    def __init__(self, config: StridedConfig, rse: RSEConfig) -> None:
+        super().__init__()
+        self.input_noise = config.input_noise
+        self.fourier = config.fourier
+        self.activation = rse.activation
+        widths = channel_widths(config.convolutions, rse.maps)
+        self.stride = 2**config.convolutions
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(before, after, KERNEL, stride=2, padding=1, bias=False)
+            for before, after in zip([1, *widths], widths, strict=False)
+        )
+        self.norms = nn.ModuleList(make_norm(rse.norm, width) for width in widths)
+        self.linear = nn.Linear(widths[-1] if widths else 1, rse.maps)
+        self.scale = OUTPUT_SCALE if widths else 1.0
+        for module in (*self.convolutions, self.linear):
+            nn.init.xavier_uniform_(module.weight)  # type: ignore[arg-type]
+        nn.init.uniform_(self.linear.bias, 0, 0.01)
+
+    def forward(self, window: Tensor) -> Tensor:
+        """window: (batch, samples) -> (batch, samples / 2^convolutions, m)."""
+        x = interleaved_spectrum(window) if self.fourier else window
+        x = x.unsqueeze(1)  # (batch, 1, samples)
+        if self.training and self.input_noise:
+            x = x + self.input_noise * torch.randn_like(x)
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            x = convolution(x).transpose(1, 2)  # (batch, length, channels)
+            x = activate(self.activation, norm(x)).transpose(1, 2)
+        out: Tensor = self.linear(x.transpose(1, 2)) * self.scale
+        return out
+
+
+def interleaved_spectrum(window: Tensor) -> Tensor:
+    """(batch, n) -> (batch, n): real and imaginary parts in turn, without the Nyquist bin."""
+    spectrum = torch.fft.rfft(window.float())[:, : window.shape[1] // 2]
+    return torch.view_as_real(spectrum).flatten(1)

@@ -1,0 +1,96 @@
+"""The Residual Switch Unit (paper, section "Residual Shuffle-Exchange Network", appendix A).
+
+For a pair of neighbours i = [i1, i2] (2m features)::
+
+    g = GELU(norm(Z i));   c = W g + B;   [o1, o2] = sigma(S) * i + h * c
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import RSEConfig
+
+NORM_EPSILON = 1e-10  # released code; small, for inputs of amplitude 0.25
+
+
+class SequenceNorm(nn.Module):
+    """The released code's normalisation: per example and channel, over the sequence axis.
+
+    It adds its bias as ``x + (x + b)``, so the centred input enters twice:
+    u = 2 (x - mean) + b, y = u / rms(u).
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (batch, length, channels), normalised over length."""
+        u = 2 * (x - x.mean(dim=1, keepdim=True)) + self.bias
+        return u * torch.rsqrt(u.square().mean(dim=1, keepdim=True) + NORM_EPSILON)
+
+
+class FeatureNorm(nn.Module):
+    """The paper's LayerNorm: over features, without gain and bias."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (..., channels), normalised over channels."""
+        return F.layer_norm(x, x.shape[-1:], eps=1e-6)
+
+
+def make_norm(kind: str, channels: int) -> nn.Module:
+    """The normalisation that ``RSEConfig.norm`` names."""
+    match kind:
+        case "sequence":
+            return SequenceNorm(channels)
+        case "feature":
+            return FeatureNorm()
+        case "none":
+            return nn.Identity()
+    raise ValueError(f"unknown norm {kind!r}")
+
+
+def activate(kind: str, x: Tensor) -> Tensor:
+    """The non-linearity that ``RSEConfig.activation`` names."""
+    match kind:
+        case "gelu":
+            return F.gelu(x)
+        case "sigmoid_gelu":
+            return x * torch.sigmoid(1.702 * x)
+        case "relu":
+            return F.relu(x)
+    raise ValueError(f"unknown activation {kind!r}")
+
+
+class ResidualSwitchUnit(nn.Module):
+    """One switch layer: the same unit on every pair of neighbours."""
+
+    def __init__(self, config: RSEConfig) -> None:
+        super().__init__()
+        pair = 2 * config.maps
+        hidden = config.hidden_factor * pair
+        self.activation = config.activation
+        self.residual_speed = config.residual_speed
+        self.update_scale = 0.25 * math.sqrt(1 - config.residual**2)  # h
+        self.z = nn.Linear(pair, hidden, bias=False)
+        self.norm = make_norm(config.norm, hidden)
+        self.w = nn.Linear(hidden, pair)
+        logit = math.log(config.residual / (1 - config.residual))
+        self.s = nn.Parameter(torch.full((pair,), logit / config.residual_speed))
+        nn.init.xavier_uniform_(self.z.weight)
+        nn.init.xavier_uniform_(self.w.weight)
+        nn.init.uniform_(self.w.bias, 0, 0.01)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (batch, n, m), n even -> the same shape."""
+        batch, n, maps = x.shape
+        pairs = x.reshape(batch, n // 2, 2 * maps)
+        hidden = activate(self.activation, self.norm(self.z(pairs)))  # (batch, n/2, hidden)
+        out = torch.sigmoid(self.residual_speed * self.s) * pairs
+        out = out + self.update_scale * self.w(hidden)
+        return out.view(batch, n, maps)

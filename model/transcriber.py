@@ -1,0 +1,200 @@
+"""The transcription network: a front-end, a shuffle-exchange network and heads of 128 notes.
+
+Both front-ends end in logits of shape (batch, heads, FRAMES, PITCHES); frame i of a window
+describes its sample HOP * (i + 1). Head "frame" says that a note sounds, "onset" that it begins
+(a triangle of 3 hops around the moment), "velocity" how loud the note beginning there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from model.config import (
+    CENTRE_FRAME,
+    FRAMES,
+    HOP,
+    LOGIT_OFFSET,
+    PITCHES,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    StridedConfig,
+)
+from model.filterbank import Filterbank
+from model.patches import HarmonicStack, OctavePatches, PitchConvolutions
+from model.rse import ResidualShuffleExchange
+from model.strided import StridedFrontEnd
+
+IMPOSSIBLE = -30.0  # logit of notes that a network does not model
+
+
+class FeatureStream(Protocol):
+    """Front-end state of one stream of audio; used by one thread."""
+
+    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+        """Features of the window (WINDOW samples), which moved by `new_hops` since last time.
+
+        The first call computes everything. The result is a row for ``predict_features``.
+        """
+        ...
+
+
+class StridedNetwork(nn.Module):
+    """The paper's MusicNet network."""
+
+    def __init__(self, config: ModelConfig, front_end: StridedConfig) -> None:
+        super().__init__()
+        self.front_end = StridedFrontEnd(front_end, config.rse)
+        self.rse = ResidualShuffleExchange(config.rse)
+        self.head = nn.Linear(config.rse.maps, len(config.heads) * PITCHES)
+        nn.init.xavier_uniform_(self.head.weight)
+        nn.init.uniform_(self.head.bias, 0, 0.01)
+
+    def raw(self, window: Tensor) -> Tensor:
+        """(batch, samples) -> (batch, positions, heads * PITCHES), before the logit offset."""
+        out: Tensor = self.head(self.rse(self.front_end(window)))
+        return out
+
+    def forward(self, window: Tensor) -> Tensor:
+        """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits."""
+        step = HOP // self.front_end.stride  # positions a frame
+        frames = window.shape[1] // HOP - 1
+        out = self.raw(window)[:, : frames * step : step] + LOGIT_OFFSET
+        return out.unflatten(2, (-1, PITCHES)).transpose(1, 2)
+
+    def open_stream(self) -> FeatureStream:
+        """The raw waveform needs no state."""
+        return WindowStream()
+
+
+class WindowStream:
+    """Feature stream of a network that reads samples."""
+
+    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+        """The window itself."""
+        return window.clone()
+
+
+class FilterbankNetwork(nn.Module):
+    """Constant-Q filterbank, pitch convolutions, shuffle-exchange network over octave patches."""
+
+    def __init__(self, config: ModelConfig, front_end: FilterbankConfig) -> None:
+        super().__init__()
+        heads, channels, maps = len(config.heads), front_end.channels, config.rse.maps
+        self.lowest_pitch = front_end.lowest_pitch
+        self.filterbank = Filterbank(front_end, config.sample_rate)
+        self.stack = HarmonicStack(front_end)
+        self.convolutions = PitchConvolutions(front_end)
+        self.patches = OctavePatches(front_end)
+        self.embed = nn.Linear(self.patches.cells * channels, maps)
+        self.octave = nn.Parameter(torch.zeros(front_end.octaves, maps))
+        self.rse = ResidualShuffleExchange(config.rse)
+        self.unembed = nn.Linear(maps, self.patches.cells * heads)
+        self.skip = nn.Conv2d(channels, heads, kernel_size=1)
+        self.pitch_bias = nn.Parameter(torch.zeros(heads, self.filterbank_pitches, 1))
+        nn.init.xavier_uniform_(self.embed.weight, gain=0.25)
+        nn.init.zeros_(self.embed.bias)
+
+    @property
+    def filterbank_pitches(self) -> int:
+        """Pitches in the octave patches."""
+        return self.patches.octaves * 12
+
+    def forward(self, window: Tensor) -> Tensor:
+        """(batch, WINDOW) -> (batch, heads, FRAMES, PITCHES) logits."""
+        return self.from_features(self.filterbank(window))
+
+    def from_features(self, features: Tensor) -> Tensor:
+        """(batch, bins, GRID) masked features -> (batch, heads, FRAMES, PITCHES) logits."""
+        silence = self.filterbank.compress(features.new_zeros(()))
+        x = self.convolutions(self.stack(features, silence))  # (batch, channels, pitches, GRID)
+        sequence = self.embed(self.patches.cut(x))  # (batch, positions, m)
+        sequence = sequence + self.octave.repeat(self.patches.columns, 1).to(sequence.dtype)
+        routed = self.patches.join(self.unembed(self.rse(sequence)))
+        logits = self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET
+        logits = logits.transpose(2, 3)[:, :, :FRAMES].float()  # (batch, heads, FRAMES, pitches)
+        kept = min(logits.shape[-1], PITCHES - self.lowest_pitch)
+        out = logits.new_full((*logits.shape[:-1], PITCHES), IMPOSSIBLE)
+        out[..., self.lowest_pitch : self.lowest_pitch + kept] = logits[..., :kept]
+        return out
+
+    def open_stream(self) -> FeatureStream:
+        """State: the constant-Q frames of the last window."""
+        return FilterbankStream(self.filterbank)
+
+
+class FilterbankStream:
+    """Keeps the constant-Q frames that stay valid while the window slides."""
+
+    def __init__(self, filterbank: Filterbank) -> None:
+        self.filterbank = filterbank
+        self.features: Tensor | None = None
+
+    @torch.inference_mode()
+    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+        """window: (WINDOW,) -> (bins, GRID) masked features."""
+        bank = self.filterbank
+        if self.features is None or not 0 < new_hops <= bank.longest_slide:
+            self.features = bank(window[None])[0]
+        else:
+            self.features = bank.slide(self.features, window, new_hops)
+        return bank.mask(self.features)
+
+
+class Transcriber(nn.Module):
+    """A configured network with its calibration and its card (what a checkpoint says of itself)."""
+
+    def __init__(self, config: ModelConfig, card: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.card = card or {}
+        match config.front_end:
+            case StridedConfig() as front_end:
+                self.network: StridedNetwork | FilterbankNetwork = StridedNetwork(config, front_end)
+            case FilterbankConfig() as front_end:
+                self.network = FilterbankNetwork(config, front_end)
+        if config.calibration:
+            self.scale = nn.Parameter(torch.ones(PITCHES))
+            self.offset = nn.Parameter(torch.zeros(PITCHES))
+
+    def forward(self, window: Tensor) -> Tensor:
+        """(batch, samples) -> (batch, heads, frames, PITCHES) uncalibrated logits."""
+        out: Tensor = self.network(window)
+        return out
+
+    def calibrate(self, logits: Tensor) -> Tensor:
+        """Scales and shifts the frame logits per note (released code: undoes label smoothing)."""
+        if not self.config.calibration:
+            return logits
+        frame = logits[:, :1] * self.scale + self.offset
+        return torch.cat([frame, logits[:, 1:]], dim=1)
+
+    @torch.inference_mode()
+    def predict(self, windows: Tensor) -> Tensor:
+        """(batch, WINDOW) samples -> (batch, heads, FRAMES, PITCHES) probabilities, float32."""
+        self._check(windows)
+        return torch.sigmoid(self.calibrate(self(windows)).float())
+
+    def open_stream(self) -> FeatureStream:
+        """A new front-end state for one stream of audio."""
+        return self.network.open_stream()
+
+    @torch.inference_mode()
+    def predict_features(self, features: Tensor) -> Tensor:
+        """A batch of ``FeatureStream.advance`` rows -> the same as :meth:`predict`."""
+        match self.network:
+            case FilterbankNetwork() as network:
+                logits = network.from_features(features)
+            case _:
+                logits = self(features)
+        return torch.sigmoid(self.calibrate(logits).float())
+
+    def _check(self, windows: Tensor) -> None:
+        if windows.ndim != 2 or windows.shape[1] != WINDOW:
+            raise ValueError(f"expected windows of shape (batch, {WINDOW}), got {windows.shape}")
+
+
+__all__ = ["CENTRE_FRAME", "FRAMES", "FeatureStream", "Transcriber"]

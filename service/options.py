@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from model.config import HOP, WINDOW
+from model.config import FRAMES, HOP, WINDOW
 
-WINDOW_FRAMES = WINDOW // HOP - 1  # 63 positions between the first and the last sample
 CENTRE_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = CENTRE_LOOKAHEAD_HOPS
+MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
 
 MIN_SAMPLE_RATE_HZ = 8_000
 MAX_SAMPLE_RATE_HZ = 192_000
@@ -67,25 +67,17 @@ class SampleRateError(OptionsError):
 class ChannelsError(OptionsError):
     """Neither mono nor stereo."""
 
-    code = "bad_channels"
-
 
 class ModeError(OptionsError):
     """The way of emitting frames is not one of ``Mode``."""
-
-    code = "bad_mode"
 
 
 class LookaheadError(OptionsError):
     """The look-ahead is not a positive, finite number of milliseconds."""
 
-    code = "bad_lookahead"
-
 
 class BlockFramesError(OptionsError):
     """The block does not fit into a window together with its look-ahead."""
-
-    code = "bad_block_frames"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +148,10 @@ class StreamOptions:
             raise LookaheadError(
                 f"lookahead_ms must be a positive number of milliseconds, not {self.lookahead_ms!r}"
             )
-        most = WINDOW_FRAMES - MAX_LOOKAHEAD_HOPS  # 31: fits whatever the look-ahead becomes
-        if not _is_int(self.block_frames) or not 1 <= self.block_frames <= most:
+        if not _is_int(self.block_frames) or not 1 <= self.block_frames <= MAX_BLOCK_FRAMES:
             raise BlockFramesError(
-                f"block_frames must be a whole number from 1 to {most}, not {self.block_frames!r}"
+                f"block_frames must be a whole number from 1 to {MAX_BLOCK_FRAMES}, "
+                f"not {self.block_frames!r}"
             )
 
     @property
@@ -173,9 +165,6 @@ class StreamOptions:
             return CENTRE_LOOKAHEAD_HOPS
         hops = math.floor(self.lookahead_ms * model_rate_hz / 1000 / HOP)
         return max(MIN_LOOKAHEAD_HOPS, min(MAX_LOOKAHEAD_HOPS, hops))
-
-
-FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=16)  # nobody waits for a frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,3 +210,6 @@ def _is_int(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=16)  # nobody waits for a frame

@@ -1,0 +1,1 @@
+"""The transcription service: live audio and recordings to notes."""

@@ -1,0 +1,68 @@
+"""The last samples of a stream, every window of them contiguous in memory.
+
+Each sample is stored twice, one capacity apart, so that no window ever wraps around:
+
+    capacity 4, after samples a b c d e f:   | e f c d | e f c d |
+    the window of the last four:                 [ c d   e f ]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class SampleRing:
+    """A mirrored ring buffer of float32 samples with absolute indexes.
+
+    Samples before index 0 are zeros. A window is a view: it stays valid until ``slack`` more
+    samples have been written after its end.
+    """
+
+    def __init__(self, window: int, slack: int = 0) -> None:
+        """Args:
+        window: samples of a window.
+        slack: samples that may be written before the oldest window in use is overwritten.
+        """
+        if window < 1 or slack < 0:
+            raise ValueError(f"window must be positive and slack not negative: {window}, {slack}")
+        self._window = window
+        self._capacity = window + slack
+        self._memory = np.zeros(2 * self._capacity, np.float32)
+        self._written = 0
+
+    @property
+    def written(self) -> int:
+        """Samples written so far: the absolute index of the next one."""
+        return self._written
+
+    def write(self, samples: NDArray[np.float32]) -> None:
+        """Append samples, shape [n]; n is at most the ring's capacity.
+
+        Raises ValueError for more: samples would be lost before any window could show them.
+        """
+        count = len(samples)
+        if count > self._capacity:
+            raise ValueError(f"{count} samples do not fit into a ring of {self._capacity}")
+        start = self._written % self._capacity
+        first = min(count, self._capacity - start)  # up to the end of the first copy
+        for base in (0, self._capacity):
+            self._memory[base + start : base + start + first] = samples[:first]
+            self._memory[base : base + count - first] = samples[first:]
+        self._written += count
+
+    def window(self, end: int) -> NDArray[np.float32]:
+        """The window of samples [end - window, end), read-only, without a copy.
+
+        Raises IndexError where it is not (or no longer) in the ring.
+        """
+        start = end - self._window
+        if end > self._written or start < self._written - self._capacity:
+            raise IndexError(
+                f"samples {start} to {end} are not in the ring, which holds "
+                f"{self._written - self._capacity} to {self._written}"
+            )
+        offset = start % self._capacity
+        view = self._memory[offset : offset + self._window]
+        view.flags.writeable = False
+        return view

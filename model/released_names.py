@@ -1,0 +1,83 @@
+"""Names and layouts of the authors' TensorFlow variables, and where they belong here.
+
+Their matrices are (in, out) and their convolution kernels (width, in, out); ours are (out, in)
+and (out, in, width). Norm biases are stored with a leading [1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+ROOT = "var_lengths/"
+
+_UNIT = {
+    "z.weight": "cand1/c/CvK",
+    "norm.bias": "norm/c/norm_bias/offset",
+    "w.weight": "cand2/c/CvK",
+    "w.bias": "cand2/c/CvB",
+    "s": "residual",
+}
+
+
+def released_name(name: str, convolutions: int = 0) -> str:
+    """The released variable behind a parameter of ours.
+
+    name: as in the state dict of a ``SymbolNetwork`` or of a ``Transcriber`` with a strided
+    front-end of so many convolutions. Raises KeyError for parameters the released code lacks.
+    """
+    name = name.removeprefix("network.")
+    match name.split("."):
+        case ["rse", "blocks", block, half, *rest]:
+            half = half.removesuffix("_switch")
+            return f"{ROOT}steps_recursive/{block}_{half}/{_UNIT['.'.join(rest)]}"
+        case ["rse", "last", *rest]:
+            return f"{ROOT}steps_recursive/last/{_UNIT['.'.join(rest)]}"
+        case ["embedding", "weight"]:
+            return f"{ROOT}embedding"
+        case ["embedding_linear" | "output" as layer, kind]:
+            return f"{ROOT}{layer}/{_linear(kind)}"
+        case ["head", kind]:
+            return f"{ROOT}output/{_linear(kind)}"
+        case ["front_end", "convolutions", i, "weight"]:
+            return f"{ROOT}pool1/conv{int(i) + 1}/CvK"
+        case ["front_end", "norms", i, "bias"]:
+            return f"{ROOT}pool1/norm{int(i) + 1}/norm_bias/offset"
+        case ["front_end", "linear", kind]:
+            layer = f"pool1/conv{convolutions + 1}" if convolutions else "output_conv"
+            return f"{ROOT}{layer}/{_linear(kind)}"
+        case ["scale" | "offset" as kind]:
+            return f"{ROOT}corrected_result/{kind}"
+    raise KeyError(f"the released code has no counterpart of {name!r}")
+
+
+def from_released(
+    network: nn.Module, variables: Mapping[str, Tensor], convolutions: int = 0
+) -> dict[str, Tensor]:
+    """A state dict for `network` from the released code's variables.
+
+    Raises KeyError for a missing variable and ValueError for one of another shape.
+    """
+    state = {}
+    for name, ours in network.state_dict().items():
+        theirs = released_name(name, convolutions)
+        value = relayout(theirs, torch.as_tensor(variables[theirs]))
+        if value.shape != ours.shape:
+            raise ValueError(f"{theirs}: expected shape {tuple(ours.shape)}, got {value.shape}")
+        state[name] = value
+    return state
+
+
+def relayout(name: str, value: Tensor) -> Tensor:
+    """From the released layout to ours."""
+    if name.endswith("CvK"):
+        return value.permute(*reversed(range(value.ndim))).contiguous()
+    if name.endswith("norm_bias/offset"):
+        return value.flatten()
+    return value
+
+
+def _linear(kind: str) -> str:
+    return {"weight": "CvK", "bias": "CvB"}[kind]

@@ -1,0 +1,71 @@
+"""Networks over symbols: the algorithmic tasks and LAMBADA (paper, section "Evaluation").
+
+An embedding, the shuffle-exchange network and a linear output at every position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from model.config import RSEConfig
+from model.rse import ResidualShuffleExchange
+
+EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units keep
+
+
+@dataclass(frozen=True)
+class SymbolConfig:
+    """An embedding-to-classes network."""
+
+    vocabulary: int
+    """Input symbols, 0 being padding."""
+    classes: int
+    """Output classes at each position."""
+    rse: RSEConfig = field(default_factory=RSEConfig)
+    word_features: int = 0
+    """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
+
+
+class SymbolNetwork(nn.Module):
+    """(batch, length) symbols to (batch, length, classes) logits."""
+
+    def __init__(self, config: SymbolConfig) -> None:
+        super().__init__()
+        maps = config.rse.maps
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.word_features or maps)
+        self.embedding_linear = (
+            nn.Linear(config.word_features, maps) if config.word_features else None
+        )
+        self.rse = ResidualShuffleExchange(config.rse)
+        self.output = nn.Linear(maps, config.classes)
+        nn.init.trunc_normal_(
+            self.embedding.weight,
+            std=EMBEDDING_DEVIATION,
+            a=-2 * EMBEDDING_DEVIATION,
+            b=2 * EMBEDDING_DEVIATION,
+        )
+        if self.embedding_linear is not None:
+            self.embedding.weight.requires_grad_(False)
+            _initialise(self.embedding_linear)
+        _initialise(self.output)
+
+    def embed(self, symbols: Tensor) -> Tensor:
+        """(batch, length) -> (batch, length, m)."""
+        x: Tensor = self.embedding(symbols)
+        return x if self.embedding_linear is None else self.embedding_linear(x)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """(batch, length) -> (batch, length, classes) logits."""
+        out: Tensor = self.output(self.rse(self.embed(symbols)))
+        return out
+
+
+def _initialise(linear: nn.Linear) -> None:
+    """Released code: Glorot-uniform weights, small positive biases."""
+    nn.init.xavier_uniform_(linear.weight)
+    with torch.no_grad():
+        linear.bias.uniform_(0, 0.01)

@@ -1,0 +1,77 @@
+"""The networks with the released settings against recorded outputs of the authors' code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model.config import ModelConfig, RSEConfig, StridedConfig
+from model.released_names import from_released
+from model.symbols import SymbolConfig, SymbolNetwork
+from model.transcriber import StridedNetwork, Transcriber
+
+ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
+FORWARD = sorted(p for p in ORACLES.glob("*_n*_h*.npz") if not p.name.startswith("train_"))
+MUSICNET = sorted(ORACLES.glob("musicnet_w*_h*.npz"))
+
+pytestmark = pytest.mark.skipif(not ORACLES.is_dir(), reason="no reference oracles at hand")
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    with np.load(path) as file:
+        meta = json.loads(str(file["meta"]))
+        return meta, {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
+
+
+def released_rse(meta: dict[str, Any]) -> RSEConfig:
+    return RSEConfig(
+        maps=meta["n_hidden"],
+        blocks=meta["n_blocks"],
+        norm="sequence",
+        activation="sigmoid_gelu",
+        residual_speed=2.0,
+    )
+
+
+@pytest.mark.parametrize("path", FORWARD, ids=lambda p: p.stem)
+def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> None:
+    meta, arrays = read(path)
+    variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
+    vocabulary, width = variables["var_lengths/embedding"].shape
+    classes = arrays["out/prediction"].shape[-1]
+    frozen = width if "var_lengths/embedding_linear/CvK" in variables else 0
+    network = SymbolNetwork(SymbolConfig(vocabulary, classes, released_rse(meta), frozen)).eval()
+    network.load_state_dict(from_released(network, variables))
+    with torch.inference_mode():
+        embedded = network.embed(arrays["in/x"].long())
+        prediction = network(arrays["in/x"].long())
+    torch.testing.assert_close(embedded, arrays["out/net_in"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(prediction, arrays["out/prediction"], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("path", MUSICNET, ids=lambda p: p.stem)
+def test_the_musicnet_network_computes_what_the_released_code_computes(path: Path) -> None:
+    meta, arrays = read(path)
+    config = ModelConfig(front_end=StridedConfig(convolutions=2), rse=released_rse(meta))
+    transcriber = Transcriber(config).eval()
+    variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
+    transcriber.load_state_dict(from_released(transcriber, variables, convolutions=2))
+    network = transcriber.network
+    assert isinstance(network, StridedNetwork)
+    x = arrays["in/x"].float()
+    with torch.inference_mode():
+        net_in = network.front_end(x)
+        raw = network.raw(x)
+        logits = transcriber(x)
+        middle = torch.sigmoid(transcriber.calibrate(logits))[:, 0, logits.shape[2] // 2]
+    torch.testing.assert_close(net_in, arrays["out/net_in"], atol=1e-4, rtol=0)
+    torch.testing.assert_close(raw, arrays["out/prediction"], atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        logits[:, 0], arrays["out/transformed_prediction"], atol=1e-4, rtol=0
+    )
+    torch.testing.assert_close(middle, arrays["out/calibrated_result"], atol=1e-4, rtol=0)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-Encoding = Literal["pcm_s16le", "pcm_f32le"]
-Mode = Literal["block", "centre"]
-
-LEAST_SAMPLE_RATE_HZ = 8_000
-GREATEST_SAMPLE_RATE_HZ = 192_000
+from service.events import NoteEvent
+from service.options import (
+    MAX_BLOCK_FRAMES,
+    MAX_CHANNELS,
+    MAX_SAMPLE_RATE_HZ,
+    MIN_SAMPLE_RATE_HZ,
+    AudioFormat,
+    Encoding,
+    Mode,
+    StreamOptions,
+)
 
 
 class ErrorCode(StrEnum):
@@ -23,6 +30,10 @@ class ErrorCode(StrEnum):
     BAD_START = "bad_start"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     BAD_SAMPLE_RATE = "bad_sample_rate"
+    BAD_CHANNELS = "bad_channels"
+    BAD_MODE = "bad_mode"
+    BAD_LOOKAHEAD = "bad_lookahead"
+    BAD_BLOCK_FRAMES = "bad_block_frames"
     UNKNOWN_MODEL = "unknown_model"
     NOT_STARTED = "not_started"
     ALREADY_STARTED = "already_started"
@@ -104,17 +115,32 @@ class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Start(_ClientMessage):
+class Choices(_ClientMessage):
+    """How audio is to be transcribed; what is left out is the server's to choose."""
+
+    mode: Mode | None = None
+    lookahead_ms: float | None = Field(default=None, gt=0)
+    block_frames: int | None = Field(default=None, ge=1, le=MAX_BLOCK_FRAMES)
+    model: str | None = Field(default=None, max_length=128)
+
+    def options(self, defaults: StreamOptions) -> StreamOptions:
+        """The choices made, over `defaults`."""
+        made = self.model_dump(include={"mode", "lookahead_ms", "block_frames"}, exclude_none=True)
+        return replace(defaults, **made)
+
+
+class Start(Choices):
     """What the audio is and how it is to be transcribed; the first message of a session."""
 
     type: Literal["start"] = "start"
     encoding: Encoding
-    sample_rate: int = Field(ge=LEAST_SAMPLE_RATE_HZ, le=GREATEST_SAMPLE_RATE_HZ)
-    channels: int = Field(default=1, ge=1, le=2)
-    mode: Mode | None = None
-    lookahead_ms: float = Field(default=100.0, gt=0, le=1000)
-    block_frames: int = Field(default=4, ge=1, le=32)
-    model: str | None = None
+    sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
+    channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+
+    def audio(self) -> AudioFormat:
+        return AudioFormat(
+            encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
+        )
 
 
 class Stop(_ClientMessage):
@@ -169,9 +195,14 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
         raise _protocol_error(error, starting=True) from None
 
 
+# The same words as `service.options` uses for the same faults.
 _CODE_BY_FIELD = {
     "encoding": ErrorCode.UNSUPPORTED_ENCODING,
     "sample_rate": ErrorCode.BAD_SAMPLE_RATE,
+    "channels": ErrorCode.BAD_CHANNELS,
+    "mode": ErrorCode.BAD_MODE,
+    "lookahead_ms": ErrorCode.BAD_LOOKAHEAD,
+    "block_frames": ErrorCode.BAD_BLOCK_FRAMES,
 }
 
 
@@ -265,6 +296,8 @@ class Flushed(_ServerMessage):
 class Totals(BaseModel):
     """A session in numbers; samples are per channel, at the rate the client sent."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     notes: int
     frames: int
     audio_s: float
@@ -293,12 +326,7 @@ class Error(_ServerMessage):
         return cls(code=error.code, message=error.message, retryable=error.retryable)
 
 
-ServerMessage = Annotated[
-    Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | Error,
-    Field(discriminator="type"),
-]
-
-AnyServerMessage = Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | Error
+ServerMessage = Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | Error
 
 CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
@@ -313,6 +341,17 @@ SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
 )
 
 
-def describe(message: BaseModel) -> dict[str, Any]:
-    """The message as plain JSON values, without the counter of the live protocol."""
-    return message.model_dump(mode="json", exclude={"seq"})
+def note_message(event: NoteEvent) -> NoteOn | NoteOff:
+    """An event of the pipeline as a message."""
+    # Microseconds are far below a sample; longer tails would be most of the message.
+    time_s = round(event.time_s, 6)
+    if event.kind == "note_off":
+        return NoteOff(note_id=event.note_id, pitch=event.pitch, frame=event.frame, time_s=time_s)
+    return NoteOn(
+        note_id=event.note_id,
+        pitch=event.pitch,
+        velocity=event.velocity,
+        confidence=round(event.confidence, 4),
+        frame=event.frame,
+        time_s=time_s,
+    )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-Mode = Literal["block", "centre"]
+from service.options import Mode
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
@@ -27,61 +26,61 @@ class Settings(BaseSettings):
         env_prefix="RSE_", extra="ignore", frozen=True, use_attribute_docstrings=True
     )
 
-    host: str = Field("127.0.0.1", min_length=1)
+    host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on."""
 
-    port: int = Field(8000, ge=1, le=65535)
+    port: int = Field(default=8000, ge=1, le=65535)
     """TCP port to listen on."""
 
-    model: str = Field("live", min_length=1)
+    model: str = Field(default="live", min_length=1)
     """Name of shipped weights, or the path of a .safetensors file with its .json beside it."""
 
     device: str = "auto"
     """Where the network runs: auto (CUDA if there, else CPU), cpu, cuda or cuda:N."""
 
-    mode: Mode = "block"
+    mode: Mode = Mode.BLOCK
     """How frames are emitted where a session does not choose: block or centre."""
 
-    max_sessions: int = Field(16, ge=1, le=100_000)
+    max_sessions: int = Field(default=16, ge=1, le=100_000)
     """Live sessions at one time; the next is refused with 503."""
 
-    max_session_s: float = Field(4 * 3600.0, ge=1, le=48 * 3600)
+    max_session_s: float = Field(default=4 * 3600.0, ge=1, le=48 * 3600)
     """Longest session, in seconds of wall-clock time and likewise of audio."""
 
-    idle_timeout_s: float = Field(30.0, ge=0.1, le=3600)
+    idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
     """Seconds without any message from the client after which a session is ended."""
 
-    max_message_bytes: int = Field(64 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024)
+    max_message_bytes: int = Field(default=64 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024)
     """Largest websocket message a client may send, in bytes."""
 
-    max_buffered_ms: float = Field(2000.0, ge=100, le=60_000)
-    """Audio of one session that may await transcription, in ms; beyond it the socket is not read."""
+    max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
+    """Audio of a session that may await transcription, in ms; beyond it the socket is not read."""
 
-    lagging_ms: float = Field(500.0, ge=10, le=60_000)
+    lagging_ms: float = Field(default=500.0, ge=10, le=60_000)
     """Untranscribed audio, in ms, from which a session is told that it is lagging."""
 
-    progress_interval_ms: float = Field(500.0, ge=20, le=60_000)
+    progress_interval_ms: float = Field(default=500.0, ge=20, le=60_000)
     """Time between two progress messages of a session, in ms."""
 
-    max_outbound_messages: int = Field(1024, ge=16, le=1_000_000)
+    max_outbound_messages: int = Field(default=1024, ge=16, le=1_000_000)
     """Messages that may wait for a slow client before its session pauses."""
 
-    send_timeout_s: float = Field(10.0, ge=0.1, le=600)
+    send_timeout_s: float = Field(default=10.0, ge=0.1, le=600)
     """Seconds that a full outbound queue may stand still before the client is given up."""
 
-    drain_timeout_s: float = Field(20.0, ge=0.1, le=3600)
+    drain_timeout_s: float = Field(default=20.0, ge=0.1, le=3600)
     """Seconds that open sessions and uploads have to end after SIGTERM."""
 
-    max_uploads: int = Field(4, ge=1, le=10_000)
+    max_uploads: int = Field(default=4, ge=1, le=10_000)
     """Recordings transcribed at one time; the next upload is refused with 503."""
 
-    max_upload_bytes: int = Field(512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
+    max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
     """Largest upload, in bytes of the request body."""
 
-    max_upload_s: float = Field(2 * 3600.0, ge=1, le=48 * 3600)
+    max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Longest recording, in seconds once decoded (a small FLAC can hold hours)."""
 
-    retry_after_s: int = Field(5, ge=1, le=3600)
+    retry_after_s: int = Field(default=5, ge=1, le=3600)
     """What a refused client is told to wait before it tries again, in seconds."""
 
     @field_validator("device")

@@ -1,0 +1,224 @@
+"""The messages, the query, the errors, and that PROTOCOL.md names all of them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import service.protocol as protocol
+from service.events import NoteEvent
+from service.options import Encoding, Mode, OptionsError, StreamOptions
+from service.problems import STATUS, ProblemCode
+from service.protocol import (
+    CLIENT_MESSAGES,
+    CLOSE_CODES,
+    SERVER_MESSAGES,
+    CloseCode,
+    Done,
+    ErrorCode,
+    Flush,
+    Keepalive,
+    NoteOff,
+    NoteOn,
+    ProtocolError,
+    Start,
+    Stop,
+    Totals,
+    note_message,
+    parse_message,
+    parse_query,
+)
+
+DOCUMENT = (Path(protocol.__file__).parent / "PROTOCOL.md").read_text(encoding="utf-8")
+START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
+
+
+def start_with(**fields: object) -> str:
+    return json.dumps({**START, **fields})
+
+
+def test_start_leaves_the_rest_to_the_server() -> None:
+    start = parse_message(json.dumps(START))
+    assert isinstance(start, Start)
+    assert start.audio().encoding is Encoding.PCM_S16LE
+    assert start.audio().channels == 1
+    defaults = StreamOptions(mode=Mode.CENTRE, lookahead_ms=70, block_frames=2)
+    assert start.options(defaults) == defaults
+
+
+def test_start_overrides_the_defaults() -> None:
+    start = parse_message(start_with(mode="block", lookahead_ms=50, block_frames=8, channels=2))
+    assert isinstance(start, Start)
+    assert start.options(StreamOptions(mode=Mode.CENTRE)) == StreamOptions(
+        mode=Mode.BLOCK, lookahead_ms=50, block_frames=8
+    )
+    assert start.audio().channels == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"type": "stop"}', Stop()),
+        ('{"type": "keepalive"}', Keepalive()),
+        ('{"type": "flush", "id": "x"}', Flush(id="x")),
+    ],
+)
+def test_other_messages(text: str, message: BaseModel) -> None:
+    assert parse_message(text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", ErrorCode.BAD_MESSAGE),
+        ("hello", ErrorCode.BAD_MESSAGE),
+        ("[]", ErrorCode.BAD_MESSAGE),
+        ("null", ErrorCode.BAD_MESSAGE),
+        ('{"type": "sing"}', ErrorCode.BAD_MESSAGE),
+        ('{"encoding": "pcm_s16le"}', ErrorCode.BAD_MESSAGE),
+        ('{"type": "flush"}', ErrorCode.BAD_MESSAGE),
+        ('{"type": "stop", "now": true}', ErrorCode.BAD_MESSAGE),
+        ('{"type": "stop"' + "[" * 5000, ErrorCode.BAD_MESSAGE),
+        ('{"type": "start"}', ErrorCode.BAD_START),
+        (start_with(lookahead=50), ErrorCode.BAD_START),
+        (start_with(encoding="opus"), ErrorCode.UNSUPPORTED_ENCODING),
+        (start_with(encoding=None), ErrorCode.UNSUPPORTED_ENCODING),
+        (start_with(sample_rate=7999), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(sample_rate=192_001), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(sample_rate=44100.5), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(sample_rate="fast"), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(channels=3), ErrorCode.BAD_CHANNELS),
+        (start_with(channels=0), ErrorCode.BAD_CHANNELS),
+        (start_with(mode="window"), ErrorCode.BAD_MODE),
+        (start_with(lookahead_ms=-1), ErrorCode.BAD_LOOKAHEAD),
+        (start_with(lookahead_ms=float("nan")), ErrorCode.BAD_LOOKAHEAD),
+        (start_with(lookahead_ms=float("inf")), ErrorCode.BAD_LOOKAHEAD),
+        (start_with(block_frames=0), ErrorCode.BAD_BLOCK_FRAMES),
+        (start_with(block_frames=33), ErrorCode.BAD_BLOCK_FRAMES),
+    ],
+)
+def test_bad_messages_have_a_code_and_a_short_sentence(text: str, code: ErrorCode) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_message(text)
+    assert caught.value.code is code
+    assert 0 < len(caught.value.message) <= 300
+    assert caught.value.close_code == CloseCode.BAD_REQUEST
+    assert not caught.value.retryable
+
+
+def test_a_query_is_the_same_start() -> None:
+    pairs = [
+        ("encoding", "pcm_f32le"),
+        ("sample_rate", "48000"),
+        ("channels", "2"),
+        ("mode", "block"),
+        ("lookahead_ms", "50.5"),
+        ("block_frames", "8"),
+        ("model", "live"),
+    ]
+    fields = dict(pairs)
+    assert parse_query(pairs) == parse_message(
+        start_with(
+            encoding=fields["encoding"],
+            sample_rate=48000,
+            channels=2,
+            mode="block",
+            lookahead_ms=50.5,
+            block_frames=8,
+            model="live",
+        )
+    )
+
+
+def test_no_query_is_no_start() -> None:
+    assert parse_query([]) is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code"),
+    [
+        ([("sample_rate", "44100")], ErrorCode.BAD_START),
+        ([("encoding", "mp3"), ("sample_rate", "44100")], ErrorCode.UNSUPPORTED_ENCODING),
+        ([("encoding", "pcm_s16le"), ("sample_rate", "1")], ErrorCode.BAD_SAMPLE_RATE),
+        ([("encoding", "pcm_s16le"), ("sample_rate", "")], ErrorCode.BAD_SAMPLE_RATE),
+        ([("encoding", "pcm_s16le"), ("encoding", "pcm_f32le")], ErrorCode.BAD_START),
+        (
+            [("encoding", "pcm_s16le"), ("sample_rate", "44100"), ("gain", "2")],
+            ErrorCode.BAD_START,
+        ),
+        (
+            [("type", "start"), ("encoding", "pcm_s16le"), ("sample_rate", "44100")],
+            ErrorCode.BAD_START,
+        ),
+    ],
+)
+def test_bad_queries(pairs: list[tuple[str, str]], code: ErrorCode) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_query(pairs)
+    assert caught.value.code is code
+
+
+def test_notes_become_messages() -> None:
+    event = NoteEvent("note_on", 7, 60, 100, 0.123456, 43, 0.49922902494)
+    assert note_message(event) == NoteOn(
+        note_id=7, pitch=60, velocity=100, confidence=0.1235, frame=43, time_s=0.499229
+    )
+    end = NoteEvent("note_off", 7, 60, 100, 0.123456, 86, 0.998)
+    assert note_message(end) == NoteOff(note_id=7, pitch=60, frame=86, time_s=0.998)
+
+
+def test_options_and_protocol_use_the_same_codes() -> None:
+    codes = {error.code for error in OptionsError.__subclasses__()}
+    assert codes, "service.options has no errors"
+    assert codes <= {str(code) for code in ErrorCode}
+
+
+def test_done_takes_the_session_totals() -> None:
+    totals = Totals(notes=1, frames=2, audio_s=3.0, received_samples=4, dropped_samples=0)
+    assert json.loads(Done(reason="stop", totals=totals, midi_base64="").model_dump_json()) == {
+        "type": "done",
+        "seq": 0,
+        "reason": "stop",
+        "totals": totals.model_dump(),
+        "midi_base64": "",
+    }
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+def nested_fields(model: type[BaseModel]) -> set[str]:
+    names: set[str] = set()
+    for name, field in model.model_fields.items():
+        names.add(name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names |= nested_fields(field.annotation)
+    return names
+
+
+@pytest.mark.parametrize("message", CLIENT_MESSAGES + SERVER_MESSAGES)
+def test_document_names_every_message_and_field(message: type[BaseModel]) -> None:
+    words = set(re.findall(r"[`\"](\w+)[`\"]", DOCUMENT))
+    assert message.model_fields["type"].default in words
+    assert nested_fields(message) <= words
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_document_states_every_error_with_its_close_code(code: ErrorCode) -> None:
+    number = CLOSE_CODES.get(code, CloseCode.BAD_REQUEST)
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith("|") and f"`{code}`" in line]
+    assert any(f"| {number} |" in row for row in rows), rows
+
+
+@pytest.mark.parametrize("code", list(ProblemCode))
+def test_document_states_every_problem_with_its_status(code: ProblemCode) -> None:
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith("|") and f"`{code}`" in line]
+    assert any(f"| {STATUS[code]} |" in row for row in rows), rows
+
+
+def test_document_is_short_and_names_every_choice() -> None:
+    assert len(DOCUMENT.splitlines()) < 200
+    for choice in [*Encoding, *Mode]:
+        assert f"`{choice}`" in DOCUMENT

@@ -1,0 +1,256 @@
+"""A small server that speaks the live protocol, for tests of the clients without the service.
+
+It "hears" one note a second: at k + 0.25 s pitch 60 + k begins, at k + 0.75 s it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import mido
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+FRAME_RATE_HZ = 86.1328125
+
+
+@dataclass
+class Behaviour:
+    """How the server behaves; samples are counted a channel."""
+
+    max_message_bytes: int = 65_536
+    max_buffered_ms: float = 2_000.0
+    seconds_to_transcribe_a_second: float = 0.0
+    answer_flush: bool = True
+    refuse_with: HTTPStatus | None = None
+    reject_start: str | None = None  # an error code
+    fail_at_samples: int | None = None  # error, notes off, done, close
+    drop_at_samples: int | None = None  # the connection breaks
+    drops: int = 1_000  # how many sessions are dropped so
+    silent_after_ready: bool = False
+    drain_at_samples: int | None = None
+    extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
+
+
+@dataclass
+class Heard:
+    """One session as the server saw it."""
+
+    start: dict[str, Any] = field(default_factory=dict)
+    audio: bytearray = field(default_factory=bytearray)
+    largest_message: int = 0
+    largest_unacknowledged_samples: int = 0
+    acknowledged_samples: int = 0
+    flushes: int = 0
+    keepalives: int = 0
+    stopped: bool = False
+
+    @property
+    def frame_bytes(self) -> int:
+        width = 2 if self.start["encoding"] == "pcm_s16le" else 4
+        return width * int(self.start.get("channels", 1))
+
+    @property
+    def samples(self) -> int:
+        return len(self.audio) // self.frame_bytes
+
+
+class FakeService:
+    """Answers sessions according to its ``behaviour``; ``sessions`` tells what it heard."""
+
+    def __init__(self, behaviour: Behaviour | None = None) -> None:
+        self.behaviour = behaviour or Behaviour()
+        self.sessions: list[Heard] = []
+        self._server: Server | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        port = next(iter(self._server.sockets)).getsockname()[1]
+        return f"http://127.0.0.1:{port}"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[FakeService]:
+        async with serve(
+            self._session, "127.0.0.1", 0, process_request=self._handshake, max_size=2**20
+        ) as self._server:
+            yield self
+
+    def _handshake(self, connection: ServerConnection, request: Request) -> Response | None:
+        if self.behaviour.refuse_with is None:
+            return None
+        body = json.dumps({"title": "Busy", "detail": "all sessions are taken"})
+        return connection.respond(self.behaviour.refuse_with, body)
+
+    async def _session(self, socket: ServerConnection) -> None:
+        heard = Heard()
+        self.sessions.append(heard)
+        try:
+            await _Session(socket, self.behaviour, heard).run()
+        except ConnectionClosed:
+            pass
+
+
+class _Session:
+    def __init__(self, socket: ServerConnection, behaviour: Behaviour, heard: Heard) -> None:
+        self.socket, self.behaviour, self.heard = socket, behaviour, heard
+        self.seq = 0
+        self.notes: list[tuple[int, float, float | None]] = []  # pitch, onset, offset
+        self.transcribed_s = 0.0
+
+    async def say(self, kind: str, **fields: Any) -> None:
+        await self.socket.send(json.dumps({"seq": self.seq, "type": kind, **fields}))
+        self.seq += 1
+
+    async def run(self) -> None:
+        self.heard.start = json.loads(await self.socket.recv())
+        if self.behaviour.reject_start is not None:
+            code = self.behaviour.reject_start
+            await self.say("error", code=code, message="cannot start so", retryable=False)
+            await self.socket.close(4400, code)
+            return
+        await self.say(
+            "ready",
+            session_id="fake",
+            model="fake",
+            sample_rate_hz=11025,
+            hop_samples=128,
+            frame_rate_hz=FRAME_RATE_HZ,
+            mode=self.heard.start.get("mode", "block"),
+            lookahead_ms=self.heard.start.get("lookahead_ms", 100.0),
+            block_frames=self.heard.start.get("block_frames", 4),
+            delay_ms=150.0,
+            limits={
+                "max_message_bytes": self.behaviour.max_message_bytes,
+                "max_session_s": 3600,
+                "idle_timeout_s": 30,
+                "max_buffered_ms": self.behaviour.max_buffered_ms,
+            },
+        )
+        for raw in self.behaviour.extra_messages:
+            await self.socket.send(raw)
+        async for message in self.socket:
+            if self.behaviour.silent_after_ready:
+                continue
+            if isinstance(message, bytes):
+                if await self._audio(message):
+                    return
+            elif await self._control(json.loads(message)):
+                return
+
+    async def _audio(self, data: bytes) -> bool:
+        heard, behaviour = self.heard, self.behaviour
+        heard.audio += data
+        heard.largest_message = max(heard.largest_message, len(data))
+        under_way = heard.samples - heard.acknowledged_samples
+        heard.largest_unacknowledged_samples = max(heard.largest_unacknowledged_samples, under_way)
+        await self._transcribe_until(heard.samples / heard.start["sample_rate"])
+        if behaviour.fail_at_samples is not None and heard.samples >= behaviour.fail_at_samples:
+            await self.say("error", code="bad_audio", message="NaN in audio", retryable=False)
+            await self._close_notes()
+            await self._done("error")
+            await self.socket.close(4400, "bad_audio")
+            return True
+        if behaviour.drain_at_samples is not None and heard.samples >= behaviour.drain_at_samples:
+            await self._close_notes()
+            await self._done("draining")
+            await self.socket.close(1001)
+            return True
+        dropping = behaviour.drop_at_samples is not None and behaviour.drops > 0
+        if dropping and heard.samples >= (behaviour.drop_at_samples or 0):
+            behaviour.drops -= 1
+            self.socket.transport.abort()
+            return True
+        return False
+
+    async def _control(self, message: dict[str, Any]) -> bool:
+        heard = self.heard
+        match message["type"]:
+            case "flush":
+                heard.flushes += 1
+                if self.behaviour.answer_flush:
+                    heard.acknowledged_samples = heard.samples
+                    await self.say("flushed", id=message["id"], frame=self._frame())
+            case "keepalive":
+                heard.keepalives += 1
+            case "stop":
+                heard.stopped = True
+                await self._close_notes()
+                await self._done("stop")
+                await self.socket.close()
+                return True
+        return False
+
+    async def _transcribe_until(self, time_s: float) -> None:
+        step = 0.25
+        while self.transcribed_s + step <= time_s:
+            self.transcribed_s += step
+            await asyncio.sleep(step * self.behaviour.seconds_to_transcribe_a_second)
+            second, part = divmod(self.transcribed_s, 1.0)
+            if part == 0.25:
+                self.notes.append((60 + int(second), self.transcribed_s, None))
+                await self.say(
+                    "note_on",
+                    note_id=len(self.notes) - 1,
+                    pitch=60 + int(second),
+                    velocity=80,
+                    confidence=0.9,
+                    frame=self._frame(),
+                    time_s=self.transcribed_s,
+                )
+            elif part == 0.75:
+                await self._close_notes()
+            elif part == 0.5:
+                received = round(self.transcribed_s * self.heard.start["sample_rate"])
+                self.heard.acknowledged_samples = max(self.heard.acknowledged_samples, received)
+                await self.say(
+                    "progress",
+                    received_samples=received,
+                    frames=self._frame(),
+                    time_s=self.transcribed_s,
+                    behind_ms=0.0,
+                )
+
+    def _frame(self) -> int:
+        return int(self.transcribed_s * FRAME_RATE_HZ)
+
+    async def _close_notes(self) -> None:
+        for note_id, (pitch, onset_s, offset_s) in enumerate(self.notes):
+            if offset_s is None:
+                self.notes[note_id] = (pitch, onset_s, self.transcribed_s)
+                await self.say(
+                    "note_off",
+                    note_id=note_id,
+                    pitch=pitch,
+                    frame=self._frame(),
+                    time_s=self.transcribed_s,
+                )
+
+    async def _done(self, reason: str) -> None:
+        totals = {
+            "notes": len(self.notes),
+            "frames": self._frame(),
+            "audio_s": self.heard.samples / self.heard.start["sample_rate"],
+            "received_samples": self.heard.samples,
+            "dropped_samples": 0,
+        }
+        midi = base64.b64encode(self._midi()).decode()
+        await self.say("done", reason=reason, totals=totals, midi_base64=midi)
+
+    def _midi(self) -> bytes:
+        track = mido.MidiTrack()
+        for pitch, _, _ in self.notes:
+            track.append(mido.Message("note_on", note=pitch, velocity=80, time=0))
+            track.append(mido.Message("note_off", note=pitch, time=480))
+        buffer = io.BytesIO()
+        mido.MidiFile(tracks=[track]).save(file=buffer)
+        return buffer.getvalue()

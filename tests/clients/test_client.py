@@ -1,0 +1,228 @@
+"""A session through the client: notes, flow control, and every way in which it can end."""
+
+import asyncio
+import json
+from http import HTTPStatus
+
+import pytest
+
+from clients.client import (
+    ConnectError,
+    ConnectionLostError,
+    ServerError,
+    SessionEndedError,
+    TranscriptionClient,
+    TranscriptionError,
+)
+from clients.protocol import Event, NoteOff, NoteOn, Progress, StartOptions
+from tests.clients.fake_service import Behaviour, FakeService
+
+RATE = 8_000
+OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE)
+
+
+def seconds(count: float) -> bytes:
+    return bytes(2 * round(count * RATE))
+
+
+async def collect(client: TranscriptionClient) -> tuple[list[Event], TranscriptionError | None]:
+    events: list[Event] = []
+    try:
+        async for event in client:
+            events.append(event)
+    except TranscriptionError as error:
+        return events, error
+    return events, None
+
+
+def assert_no_stuck_note(events: list[Event]) -> None:
+    begun = [event.note_id for event in events if isinstance(event, NoteOn)]
+    ended = [event.note_id for event in events if isinstance(event, NoteOff)]
+    assert begun
+    assert sorted(begun) == sorted(ended)
+    for event in events:
+        if isinstance(event, NoteOff):
+            onset = next(
+                on for on in events if isinstance(on, NoteOn) and on.note_id == event.note_id
+            )
+            assert events.index(onset) < events.index(event)
+            assert onset.time_s <= event.time_s
+
+
+async def test_a_whole_session() -> None:
+    options = StartOptions(
+        encoding="pcm_f32le", sample_rate=RATE, channels=2, lookahead_ms=50, block_frames=8
+    )
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, options) as client:
+            assert client.ready is not None
+            assert client.ready.delay_ms == 150.0
+            reading = asyncio.create_task(collect(client))
+            for _ in range(25):
+                await client.send(bytes(8 * RATE // 10))
+            done = await client.stop()
+            events, failure = await reading
+        (heard,) = service.sessions
+    assert failure is None
+    assert heard.start["lookahead_ms"] == 50
+    assert heard.samples == client.sent_samples == 25 * RATE // 10
+    assert [event.pitch for event in events if isinstance(event, NoteOn)] == [60, 61, 62]
+    assert_no_stuck_note(events)
+    assert any(isinstance(event, Progress) for event in events)
+    assert done.reason == "stop"
+    assert done.totals["notes"] == 3
+    assert done.midi.startswith(b"MThd")
+
+
+async def test_audio_under_way_is_bounded_and_messages_are_cut() -> None:
+    behaviour = Behaviour(
+        max_message_bytes=3_000, max_buffered_ms=500, seconds_to_transcribe_a_second=0.005
+    )
+    async with FakeService(behaviour).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            reading = asyncio.create_task(collect(client))
+            await client.send(seconds(20))
+            await client.stop()
+            await reading
+        (heard,) = service.sessions
+    assert heard.samples == 20 * RATE
+    assert heard.largest_message <= 3_000
+    # What is on its way beyond the window is the message that filled it.
+    assert heard.largest_unacknowledged_samples <= 0.5 * RATE + 1_500
+    assert heard.flushes > 0
+
+
+async def test_live_pace_needs_no_flush_markers() -> None:
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            for _ in range(12):
+                await client.send(seconds(0.25))
+                await asyncio.sleep(0.005)
+            await client.stop()
+        (heard,) = service.sessions
+    assert heard.flushes == 0
+
+
+async def test_the_servers_error_comes_after_the_last_note_and_carries_the_midi() -> None:
+    async with FakeService(Behaviour(fail_at_samples=3 * RATE // 2)).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.send(seconds(1.5))
+            events, failure = await collect(client)
+            with pytest.raises(ServerError, match="NaN"):
+                await client.send(seconds(1))
+            with pytest.raises(ServerError, match="NaN"):
+                await client.stop()
+    assert isinstance(failure, ServerError)
+    assert failure.code == "bad_audio"
+    assert failure.done is not None
+    assert failure.done.midi.startswith(b"MThd")
+    assert_no_stuck_note(events)
+
+
+async def test_a_broken_connection_leaves_no_note_sounding() -> None:
+    async with FakeService(Behaviour(drop_at_samples=3 * RATE // 2)).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.send(seconds(1.5))
+            events, failure = await collect(client)
+            with pytest.raises(ConnectionLostError):
+                await client.stop()
+    assert isinstance(failure, ConnectionLostError)
+    assert failure.retryable
+    assert_no_stuck_note(events)
+
+
+async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
+    async with FakeService().running() as service:
+        client = TranscriptionClient(service.url, OPTIONS)
+        await client.connect()
+        await client.send(seconds(1.5))
+        iterator = aiter(client)
+        events: list[Event] = [await anext(iterator)]
+        while not (isinstance(events[-1], NoteOn) and events[-1].pitch == 61):
+            events.append(await anext(iterator))
+        await client.close()
+        events += [event async for event in iterator]
+        with pytest.raises(SessionEndedError):
+            await client.send(seconds(1))
+    assert_no_stuck_note(events)
+
+
+async def test_a_draining_server_hands_over_what_it_has() -> None:
+    async with FakeService(Behaviour(drain_at_samples=2 * RATE)).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.send(seconds(2))
+            events, failure = await collect(client)
+            done = await client.stop()
+            with pytest.raises(SessionEndedError):
+                await client.send(seconds(1))
+    assert failure is None
+    assert done.reason == "draining"
+    assert_no_stuck_note(events)
+
+
+async def test_a_refused_start_names_its_code() -> None:
+    async with FakeService(Behaviour(reject_start="bad_sample_rate")).running() as service:
+        with pytest.raises(ServerError) as caught:
+            await TranscriptionClient(service.url, OPTIONS).connect()
+    assert caught.value.code == "bad_sample_rate"
+
+
+async def test_a_refused_handshake_says_why_and_whether_to_come_again() -> None:
+    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
+    async with FakeService(behaviour).running() as service:
+        with pytest.raises(ConnectError, match="all sessions are taken") as caught:
+            await TranscriptionClient(service.url, OPTIONS).connect()
+    assert caught.value.retryable
+
+
+async def test_nobody_there() -> None:
+    async with FakeService().running() as service:
+        url = service.url
+    with pytest.raises(ConnectError, match="cannot connect"):
+        await TranscriptionClient(url, OPTIONS).connect()
+
+
+async def test_a_silent_server_does_not_hold_the_caller_for_ever() -> None:
+    async with FakeService(Behaviour(silent_after_ready=True)).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS, stall_timeout_s=0.2) as client:
+            with pytest.raises(ConnectionLostError, match="said nothing"):
+                await client.send(seconds(5))
+            with pytest.raises(ConnectionLostError, match="said nothing"):
+                await client.stop()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "no json",
+        json.dumps({"seq": 7, "type": "lagging", "behind_ms": 1}),  # 1 to 6 are missing
+        json.dumps({"seq": 1, "type": "note_on", "pitch": 60}),
+    ],
+)
+async def test_a_server_that_breaks_the_protocol_ends_the_session(raw: str) -> None:
+    async with FakeService(Behaviour(extra_messages=[raw])).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            _, failure = await collect(client)
+    assert failure is not None
+    assert not failure.retryable
+
+
+async def test_events_that_nobody_reads_end_the_session_instead_of_filling_memory() -> None:
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, OPTIONS, max_pending_events=20) as client:
+            with pytest.raises(TranscriptionError, match="not read"):
+                await client.send(seconds(60))
+            events, _ = await collect(client)
+    assert_no_stuck_note(events)
+
+
+async def test_keepalive_and_flush_reach_the_server() -> None:
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.keepalive()
+            await client.flush("mine")
+            await client.stop()
+            events, _ = await collect(client)
+        (heard,) = service.sessions
+    assert (heard.keepalives, heard.flushes) == (1, 1)
+    assert [event.id for event in events if hasattr(event, "id")] == ["mine"]

@@ -46,8 +46,8 @@ def released_name(name: str, convolutions: int = 0) -> str:
         case ["front_end", "norms", i, "bias"]:
             return f"{ROOT}pool1/norm{int(i) + 1}/norm_bias/offset"
         case ["front_end", "linear", kind]:
-            layer = f"pool1/conv{convolutions + 1}" if convolutions else "output_conv"
-            return f"{ROOT}{layer}/{_linear(kind)}"
+            last = f"pool1/conv{convolutions + 1}" if convolutions else "output_conv"
+            return f"{ROOT}{last}/{_linear(kind)}"
         case ["scale" | "offset" as kind]:
             return f"{ROOT}corrected_result/{kind}"
     raise KeyError(f"the released code has no counterpart of {name!r}")

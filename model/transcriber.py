@@ -58,12 +58,19 @@ class StridedNetwork(nn.Module):
         out: Tensor = self.head(self.rse(self.front_end(window)))
         return out
 
+    def frames(self, raw: Tensor) -> Tensor:
+        """The stride-HOP positions of ``raw``, (batch, heads, frames, PITCHES) logits.
+
+        Position p answers for sample p * stride, but frame i is trained to answer from position
+        i * HOP / stride for sample HOP * (i + 1), one hop later (released code).
+        """
+        step = HOP // self.front_end.stride  # positions a frame
+        out = raw[:, : raw.shape[1] - step : step] + LOGIT_OFFSET
+        return out.unflatten(2, (-1, PITCHES)).transpose(1, 2)
+
     def forward(self, window: Tensor) -> Tensor:
         """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits."""
-        step = HOP // self.front_end.stride  # positions a frame
-        frames = window.shape[1] // HOP - 1
-        out = self.raw(window)[:, : frames * step : step] + LOGIT_OFFSET
-        return out.unflatten(2, (-1, PITCHES)).transpose(1, 2)
+        return self.frames(self.raw(window))
 
     def open_stream(self) -> FeatureStream:
         """The raw waveform needs no state."""

@@ -1,0 +1,105 @@
+"""The training loop on a toy task."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.checkpoint import read_tensors
+from training.loop import LoopConfig, Trainer, schedule
+
+QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
+
+
+class Line:
+    """Learns y = 3x - 1."""
+
+    score = "negative_error"
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.network: nn.Module = nn.Linear(1, 1)
+
+    @contextlib.contextmanager
+    def batches(self, seed: int) -> Iterator[Iterator[Any]]:
+        generator = torch.Generator().manual_seed(seed)
+
+        def endless() -> Iterator[Tensor]:
+            while True:
+                yield torch.randn(16, 1, generator=generator)
+
+        yield endless()
+
+    def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        error = (self.network(batch) - (3 * batch - 1)).square().mean()
+        return error, {"error": error.detach()}
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        x = torch.linspace(-1, 1, 9)[:, None]
+        with torch.inference_mode():
+            return {"negative_error": -float((network(x) - (3 * x - 1)).square().mean())}
+
+    def card(self) -> dict[str, Any]:
+        return {"config": {}}
+
+
+def test_it_learns_and_leaves_checkpoint_card_and_metrics(tmp_path: Path) -> None:
+    task = Line()
+    before = task.validate(task.network)["negative_error"]
+    after = Trainer(task, QUICK, tmp_path).run()["negative_error"]
+    assert after > before / 10
+    weights = read_tensors(tmp_path / "best.safetensors")
+    assert set(weights) == {"weight", "bias"}
+    card = json.loads((tmp_path / "last.json").read_text())
+    assert card["training"]["steps"] == QUICK.steps
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [100, 200, 300, 400]
+    assert lines[-1]["kind"] == "validation"
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = Trainer(Line(), replace(QUICK, max_minutes=1e-9), tmp_path)
+    first.run()
+    assert 0 < first.step < QUICK.steps
+    second = Trainer(Line(), QUICK, tmp_path)
+    second.resume()
+    assert second.step == first.step
+    assert torch.equal(second.task.network.weight, first.task.network.weight)  # type: ignore[arg-type]
+    second.run()
+    assert second.step == QUICK.steps
+
+
+def test_clipping_changes_the_step(tmp_path: Path) -> None:
+    def weights_after(clip: float) -> Tensor:
+        trainer = Trainer(Line(), replace(QUICK, gradient_clip=clip), tmp_path)
+        for _ in range(12):
+            trainer.train_step(torch.ones(4, 1) * torch.randn(1))
+        return trainer.task.network.weight.detach().clone()  # type: ignore[operator, union-attr, return-value]
+
+    torch.manual_seed(3)
+    loose = weights_after(0)
+    torch.manual_seed(3)
+    assert not torch.equal(loose, weights_after(1e-3))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    trainer = Trainer(Line(), QUICK, tmp_path)
+    with pytest.raises(FloatingPointError, match="step 0"):
+        trainer.train_step(torch.full((2, 1), float("nan")))
+
+
+def test_the_schedule_rises_then_falls_to_zero() -> None:
+    values = [schedule(p / 100, 0.1) for p in range(101)]
+    assert max(values) == pytest.approx(1.0)
+    assert values.index(max(values)) == 10
+    assert values[-1] == 0
+    assert all(a < b for a, b in zip(values[2:10], values[3:11], strict=True))
+    assert all(a > b for a, b in zip(values[10:], values[11:], strict=False))

@@ -1,0 +1,153 @@
+"""The music transcription task: windows of audio to notes (paper, section "MusicNet").
+
+Trains any transcription network: those with onset and velocity heads by ``heads_loss`` on every
+usable stride-128 position, the paper's frame-only network by the released code's objective.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
+from torch import Tensor, nn
+
+from model.config import FRAMES, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
+from model.transcriber import StridedNetwork, Transcriber
+from training.losses import HeadWeights, Labels, heads_loss, released_loss
+from training.synth.dataset import SynthConfig, SynthStream, WindowBatch, render_validation
+from training.synth.labels import ONSET_SCALE, VELOCITY_SCALE
+
+LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
+SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
+
+
+@dataclass(frozen=True)
+class MusicConfig:
+    """Data and objective of the transcription task."""
+
+    model: ModelConfig = LIVE
+    shared: Path = Path("../shared")
+    """Folder with the note bank and the scores, under synth/."""
+    cache: Path = Path("~/.cache/rse-transcribe").expanduser()
+    """Where decoded samples and parsed scores are kept."""
+    batch_size: int = 24
+    """Windows an optimiser step."""
+    workers: int = 1
+    """Processes that render audio."""
+    farthest_hops: int = 48
+    """Oldest frame that is trained, counted back from the end of the window; the newest is the
+    newest that has all its filters. Frames outside are never asked for."""
+    weights: HeadWeights = field(default_factory=HeadWeights)
+    validation_windows: int = 1500
+
+
+class MusicTask:
+    """Implements ``training.loop.Task``."""
+
+    score = "ap_200ms"
+
+    def __init__(self, config: MusicConfig) -> None:
+        self.config = config
+        self.network: nn.Module = Transcriber(config.model)
+        self.synth = SynthConfig(shared=config.shared, cache=config.cache)
+        self.frames = usable_frames(config.model, config.farthest_hops)
+        self._validation: WindowBatch | None = None
+
+    @contextlib.contextmanager
+    def batches(self, seed: int) -> Iterator[Iterator[WindowBatch]]:
+        """An endless stream, rendered in worker processes that end with the context."""
+        config = self.config
+        with SynthStream(self.synth, config.batch_size, config.workers, seed) as stream:
+            yield iter(stream)
+
+    def loss(self, batch: WindowBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Loss of the task's own network."""
+        transcriber = self.network
+        assert isinstance(transcriber, Transcriber)
+        device = next(transcriber.parameters()).device
+        audio, labels = to_tensors(batch, device)
+        if len(transcriber.config.heads) > 1:
+            logits = transcriber(audio)
+            pitches = slice(LOWEST, HIGHEST + 1)
+            return heads_loss(logits, labels, self.frames, pitches, self.config.weights)
+        strided = transcriber.network
+        assert isinstance(strided, StridedNetwork)
+        raw = strided.raw(audio)
+        logits = strided.frames(raw)[:, 0]
+        return released_loss(
+            logits, raw[..., :PITCHES], transcriber.scale, transcriber.offset, labels.frame
+        )
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Frame average precision on held-out timbres, for each look-ahead."""
+        assert isinstance(network, Transcriber)
+        if self._validation is None:
+            self._validation = render_validation(self.synth, self.config.validation_windows, seed=7)
+        batch = self._validation
+        device = next(network.parameters()).device
+        step = 64
+        probabilities = np.concatenate(
+            [
+                network.predict(_audio(batch.audio[i : i + step], device)).cpu().numpy()
+                for i in range(0, len(batch.audio), step)
+            ]
+        )
+        metrics = {}
+        for lookahead in SCORED_LOOKAHEADS_MS:
+            frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
+            for head, labels in (("ap", batch.frame), ("onset_ap", batch.onset > ONSET_SCALE // 2)):
+                index = 0 if head == "ap" else 1
+                if index < probabilities.shape[1]:
+                    metrics[f"{head}_{lookahead}ms"] = average_precision(
+                        probabilities[:, index, frame], labels[:, frame]
+                    )
+        return metrics
+
+    def card(self) -> dict[str, Any]:
+        """Configuration and data."""
+        model = self.config.model
+        data = {"batch_size": self.config.batch_size, "synth": _jsonable(asdict(self.synth))}
+        return {"name": model.name, "config": model.to_json(), "data": data}
+
+
+def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
+    """Frames of a window that have all their filters and are near enough to its end."""
+    if not isinstance(model.front_end, FilterbankConfig):
+        return slice(0, FRAMES)
+    return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
+
+
+def to_tensors(batch: WindowBatch, device: torch.device) -> tuple[Tensor, Labels]:
+    """Audio (batch, WINDOW) and labels (batch, FRAMES, PITCHES), all float32."""
+
+    def tensor(values: NDArray, scale: float) -> Tensor:
+        return torch.from_numpy(values).to(device).float().div_(scale)
+
+    labels = Labels(
+        frame=tensor(batch.frame, 1),
+        onset=tensor(batch.onset, ONSET_SCALE),
+        velocity=tensor(batch.velocity, VELOCITY_SCALE),
+    )
+    return _audio(batch.audio, device), labels
+
+
+def average_precision(probabilities: NDArray, labels: NDArray) -> float:
+    """Micro-averaged over all notes, as the paper evaluates (scikit-learn's step-wise AP)."""
+    return float(average_precision_score(labels.ravel() > 0, probabilities.ravel()))
+
+
+def _audio(values: NDArray, device: torch.device) -> Tensor:
+    return torch.from_numpy(values).to(device).float()
+
+
+def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
+    """Without paths, which say nothing to the reader of a card."""
+    return {k: v for k, v in values.items() if not isinstance(v, os.PathLike)}

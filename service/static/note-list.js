@@ -1,0 +1,48 @@
+/** The notes as a table, for reading with a screen reader or by eye; filled while it is open. */
+
+import { clockText, noteName } from "./pitch.js";
+
+const MAX_ROWS = 500; // the newest; the MIDI file has all
+const UPDATE_MS = 300;
+
+export class NoteList {
+  #panel;
+  #body;
+  #take = null;
+  #pending = false;
+  #soon = () => this.#schedule();
+
+  constructor(panel, body) {
+    this.#panel = panel;
+    this.#body = body;
+    panel.addEventListener("toggle", this.#soon);
+  }
+
+  show(take) {
+    this.#take?.removeEventListener("change", this.#soon);
+    this.#take = take;
+    take.addEventListener("change", this.#soon);
+    this.#schedule();
+  }
+
+  #schedule() {
+    if (this.#pending || !this.#panel.open) return;
+    this.#pending = true;
+    setTimeout(() => {
+      this.#pending = false;
+      this.#fill();
+    }, UPDATE_MS);
+  }
+
+  #fill() {
+    const rows = this.#take.notes.slice(-MAX_ROWS).map((note) => {
+      const row = document.createElement("tr");
+      const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;
+      for (const text of [noteName(note.pitch), clockText(note.onset), length, note.velocity]) {
+        row.insertCell().textContent = text;
+      }
+      return row;
+    });
+    this.#body.replaceChildren(...rows);
+  }
+}

@@ -1,0 +1,20 @@
+/** MIDI pitch numbers in words: 60 is C4, 69 is A4 = 440 Hz. */
+
+const NAMES = ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"];
+const BLACK = new Set([1, 3, 6, 8, 10]);
+
+export const isBlackKey = (pitch) => BLACK.has(pitch % 12);
+
+export const noteName = (pitch) => `${NAMES[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
+
+export const frequencyHz = (pitch) => 440 * 2 ** ((pitch - 69) / 12);
+
+/** 75.26 -> "1:15.2"; tenths are cut, not rounded, so that a clock never shows 60 seconds. */
+export function clockText(seconds) {
+  const tenths = Math.floor(Math.max(0, seconds) * 10 + 1e-6);
+  const minutes = Math.floor(tenths / 600);
+  const rest = ((tenths % 600) / 10).toFixed(1).padStart(4, "0");
+  return `${minutes}:${rest}`;
+}
+
+export const countText = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;

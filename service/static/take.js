@@ -1,0 +1,89 @@
+/**
+ * A take: the notes of one live performance or one recording, in order of onset.
+ *
+ * Everything that shows or plays notes reads a take; only the wiring writes to it. Times are
+ * seconds from the take's first sample. A note that still sounds has `offset === null`.
+ */
+export class Take extends EventTarget {
+  constructor(name) {
+    super();
+    this.name = name;
+    this.notes = [];
+    this.open = new Map(); // note key -> note
+    this.head = 0; // seconds transcribed so far
+    this.length = 0; // seconds of audio, once known
+    this.longest = 0; // seconds of the longest note, bounds the search for visible notes
+    this.live = true; // notes may still come
+    this.midi = null; // Uint8Array of a Standard MIDI File, once finished
+  }
+
+  get duration() {
+    return Math.max(this.length, this.head);
+  }
+
+  noteOn(key, { pitch, velocity, confidence }, onset) {
+    this.noteOff(key, onset);
+    const note = { pitch, velocity, confidence, onset, offset: null };
+    // Events come in order of time, so this ends at once but for a replay after a reconnect.
+    let at = this.notes.length;
+    while (at > 0 && this.notes[at - 1].onset > onset) at -= 1;
+    this.notes.splice(at, 0, note);
+    this.open.set(key, note);
+    this.head = Math.max(this.head, onset);
+    this.#changed();
+  }
+
+  noteOff(key, offset) {
+    const note = this.open.get(key);
+    if (!note) return;
+    this.open.delete(key);
+    note.offset = Math.max(offset, note.onset);
+    this.longest = Math.max(this.longest, note.offset - note.onset);
+    this.head = Math.max(this.head, note.offset);
+    this.#changed();
+  }
+
+  /** End every sounding note: called at any end, so that no note can stick. */
+  closeAll(time = this.head) {
+    for (const key of [...this.open.keys()]) this.noteOff(key, time);
+  }
+
+  advance(head) {
+    this.head = Math.max(this.head, head);
+  }
+
+  finish({ length = this.head, midi = null } = {}) {
+    this.closeAll();
+    this.live = false;
+    this.length = Math.max(length, ...this.notes.slice(-64).map((note) => note.offset));
+    this.midi = midi;
+    this.#changed();
+    this.dispatchEvent(new Event("finish"));
+  }
+
+  /** Notes that overlap [start, end), found without walking the whole take. */
+  *between(start, end) {
+    const longest = this.open.size ? Infinity : this.longest;
+    for (let i = this.firstAtOrAfter(start - longest); i < this.notes.length; i += 1) {
+      const note = this.notes[i];
+      if (note.onset >= end) return;
+      if ((note.offset ?? Infinity) >= start) yield note;
+    }
+  }
+
+  /** Index of the first note whose onset is not before `time`. */
+  firstAtOrAfter(time) {
+    let low = 0;
+    let high = this.notes.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.notes[middle].onset < time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+}

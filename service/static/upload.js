@@ -1,0 +1,54 @@
+/**
+ * Sends one recording and reports its notes as the server finds them.
+ *
+ * `transcribe(file, on, signal)` posts the file and calls `on.progress`, `on.note_on`,
+ * `on.note_off` with each message; it resolves with `done` and throws an Error whose message is
+ * fit for the page.
+ */
+
+export async function transcribe(file, on, signal) {
+  const form = new FormData();
+  form.append("file", file);
+  const response = await fetch(new URL("transcribe", document.baseURI), {
+    method: "POST",
+    headers: { Accept: "application/x-ndjson" },
+    body: form,
+    signal,
+  }).catch((cause) => {
+    if (signal.aborted) throw cause;
+    throw new Error("The server cannot be reached.", { cause });
+  });
+  if (!response.ok) throw new Error(await problemText(response));
+
+  let done = null;
+  for await (const message of jsonLines(response.body)) {
+    if (message.type === "done") done = message;
+    else if (message.type === "error") throw new Error(message.message);
+    else on[message.type]?.(message);
+  }
+  if (!done) throw new Error("The server went away before the end of the recording.");
+  return done;
+}
+
+async function* jsonLines(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) if (line.trim()) yield JSON.parse(line);
+  }
+  if (rest.trim()) yield JSON.parse(rest);
+}
+
+/** The words of an RFC 9457 problem, or of the bare status where there is none. */
+async function problemText(response) {
+  try {
+    const problem = await response.json();
+    return problem.detail || problem.title;
+  } catch {
+    return `The server answered ${response.status} ${response.statusText}.`;
+  }
+}

@@ -52,7 +52,7 @@ class SampleRing:
         self._written += count
 
     def window(self, end: int) -> NDArray[np.float32]:
-        """The window of samples [end - window, end), read-only, without a copy.
+        """The samples [end - window, end) without a copy; not to be written to.
 
         Raises IndexError where it is not (or no longer) in the ring.
         """
@@ -63,6 +63,4 @@ class SampleRing:
                 f"{self._written - self._capacity} to {self._written}"
             )
         offset = start % self._capacity
-        view = self._memory[offset : offset + self._window]
-        view.flags.writeable = False
-        return view
+        return self._memory[offset : offset + self._window]

@@ -1,0 +1,314 @@
+"""Note tracking: properties that hold for any probabilities, and the notes of drawn ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from service.events import NoteEvent
+from service.tracker import NoteTracker, TrackerSettings
+
+FRAME_S = 128 / 11_025
+HEADS = ("frame", "onset", "velocity")
+Probabilities = NDArray[np.float32]
+
+
+def track(
+    probabilities: Probabilities,
+    chunks: Iterable[int] = (),
+    tracker_settings: TrackerSettings | None = None,
+    heads: tuple[str, ...] = HEADS,
+) -> list[NoteEvent]:
+    tracker = NoteTracker(tracker_settings or TrackerSettings(), FRAME_S, heads)
+    events, start = [], 0
+    for size in [*chunks, probabilities.shape[1]]:
+        part = probabilities[:, start : start + size]
+        events += tracker.push(start, part)
+        start += part.shape[1]
+    return [*events, *tracker.finish(probabilities.shape[1])]
+
+
+def silence(frames: int, heads: int = 3) -> Probabilities:
+    return np.zeros((heads, frames, PITCHES), np.float32)
+
+
+def draw(
+    probabilities: Probabilities,
+    pitch: int,
+    onset: float,
+    offset: int,
+    velocity: int = 100,
+    height: float = 0.95,
+) -> None:
+    """A note as the heads are trained to show it: a triangle of 3 frames about the onset."""
+    at = np.arange(probabilities.shape[1])
+    triangle = np.clip(1 - np.abs(at - onset) / 3, 0, 1)
+    probabilities[0, (at >= round(onset)) & (at < offset), pitch] = 0.9
+    probabilities[1, :, pitch] = np.maximum(probabilities[1, :, pitch], height * triangle)
+    probabilities[2, triangle > 0, pitch] = velocity / 127
+
+
+@st.composite
+def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
+    """Probabilities of a few busy pitches, with runs, jumps and plateaus."""
+    seed = draw_from(st.integers(0, 2**32 - 1))
+    frames = draw_from(st.integers(0, 80))
+    levels = draw_from(st.integers(2, 40))
+    rng = np.random.default_rng(seed)
+    out = silence(frames)
+    steps = rng.integers(0, levels + 1, (3, frames, 4)) / levels
+    hold = rng.random((3, frames, 4)) < draw_from(st.floats(0, 0.95))
+    for i in range(1, frames):
+        steps[:, i] = np.where(hold[:, i], steps[:, i - 1], steps[:, i])
+    out[:, :, [0, 60, 61, 127]] = steps
+    return out
+
+
+tracker_settings = st.builds(
+    TrackerSettings,
+    onset_threshold=st.floats(0.1, 0.9),
+    onset_radius_frames=st.integers(1, 4),
+    frame_on_threshold=st.floats(0.3, 0.9),
+    frame_off_threshold=st.floats(0.0, 0.3),
+    release_frames=st.integers(1, 5),
+    frame_start_threshold=st.none() | st.floats(0.3, 0.9),
+    frame_start_frames=st.integers(1, 8),
+    min_note_frames=st.integers(2, 8),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.sampled_from([HEADS, HEADS[:1], HEADS[:2]]))
+def test_the_laws_of_events(
+    probabilities: Probabilities, chosen: TrackerSettings, heads: tuple[str, ...]
+) -> None:
+    frames = probabilities.shape[1]
+    events = track(probabilities[: len(heads)], (), chosen, heads)
+    open_notes: dict[int, NoteEvent] = {}
+    begun: list[int] = []
+    for event in events:
+        assert 0 <= event.frame <= frames
+        assert abs(event.time_s - event.frame * FRAME_S) <= 0.5 * FRAME_S + 1e-6
+        if event.kind == "note_on":
+            assert event.pitch not in open_notes
+            assert 1 <= event.velocity <= 127
+            assert 0 <= event.confidence <= 1
+            open_notes[event.pitch] = event
+            begun.append(event.note_id)
+        else:
+            on = open_notes.pop(event.pitch)
+            assert on.note_id == event.note_id
+            assert on.time_s < event.time_s
+            assert event.frame - on.frame >= chosen.min_note_frames or event.frame == frames
+    assert open_notes == {}
+    assert begun == list(range(len(begun)))
+    assert [e.time_s for e in events] == sorted(e.time_s for e in events)
+    assert [e.frame for e in events] == sorted(e.frame for e in events)
+
+
+@settings(max_examples=100, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.lists(st.integers(0, 9), max_size=30))
+def test_events_do_not_depend_on_how_frames_are_pushed(
+    probabilities: Probabilities, chosen: TrackerSettings, chunks: list[int]
+) -> None:
+    assert track(probabilities, chunks, chosen) == track(probabilities, (), chosen)
+
+
+@settings(max_examples=60, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.integers(0, 80))
+def test_events_are_known_within_the_stated_delay(
+    probabilities: Probabilities, chosen: TrackerSettings, cut: int
+) -> None:
+    """What is said of a frame neither waits for nor depends on frames beyond the delay."""
+    cut = min(cut, probabilities.shape[1])
+    tracker = NoteTracker(chosen, FRAME_S, HEADS)
+    early = tracker.push(0, probabilities[:, :cut])
+    decided = cut - chosen.delay_frames
+    assert early == [e for e in track(probabilities, (), chosen) if e.frame < decided]
+    assert tracker.delay_frames >= chosen.delay_frames + 0.5  # an onset lies before its frame
+
+
+@settings(max_examples=30, deadline=None)
+@given(wild_probabilities(), tracker_settings)
+def test_closing_ends_what_sounds_and_keeps_the_order(
+    probabilities: Probabilities, chosen: TrackerSettings
+) -> None:
+    tracker = NoteTracker(chosen, FRAME_S, HEADS)
+    events = [*tracker.push(0, probabilities), *tracker.close()]
+    assert tracker.sounding == 0
+    assert sorted(e.note_id for e in events if e.kind == "note_on") == sorted(
+        e.note_id for e in events if e.kind == "note_off"
+    )
+    assert [e.time_s for e in events] == sorted(e.time_s for e in events)
+    assert tracker.close() == []
+
+
+def test_drawn_notes_are_found_at_their_times() -> None:
+    drawn = silence(120)
+    draw(drawn, 60, 10.3, 40, velocity=30)
+    draw(drawn, 64, 11.0, 60, velocity=127)
+    draw(drawn, 67, 50.5, 118, velocity=64)
+    events = track(drawn)
+    found = [(e.kind, e.pitch, round(e.time_s / FRAME_S, 2)) for e in events]
+    assert found == [
+        ("note_on", 60, 10.3),
+        ("note_on", 64, 11.0),
+        ("note_off", 60, 40.0),
+        ("note_on", 67, 50.5),
+        ("note_off", 64, 60.0),
+        ("note_off", 67, 118.0),
+    ]
+    assert [e.velocity for e in events if e.kind == "note_on"] == [30, 127, 64]
+
+
+@given(st.floats(5, 15), st.floats(0.5, 1))
+def test_onset_times_lie_between_frames(onset: float, height: float) -> None:
+    drawn = silence(40)
+    draw(drawn, 60, onset, 30, height=height * 1.2)
+    drawn = np.minimum(drawn, 1)
+    event = track(drawn)[0]
+    tolerance = 0.02 if height * 1.2 <= 1 else 0.5  # a clipped top has no one place
+    assert event.time_s == pytest.approx(onset * FRAME_S, abs=tolerance * FRAME_S)
+
+
+def test_a_note_struck_again_ends_where_the_next_begins() -> None:
+    drawn = silence(80)
+    draw(drawn, 60, 10, 60)
+    draw(drawn, 60, 30.25, 60)
+    events = track(drawn)
+    assert [(e.kind, e.note_id) for e in events] == [
+        ("note_on", 0),
+        ("note_off", 0),
+        ("note_on", 1),
+        ("note_off", 1),
+    ]
+    assert events[1].time_s == events[2].time_s == pytest.approx(30.25 * FRAME_S, abs=1e-5)
+
+
+def test_a_note_is_not_struck_again_sooner_than_it_may_end() -> None:
+    drawn = silence(80)
+    draw(drawn, 60, 10, 60)
+    drawn[1, 13, 60] = 1.0  # a second, higher peak 3 frames on
+    assert len(track(drawn)) == 2
+
+
+def test_a_short_note_lasts_the_least_length() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 20, 21)
+    on, off = track(drawn, (), TrackerSettings(min_note_frames=7))
+    assert (on.frame, off.frame) == (20, 27)
+
+
+def test_a_note_survives_a_short_dip() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10, 50)
+    drawn[0, 25:27, 60] = 0.0
+    assert [e.frame for e in track(drawn)] == [10, 50]
+    drawn[0, 25:28, 60] = 0.0
+    assert [e.frame for e in track(drawn)][:2] == [10, 25]
+
+
+def test_hysteresis_keeps_a_fading_note() -> None:
+    drawn = silence(100)
+    draw(drawn, 60, 10, 80)
+    drawn[0, 10:80, 60] = np.linspace(0.9, 0.0, 70)
+    _, off = track(drawn, (), TrackerSettings(frame_off_threshold=0.2))
+    assert drawn[0, off.frame, 60] < 0.2 <= drawn[0, off.frame - 1, 60]
+
+
+def test_an_onset_without_sound_is_no_note() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 20, 20)
+    assert track(drawn) == []
+
+
+def test_a_strong_note_with_a_missed_onset_begins_by_its_frames() -> None:
+    drawn = silence(60)
+    drawn[0, 20:50, 60] = 0.9
+    drawn[0, 20:24, 72] = 0.9  # too short to be believed
+    on, off = track(drawn)
+    assert on.frame == 20 + TrackerSettings().frame_start_frames - 1 - 2
+    assert (on.pitch, off.frame) == (60, 50)
+    assert on.confidence == pytest.approx(0.9)
+    assert track(drawn, (), TrackerSettings(frame_start_threshold=None)) == []
+
+
+def test_a_late_onset_is_not_a_second_note() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 20, 50)
+    drawn[0, 14:20, 60] = 0.9  # the frames speak before the onset does
+    assert [e.kind for e in track(drawn)] == ["note_on", "note_off"]
+
+
+def test_a_model_without_onset_head() -> None:
+    drawn = silence(60, heads=1)
+    drawn[0, 20:40, 60] = 0.6
+    on, off = track(drawn, (), None, heads=("frame",))
+    assert (on.frame, off.frame) == (20, 40)
+    assert on.velocity == TrackerSettings().default_velocity
+
+
+def test_no_probability_is_silence() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10, 50)
+    drawn[:, 30:] = np.nan
+    assert [e.frame for e in track(drawn)] == [10, 30]
+
+
+def test_the_first_and_the_last_frame_can_hold_an_onset() -> None:
+    drawn = silence(12)
+    draw(drawn, 60, 0, 12)
+    draw(drawn, 70, 11, 12)
+    events = track(drawn)
+    assert [(e.kind, e.pitch, e.frame) for e in events] == [
+        ("note_on", 60, 0),
+        ("note_on", 70, 11),
+        ("note_off", 60, 12),
+        ("note_off", 70, 12),
+    ]
+    assert events[0].time_s <= 0.5 * FRAME_S
+    assert events[1].time_s < events[3].time_s
+
+
+def test_frames_out_of_order_are_refused() -> None:
+    tracker = NoteTracker(TrackerSettings(), FRAME_S)
+    tracker.push(0, silence(3))
+    with pytest.raises(ValueError, match="expected frame 3 next, got 4"):
+        tracker.push(4, silence(1))
+    with pytest.raises(ValueError, match="expected probabilities of shape"):
+        tracker.push(3, silence(1, heads=2))
+    with pytest.raises(ValueError, match="3 frames were pushed"):
+        tracker.finish(4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"onset_threshold": 1.5},
+        {"frame_off_threshold": float("nan")},
+        {"release_frames": 0},
+        {"min_note_frames": 2.5},
+        {"min_note_frames": 1},
+        {"frame_on_threshold": 0.2, "frame_off_threshold": 0.3},
+        {"frame_start_threshold": 0.1},
+        {"default_velocity": 128},
+    ],
+)
+def test_impossible_settings_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be|is above|is below"):
+        TrackerSettings(**values)
+
+
+def test_a_card_sets_what_it_names() -> None:
+    card = {"tracker": {"onset_threshold": 0.31}}
+    assert TrackerSettings.from_card(card) == TrackerSettings(onset_threshold=0.31)
+    assert TrackerSettings.from_card({}) == TrackerSettings()
+    with pytest.raises(ValueError, match="unknown tracker settings: \\['onset'\\]"):
+        TrackerSettings.from_card({"tracker": {"onset": 0.31}})

@@ -1,0 +1,1 @@
+"""Training audio rendered on the fly from a bank of recorded notes and a corpus of scores."""

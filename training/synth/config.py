@@ -1,0 +1,66 @@
+"""Settings of the synthesised training data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from training.synth.bank import HELD_OUT, HoldOut
+
+
+@dataclass(frozen=True)
+class SynthConfig:
+    """Where the material lies and what is made of it. Probabilities are per excerpt."""
+
+    root: Path
+    """Folder with bank_index.json, midi_index.json, midi_open.zip and the sound files."""
+    cache: Path
+    """Folder for the decoded bank (about 280 MB) and the parsed scores."""
+    held_out: HoldOut = HELD_OUT
+    """Timbres used for validation alone."""
+    seed: int = 0
+
+    excerpt_min_s: float = 20.0
+    excerpt_max_s: float = 30.0
+    seconds_per_window: float = 0.35
+    """One window is cut from each excerpt for so much of its duration."""
+    pool_excerpts: int = 32
+    """Excerpts a worker holds at once and draws its windows from (about 2 MB each)."""
+    queue_batches: int = 4
+    """Finished batches that may wait in each worker's queue."""
+
+    random_probability: float = 0.12
+    """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
+    background_probability: float = 0.05
+    """Noise, hum, speech-like sound and clicks without any note."""
+    edge_probability: float = 0.04
+    """Per window: silence before or after a random sample, as where a stream starts or ends."""
+    piano_probability: float = 0.55
+    """Ensemble scores given to a piano; others keep their instruments or get new ones."""
+    string_solo_piano_probability: float = 0.35
+    """The same for solo strings, which are seldom recorded otherwise."""
+    ensemble_weights: dict[str, float] = field(
+        default_factory=lambda: {
+            "solo piano": 0.27,
+            "songs": 0.20,
+            "quartets": 0.18,
+            "solo strings": 0.17,
+            "solo winds": 0.06,
+            "chamber": 0.12,
+        }
+    )
+    """How often a score of each group of ensembles is chosen."""
+
+    tempo_min: float = 0.7
+    tempo_max: float = 1.4
+    pedal_cap_s: float = 4.0
+    """The sustain pedal adds at most this to a note."""
+    tuning_max_cents: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.random_probability + self.background_probability > 1:
+            raise ValueError("random_probability and background_probability add up to over 1")
+        if not 1 <= self.excerpt_min_s <= self.excerpt_max_s:
+            raise ValueError("excerpts must last at least 1 s, excerpt_max_s the longest")
+        if self.pool_excerpts < 1 or self.queue_batches < 1 or self.seconds_per_window <= 0:
+            raise ValueError("pool_excerpts, queue_batches and seconds_per_window must be positive")

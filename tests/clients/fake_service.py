@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any
 
 import mido
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
@@ -70,19 +70,15 @@ class FakeService:
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
         self.sessions: list[Heard] = []
-        self._server: Server | None = None
-
-    @property
-    def url(self) -> str:
-        assert self._server is not None
-        port = next(iter(self._server.sockets)).getsockname()[1]
-        return f"http://127.0.0.1:{port}"
+        self.url = ""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FakeService]:
         async with serve(
             self._session, "127.0.0.1", 0, process_request=self._handshake, max_size=2**20
-        ) as self._server:
+        ) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            self.url = f"http://127.0.0.1:{port}"
             yield self
 
     def _handshake(self, connection: ServerConnection, request: Request) -> Response | None:

@@ -1,0 +1,178 @@
+"""The file client as a command: what it sends, what it writes, how it fails."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from pathlib import Path
+
+import mido
+import numpy as np
+import pytest
+import soundfile
+
+from clients import file
+from clients.client import TranscriptionClient
+from clients.file import Recording, main
+from tests.clients.fake_service import Behaviour, FakeService
+
+RATE = 16_000
+
+
+def write(path: Path, seconds: float, channels: int = 1, rate: int = RATE, **how: str) -> Path:
+    time_s = np.arange(round(seconds * rate)) / rate
+    tone = 0.3 * np.sin(2 * np.pi * 440 * time_s)
+    soundfile.write(path, np.stack([tone] * channels, axis=1), rate, **how)
+    return path
+
+
+async def run(service: FakeService, *arguments: str | Path) -> int:
+    """The command line in a thread, as it brings its own event loop."""
+    command = [*map(str, arguments), "--url", service.url]
+    return await asyncio.to_thread(main, command)
+
+
+async def test_a_recording_becomes_midi_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    song = write(tmp_path / "song.wav", 3.1)
+    out, notes = tmp_path / "out.mid", tmp_path / "out.json"
+    async with FakeService().running() as service:
+        assert await run(service, song, "-o", out, "--json", notes, "--lookahead-ms", "50") == 0
+        (heard,) = service.sessions
+    assert heard.stopped
+    assert heard.start["lookahead_ms"] == 50
+    assert heard.start["block_frames"] == file.DEFAULT_BLOCK_FRAMES
+    pitches = [m.note for m in mido.MidiFile(out) if m.type == "note_on"]
+    assert pitches == [60, 61, 62]
+    described = json.loads(notes.read_text())
+    assert described["complete"]
+    assert described["duration_s"] == pytest.approx(3.1)
+    assert [(n["pitch"], n["onset_s"], n["offset_s"]) for n in described["notes"]] == [
+        (60, 0.25, 0.75),
+        (61, 1.25, 1.75),
+        (62, 2.25, 2.75),
+    ]
+    assert "3 notes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "channels", "subtype", "encoding", "sent_channels"),
+    [
+        ("a.wav", 1, "PCM_16", "pcm_s16le", 1),
+        ("a.wav", 2, "PCM_24", "pcm_f32le", 2),
+        ("a.flac", 2, "PCM_16", "pcm_s16le", 2),
+        ("a.ogg", 1, "VORBIS", "pcm_f32le", 1),
+        ("a.mp3", 2, "MPEG_LAYER_III", "pcm_f32le", 2),
+        ("a.wav", 4, "PCM_16", "pcm_f32le", 1),
+    ],
+)
+async def test_the_audio_is_sent_as_it_is(
+    tmp_path: Path, name: str, channels: int, subtype: str, encoding: str, sent_channels: int
+) -> None:
+    path = write(tmp_path / name, 1.3, channels, subtype=subtype)
+    async with FakeService().running() as service:
+        assert await run(service, path) == 0
+        (heard,) = service.sessions
+    assert heard.start["encoding"] == encoding
+    assert heard.start["sample_rate"] == RATE
+    assert heard.start["channels"] == sent_channels
+    kind = "int16" if encoding == "pcm_s16le" else "float32"
+    expected, _ = soundfile.read(path, dtype="float32" if channels == 4 else kind, always_2d=True)
+    if channels == 4:
+        expected = expected.mean(axis=1, keepdims=True)
+    sent = np.frombuffer(bytes(heard.audio), np.dtype(kind)).reshape(-1, sent_channels)
+    # libsndfile rounds the last bit of MP3 differently from read to read.
+    np.testing.assert_allclose(sent, expected, rtol=0, atol=1e-6 if name.endswith("mp3") else 0)
+    assert path.with_suffix(".mid").exists()
+
+
+async def test_several_files_go_to_a_folder_and_one_bad_one_does_not_stop_the_rest(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, last = write(tmp_path / "first.wav", 1), write(tmp_path / "last.wav", 1)
+    bad, empty = tmp_path / "bad.wav", write(tmp_path / "empty.wav", 0)
+    bad.write_text("no audio at all")
+    out = tmp_path / "midi"
+    async with FakeService().running() as service:
+        status = await run(service, first, bad, empty, tmp_path / "none.wav", last, "-o", out)
+        assert len(service.sessions) == 2
+    assert status == 1
+    assert sorted(path.name for path in out.iterdir()) == ["first.mid", "last.mid"]
+    complaints = capfd.readouterr().err.replace("\n", "")
+    assert "bad.wav: cannot be read" in complaints
+    assert "empty.wav: holds no audio" in complaints
+    assert "none.wav: cannot be read" in complaints
+
+
+async def test_a_fault_half_way_keeps_what_came_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    song = write(tmp_path / "song.wav", 6)
+    async with FakeService(Behaviour(fail_at_samples=2 * RATE)).running() as service:
+        assert await run(service, song, "--json", tmp_path / "song.json") == 1
+    assert "NaN in audio" in capfd.readouterr().err
+    assert song.with_suffix(".mid").read_bytes().startswith(b"MThd")
+    described = json.loads((tmp_path / "song.json").read_text())
+    assert not described["complete"]
+    assert len(described["notes"]) >= 2
+    assert all(note["offset_s"] is not None for note in described["notes"])
+
+
+async def test_a_lost_connection_is_an_error_and_no_midi_file_is_made_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    song = write(tmp_path / "song.wav", 6)
+    async with FakeService(Behaviour(drop_at_samples=2 * RATE)).running() as service:
+        assert await run(service, song) == 1
+    assert "connection was lost" in capfd.readouterr().err
+    assert not song.with_suffix(".mid").exists()
+
+
+async def test_a_full_or_absent_service_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    song = write(tmp_path / "song.wav", 1)
+    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
+    async with FakeService(behaviour).running() as service:
+        assert await run(service, song) == 1
+        assert "all sessions are taken" in capfd.readouterr().err
+    assert await run(service, song) == 1
+    assert "cannot connect" in capfd.readouterr().err
+
+
+async def test_realtime_keeps_the_pace_of_the_music(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock that only sleeping moves, so that no machine is too slow for it."""
+    now = 100.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    real_sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    async with FakeService().running() as service:
+        recording = Recording(write(tmp_path / "song.wav", 2.0))
+        client = TranscriptionClient(service.url, recording.options())
+        await client.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr("time.monotonic", lambda: now)
+            patch.setattr("asyncio.sleep", sleep)
+            await file._send(client, recording, realtime=True)
+        assert asyncio.sleep is real_sleep
+        await client.stop()
+        recording.close()
+        (heard,) = service.sessions
+    assert now - 100.0 == pytest.approx(2.0)
+    assert heard.largest_message == 2 * round(file.REALTIME_READ_S * RATE)
+
+
+async def test_a_rate_that_the_service_does_not_take(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    song = write(tmp_path / "song.wav", 1, rate=4_000)
+    async with FakeService().running() as service:
+        assert await run(service, song) == 1
+        assert service.sessions == []
+    assert "8000 to 192000 Hz" in capfd.readouterr().err.replace("\n", " ")

@@ -1,0 +1,92 @@
+"""Notes gathered from events, and the MIDI file made of them."""
+
+from pathlib import Path
+
+import mido
+import pretty_midi
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clients.notes import NoteList
+from clients.protocol import NoteOff, NoteOn, Progress
+
+
+def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:
+    return NoteOn(
+        note_id=note_id,
+        pitch=pitch,
+        velocity=velocity,
+        confidence=0.5,
+        frame=int(time_s * 86),
+        time_s=time_s,
+    )
+
+
+def off(note_id: int, pitch: int, time_s: float) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=pitch, frame=int(time_s * 86), time_s=time_s)
+
+
+def test_notes_pair_by_id_and_shift() -> None:
+    notes = NoteList()
+    for event in (on(0, 60, 0.5), on(1, 64, 0.6), off(0, 60, 1.0), on(2, 60, 1.0)):
+        notes.add(event, shift_s=10.0)
+    notes.add(Progress(received_samples=1, frames=1, time_s=1.0, behind_ms=0.0))
+    assert [(note.pitch, note.onset_s, note.offset_s) for note in notes.notes] == [
+        (60, 10.5, 11.0),
+        (64, 10.6, None),
+        (60, 11.0, None),
+    ]
+    assert [note.note_id for note in notes.sounding] == [1, 2]
+    assert notes.to_json()[0] == {
+        "note_id": 0,
+        "pitch": 60,
+        "velocity": 80,
+        "confidence": 0.5,
+        "onset_s": 10.5,
+        "onset_frame": 43,
+        "offset_s": 11.0,
+        "offset_frame": 86,
+    }
+
+
+def test_an_end_without_a_beginning_is_nothing() -> None:
+    notes = NoteList()
+    notes.add(off(5, 60, 1.0))
+    assert notes.notes == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 127), st.floats(0, 60), st.floats(0.01, 2), st.integers(1, 127)),
+        max_size=20,
+        unique_by=lambda note: note[0],
+    )
+)
+def test_the_midi_file_holds_the_notes(
+    tmp_path: Path, played: list[tuple[int, float, float, int]]
+) -> None:
+    notes = NoteList()
+    for note_id, (pitch, onset_s, length_s, velocity) in enumerate(played):
+        notes.add(on(note_id, pitch, onset_s, velocity))
+        notes.add(off(note_id, pitch, onset_s + length_s))
+    path = tmp_path / "notes.mid"
+    notes.save_midi(path)
+    read = [note for part in pretty_midi.PrettyMIDI(str(path)).instruments for note in part.notes]
+    assert sorted((note.pitch, note.velocity) for note in read) == sorted(
+        (pitch, velocity) for pitch, _, _, velocity in played
+    )
+    by_pitch = {note.pitch: note for note in read}
+    for pitch, onset_s, length_s, _ in played:
+        assert by_pitch[pitch].start == pytest.approx(onset_s, abs=0.002)
+        assert by_pitch[pitch].end == pytest.approx(onset_s + length_s, abs=0.002)
+
+
+def test_a_restruck_note_sounds_twice(tmp_path: Path) -> None:
+    notes = NoteList()
+    for event in (on(0, 60, 0.0), off(0, 60, 1.0), on(1, 60, 1.0), off(1, 60, 2.0)):
+        notes.add(event)
+    notes.save_midi(tmp_path / "notes.mid")
+    kinds = [m.type for m in mido.MidiFile(tmp_path / "notes.mid").tracks[0] if not m.is_meta]
+    assert kinds == ["note_on", "note_off", "note_on", "note_off"]

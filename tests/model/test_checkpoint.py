@@ -1,0 +1,101 @@
+"""Checkpoints: round trips and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.checkpoint import CheckpointError, load, resolve, save_checkpoint, shipped, write_whole
+from model.config import LIVE, FilterbankConfig, RSEConfig
+from model.transcriber import Transcriber
+
+TINY = replace(
+    LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
+)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.safetensors"
+    save_checkpoint(Transcriber(TINY), {"config": TINY.to_json(), "note": "hello"}, path)
+    return path
+
+
+def test_a_checkpoint_comes_back_with_its_card(tmp_path: Path) -> None:
+    transcriber = Transcriber(TINY).eval()
+    path = tmp_path / "deep" / "folder" / "x.safetensors"
+    save_checkpoint(transcriber, {"config": TINY.to_json(), "note": "hello"}, path)
+    loaded = load(path)
+    assert loaded.card["note"] == "hello"
+    assert loaded.config == TINY
+    assert not loaded.training
+    window = torch.randn(1, 8192)
+    torch.testing.assert_close(loaded.predict(window), transcriber.predict(window))
+
+
+def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path, saved: Path) -> None:
+    half = tmp_path / "half.safetensors"
+    save_checkpoint(load(saved), {"config": TINY.to_json()}, half, half=True)
+    assert half.stat().st_size < 0.6 * saved.stat().st_size
+    assert {p.dtype for p in load(half).parameters()} == {torch.float32}
+
+
+def edit_card(path: Path, **changes: Any) -> None:
+    card = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps({**card, **changes}))
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(saved: Path) -> None:
+    wider = replace(TINY, rse=replace(TINY.rse, maps=6))
+    edit_card(saved, config=wider.to_json())
+    with pytest.raises(CheckpointError, match="does not fit"):
+        load(saved)
+
+
+def test_damage_is_named(saved: Path) -> None:
+    data = saved.read_bytes()
+    saved.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match="cannot read"):
+        load(saved)
+    saved.write_bytes(data)
+    saved.with_suffix(".json").write_text("{")
+    with pytest.raises(CheckpointError, match="card"):
+        load(saved)
+    saved.with_suffix(".json").unlink()
+    with pytest.raises(CheckpointError, match="card"):
+        load(saved)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(CheckpointError, match="shipped"):
+        resolve("no-such-model")
+    with pytest.raises(CheckpointError, match="no weights"):
+        resolve("/no/such/file.safetensors")
+
+
+def test_a_failed_write_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_weights_load_and_are_small(name: str) -> None:
+    assert load(name).config.name == name
+    assert sum(resolve(n).stat().st_size for n in shipped()) <= 16 * 2**20

@@ -1,0 +1,93 @@
+"""The constant-Q filterbank: tuning, timing, masks, sliding."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from model.config import HOP, SAMPLE_RATE, WINDOW, FilterbankConfig
+from model.filterbank import GRID, Filterbank, bin_frequencies
+
+CONFIG = FilterbankConfig()
+EDGE = CONFIG.lookahead // HOP
+
+
+@pytest.fixture(scope="module")
+def bank() -> Filterbank:
+    return Filterbank(CONFIG, SAMPLE_RATE).eval()
+
+
+def sine(frequency: float, samples: int = WINDOW) -> torch.Tensor:
+    return torch.sin(2 * math.pi * frequency / SAMPLE_RATE * torch.arange(samples))
+
+
+@pytest.mark.parametrize("pitch", [21, 33, 45, 60, 81, 108])
+def test_a_sine_in_tune_peaks_in_its_filter_at_full_scale(bank: Filterbank, pitch: int) -> None:
+    frequency = 440 * 2 ** ((pitch - 69) / 12)
+    with torch.inference_mode():
+        power = bank.power(sine(frequency)[None])[0].mean(dim=1)
+    middle = (pitch - CONFIG.lowest_pitch) * CONFIG.bins_per_semitone + 1
+    assert abs(int(power.argmax()) - middle) <= (0 if pitch > 40 else 3)
+    assert power[middle].item() == pytest.approx(1, abs=0.15)
+
+
+def test_frequencies_are_in_tune() -> None:
+    frequencies = bin_frequencies(CONFIG)
+    assert frequencies[(69 - CONFIG.lowest_pitch) * CONFIG.bins_per_semitone + 1] == 440
+    assert all(b / a == pytest.approx(2 ** (1 / 36)) for a, b in zip(frequencies, frequencies[1:]))  # noqa: B905
+
+
+def test_a_filter_above_the_nyquist_frequency_is_refused() -> None:
+    with pytest.raises(ValueError, match="Nyquist"):
+        Filterbank(CONFIG, 8000)
+
+
+def test_frames_peak_when_a_click_sounds(bank: Filterbank) -> None:
+    click = torch.zeros(1, WINDOW)
+    frame = 45
+    click[0, HOP * (frame + 1)] = 1.0
+    with torch.inference_mode():
+        power = bank.power(
+            torch.nn.functional.pad(click, (bank.longest - CONFIG.lookahead - HOP, 512))
+        )
+    treble = power[0, -60:]
+    assert abs(treble.mean(dim=0).argmax().item() - frame) <= 1
+
+
+def test_features_depend_on_the_window_alone_and_only_where_kernels_fit(bank: Filterbank) -> None:
+    features = bank(torch.randn(1, WINDOW))
+    silence = bank.compress(torch.zeros(()))
+    assert torch.all(features[:, :, GRID - EDGE :] == silence)
+    first_valid = bank.valid.argmax(dim=1)
+    assert first_valid[0] == (max(CONFIG.kernel_lengths) - CONFIG.lookahead) // HOP - 1
+    assert first_valid[-1] == (min(CONFIG.kernel_lengths) - CONFIG.lookahead) // HOP - 1
+    assert torch.all(features[0][bank.valid == 0] == silence)
+
+
+@pytest.mark.parametrize("hops", [1, 4, 16, 33])
+def test_sliding_gives_the_features_of_the_whole_window(bank: Filterbank, hops: int) -> None:
+    torch.manual_seed(hops)
+    audio = torch.randn(WINDOW + 3 * hops * HOP) * 0.1
+    with torch.inference_mode():
+        features = bank(audio[None, :WINDOW])[0]
+        for step in (1, 2, 3):
+            window = audio[step * hops * HOP :][:WINDOW]
+            features = bank.slide(features, window, hops)
+            torch.testing.assert_close(
+                bank.mask(features), bank(window[None])[0], atol=1e-4, rtol=0
+            )
+
+
+def test_sliding_further_than_the_window_reaches_is_refused(bank: Filterbank) -> None:
+    with pytest.raises(ValueError, match="slide"):
+        bank.slide(torch.zeros(bank.bins, GRID), torch.zeros(WINDOW), bank.longest_slide + 1)
+
+
+def test_a_factor_on_the_audio_is_an_offset_of_the_features(bank: Filterbank) -> None:
+    audio = sine(440)[None]
+    with torch.inference_mode():
+        difference = bank(audio) - bank(audio * 0.1)
+    row = (69 - CONFIG.lowest_pitch) * CONFIG.bins_per_semitone + 1
+    assert difference[0, row, 40].item() == pytest.approx(1.0, abs=1e-3)  # 20 dB

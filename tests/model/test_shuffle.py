@@ -1,0 +1,57 @@
+"""The fixed permutations, as properties."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.shuffle import deinterleave, interleave
+
+bits = st.integers(min_value=1, max_value=9)
+
+
+def addresses(b: int) -> torch.Tensor:
+    return torch.arange(2**b)[None, :, None]
+
+
+@given(bits)
+def test_the_shuffles_undo_each_other(b: int) -> None:
+    x = addresses(b)
+    assert torch.equal(interleave(deinterleave(x)), x)
+    assert torch.equal(deinterleave(interleave(x)), x)
+
+
+@given(bits)
+def test_an_element_moves_to_its_rotated_address(b: int) -> None:
+    n = 2**b
+    right, left = deinterleave(addresses(b)).flatten(), interleave(addresses(b)).flatten()
+    for address in range(n):
+        rotated_right = (address >> 1) | ((address & 1) << (b - 1))
+        rotated_left = ((address << 1) & (n - 1)) | (address >> (b - 1))
+        assert right[rotated_right] == address
+        assert left[rotated_left] == address
+
+
+@given(bits)
+def test_as_many_shuffles_as_address_bits_restore_the_order(b: int) -> None:
+    x = addresses(b)
+    y = x
+    for _ in range(b):
+        y = deinterleave(y)
+    assert torch.equal(x, y)
+
+
+@given(bits)
+def test_forward_layers_pair_neighbours_then_distances_that_double(b: int) -> None:
+    x = addresses(b)
+    for layer in range(b):
+        pairs = x.view(-1, 2)
+        assert torch.all((pairs[:, 0] - pairs[:, 1]).abs() == 2**layer)
+        x = deinterleave(x)
+
+
+def test_features_travel_together() -> None:
+    x = torch.arange(24).view(1, 8, 3)
+    assert deinterleave(x)[0, :, 0].tolist() == [0, 6, 12, 18, 3, 9, 15, 21]
+    assert torch.equal(deinterleave(x)[..., 2] - deinterleave(x)[..., 0], torch.full((1, 8), 2))

@@ -1,0 +1,128 @@
+"""Transcription networks: shapes, alignment, streams, configuration."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.config import (
+    CENTRE_FRAME,
+    CONFIGS,
+    FRAMES,
+    HOP,
+    LIVE,
+    PITCHES,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+    StridedConfig,
+)
+from model.transcriber import StridedNetwork, Transcriber
+
+SMALL_RSE = RSEConfig(maps=8, blocks=1)
+SMALL_LIVE = replace(LIVE, front_end=FilterbankConfig(channels=4), rse=SMALL_RSE)
+SMALL_PAPER = ModelConfig(rse=SMALL_RSE)
+BOTH = pytest.mark.parametrize("config", [SMALL_LIVE, SMALL_PAPER], ids=["filterbank", "strided"])
+
+
+@BOTH
+def test_probabilities_of_every_head_frame_and_note(config: ModelConfig) -> None:
+    transcriber = Transcriber(config).eval()
+    probabilities = transcriber.predict(torch.randn(2, WINDOW))
+    assert probabilities.shape == (2, len(config.heads), FRAMES, PITCHES)
+    assert probabilities.dtype == torch.float32
+    assert probabilities.min() >= 0
+    assert probabilities.max() <= 1
+
+
+@BOTH
+def test_a_stream_of_windows_gives_what_whole_windows_give(config: ModelConfig) -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(config).eval()
+    audio = torch.randn(WINDOW + 100 * HOP) * 0.1
+    stream = transcriber.open_stream()
+    begin = 0
+    for hops in (64, 4, 1, 32, 60):
+        begin += hops * HOP if begin or hops != 64 else 0
+        window = audio[begin : begin + WINDOW]
+        features = stream.advance(window, hops)
+        torch.testing.assert_close(
+            transcriber.predict_features(features[None]),
+            transcriber.predict(window[None]),
+            atol=1e-5,
+            rtol=0,
+        )
+
+
+@BOTH
+def test_what_is_in_a_batch_does_not_change_a_window(config: ModelConfig) -> None:
+    transcriber = Transcriber(config).eval()
+    windows = torch.randn(5, WINDOW) * 0.1
+    alone = torch.cat([transcriber.predict(w[None]) for w in windows])
+    torch.testing.assert_close(transcriber.predict(windows), alone, atol=1e-5, rtol=0)
+
+
+def test_windows_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="8192"):
+        Transcriber(SMALL_PAPER).predict(torch.zeros(1, 100))
+
+
+def test_the_middle_frame_is_read_from_the_released_position() -> None:
+    network = Transcriber(SMALL_PAPER).eval().network
+    assert isinstance(network, StridedNetwork)
+    window = torch.randn(1, WINDOW)
+    raw = network.raw(window)
+    assert raw.shape == (1, 2048, PITCHES)
+    torch.testing.assert_close(network(window)[0, 0, CENTRE_FRAME], raw[0, 992] - 4)
+
+
+@pytest.mark.parametrize("convolutions", [0, 1, 2, 3, 4])
+def test_any_number_of_strided_convolutions(convolutions: int) -> None:
+    config = replace(SMALL_PAPER, front_end=StridedConfig(convolutions=convolutions))
+    logits = Transcriber(config).eval()(torch.randn(1, 1024))
+    assert logits.shape == (1, 1, 7, PITCHES)
+
+
+def test_the_spectrum_can_take_the_place_of_the_samples() -> None:
+    config = replace(SMALL_PAPER, front_end=StridedConfig(fourier=True))
+    assert Transcriber(config).predict(torch.randn(1, WINDOW)).shape == (1, 1, FRAMES, PITCHES)
+
+
+def test_calibration_scales_and_shifts_frame_logits_only() -> None:
+    transcriber = Transcriber(replace(SMALL_LIVE, calibration=True)).eval()
+    torch.nn.init.constant_(transcriber.scale, 2.0)
+    torch.nn.init.constant_(transcriber.offset, 1.0)
+    logits = transcriber(torch.randn(1, WINDOW))
+    calibrated = transcriber.calibrate(logits)
+    torch.testing.assert_close(calibrated[:, 0], 2 * logits[:, 0] + 1)
+    torch.testing.assert_close(calibrated[:, 1:], logits[:, 1:])
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_configurations_survive_json(config: ModelConfig) -> None:
+    assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"front_end": {"kind": "wavelet"}}, "wavelet"),
+        ({"colour": 3}, "colour"),
+        ({"heads": ["onset"]}, "frame"),
+    ],
+)
+def test_configurations_with_unknown_parts_are_refused(
+    change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelConfig.from_json({**LIVE.to_json(), **change})
+
+
+def test_the_paper_network_has_the_papers_size() -> None:
+    count = sum(p.numel() for p in Transcriber(CONFIGS["released"]).parameters())
+    assert count == 3_204_000
+    assert round(count / 2**20, 2) == 3.06  # "3.06 M" in the paper counts in 2^20

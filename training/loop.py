@@ -40,7 +40,7 @@ class LoopConfig:
     warmup: float = 0.02
     """Part of the schedule over which the rate rises from zero; then it falls linearly to zero."""
     weight_decay: float = 0.01
-    gradient_clip: float = 1.0
+    gradient_clip: float = 5.0
     """Largest norm of the gradient over all parameters; 0 leaves it as it is."""
     average: float = 0.999
     """Decay of the running average of the weights that is validated and saved; 0 for none."""
@@ -83,6 +83,7 @@ class Trainer:
         self.task, self.config, self.folder = task, config, folder
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         task.network.to(self.device)
+        # The variant with decoupled decay; frozen parameters are left out.
         self.optimizer = torch.optim.RAdam(
             parameter_groups(task.network, config.weight_decay),
             lr=config.learning_rate,
@@ -208,8 +209,9 @@ def schedule(progress: float, warmup: float) -> float:
 
 def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Decay for matrices and kernels only (released code: names with CvK)."""
-    matrices = [p for p in network.parameters() if p.ndim >= 2]
-    others = [p for p in network.parameters() if p.ndim < 2]
+    trained = [p for p in network.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim >= 2]
+    others = [p for p in trained if p.ndim < 2]
     return [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 
-from model.config import FRAMES, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
+from model.config import FRAMES, HEADS, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
 from model.transcriber import StridedNetwork, Transcriber
 from training.losses import HeadWeights, Labels, heads_loss, released_loss
-from training.synth.dataset import SynthConfig, SynthStream, WindowBatch, render_validation
-from training.synth.labels import ONSET_SCALE, VELOCITY_SCALE
+from training.synth.config import SynthConfig
+from training.synth.dataset import Batch, SynthStream
+from training.synth.labels import ONSET_SCALE
+from training.synth.validation import render_validation
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
@@ -34,10 +36,12 @@ class MusicConfig:
     """Data and objective of the transcription task."""
 
     model: ModelConfig = LIVE
-    shared: Path = Path("../shared")
-    """Folder with the note bank and the scores, under synth/."""
-    cache: Path = Path("~/.cache/rse-transcribe").expanduser()
-    """Where decoded samples and parsed scores are kept."""
+    synth: SynthConfig = field(
+        default_factory=lambda: SynthConfig(
+            root=Path("../shared/synth"), cache=Path("~/.cache/rse-transcribe").expanduser()
+        )
+    )
+    """What audio is rendered from: the note bank and the scores."""
     batch_size: int = 24
     """Windows an optimiser step."""
     workers: int = 1
@@ -45,6 +49,9 @@ class MusicConfig:
     farthest_hops: int = 48
     """Oldest frame that is trained, counted back from the end of the window; the newest is the
     newest that has all its filters. Frames outside are never asked for."""
+    train_filters: bool = False
+    """Let the filterbank's kernels learn; else they stay constant-Q, which generalises from
+    synthesised to recorded sound and saves a fifth of the time."""
     weights: HeadWeights = field(default_factory=HeadWeights)
     validation_windows: int = 1500
 
@@ -57,18 +64,19 @@ class MusicTask:
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
         self.network: nn.Module = Transcriber(config.model)
-        self.synth = SynthConfig(shared=config.shared, cache=config.cache)
+        if not config.train_filters and isinstance(config.model.front_end, FilterbankConfig):
+            self.network.get_submodule("network.filterbank").requires_grad_(False)
         self.frames = usable_frames(config.model, config.farthest_hops)
-        self._validation: WindowBatch | None = None
+        self._validation: Batch | None = None
 
     @contextlib.contextmanager
-    def batches(self, seed: int) -> Iterator[Iterator[WindowBatch]]:
+    def batches(self, seed: int) -> Iterator[Iterator[Batch]]:
         """An endless stream, rendered in worker processes that end with the context."""
         config = self.config
-        with SynthStream(self.synth, config.batch_size, config.workers, seed) as stream:
+        with SynthStream(config.synth, config.batch_size, config.workers, seed) as stream:
             yield iter(stream)
 
-    def loss(self, batch: WindowBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss of the task's own network."""
         transcriber = self.network
         assert isinstance(transcriber, Transcriber)
@@ -90,7 +98,9 @@ class MusicTask:
         """Frame average precision on held-out timbres, for each look-ahead."""
         assert isinstance(network, Transcriber)
         if self._validation is None:
-            self._validation = render_validation(self.synth, self.config.validation_windows, seed=7)
+            self._validation = render_validation(
+                self.config.synth, self.config.validation_windows, seed=7
+            )
         batch = self._validation
         device = next(network.parameters()).device
         step = 64
@@ -103,18 +113,17 @@ class MusicTask:
         metrics = {}
         for lookahead in SCORED_LOOKAHEADS_MS:
             frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
-            for head, labels in (("ap", batch.frame), ("onset_ap", batch.onset > ONSET_SCALE // 2)):
-                index = 0 if head == "ap" else 1
-                if index < probabilities.shape[1]:
-                    metrics[f"{head}_{lookahead}ms"] = average_precision(
-                        probabilities[:, index, frame], labels[:, frame]
-                    )
+            truth = {"ap": batch.frame, "onset_ap": batch.onset > ONSET_SCALE // 2}
+            # zip: a network may have the frame head alone
+            for head, (name, labels) in zip(network.config.heads, truth.items(), strict=False):
+                predicted = probabilities[:, HEADS.index(head), frame]
+                metrics[f"{name}_{lookahead}ms"] = average_precision(predicted, labels[:, frame])
         return metrics
 
     def card(self) -> dict[str, Any]:
         """Configuration and data."""
         model = self.config.model
-        data = {"batch_size": self.config.batch_size, "synth": _jsonable(asdict(self.synth))}
+        data = {"batch_size": self.config.batch_size, "synth": _jsonable(asdict(self.config.synth))}
         return {"name": model.name, "config": model.to_json(), "data": data}
 
 
@@ -125,18 +134,10 @@ def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
     return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
 
 
-def to_tensors(batch: WindowBatch, device: torch.device) -> tuple[Tensor, Labels]:
+def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     """Audio (batch, WINDOW) and labels (batch, FRAMES, PITCHES), all float32."""
-
-    def tensor(values: NDArray, scale: float) -> Tensor:
-        return torch.from_numpy(values).to(device).float().div_(scale)
-
-    labels = Labels(
-        frame=tensor(batch.frame, 1),
-        onset=tensor(batch.onset, ONSET_SCALE),
-        velocity=tensor(batch.velocity, VELOCITY_SCALE),
-    )
-    return _audio(batch.audio, device), labels
+    frame, onset, velocity = torch.from_numpy(batch.targets()).to(device).unbind(1)
+    return _audio(batch.audio, device), Labels(frame, onset, velocity)
 
 
 def average_precision(probabilities: NDArray, labels: NDArray) -> float:

@@ -24,7 +24,10 @@ class MusicRun:
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
     # The weights in the package.
-    "live": MusicRun(MusicConfig(model=LIVE), LoopConfig(minutes=120)),
+    "live": MusicRun(
+        MusicConfig(model=LIVE, validation_windows=1000),
+        LoopConfig(minutes=120, validate_minutes=15),
+    ),
     # A few minutes on two cores, to see it learn.
     "laptop": MusicRun(
         MusicConfig(model=LIVE, validation_windows=300),

@@ -27,7 +27,10 @@ SILENCE_DB = -45.0
 """A decaying note is over once its envelope stays this far below its peak."""
 LOOP_CROSSFADE_S = 0.05
 GUARD = 4  # zero samples after each note, so that interpolation may read one past the end
-CACHE_VERSION = 3
+CACHE_VERSION = 4
+ATTACK_WINDOW_S = 0.15
+ATTACK_LEVEL = 0.2
+"""A note begins where its envelope reaches this share of its peak in the attack window."""
 ENVELOPE_BLOCK_S = 0.02
 BALANCE_LIMIT_DB = 8.0
 """Natural loudness differences between the notes of a layer are kept, up to this much."""
@@ -146,8 +149,7 @@ def load_bank(folder: Path, cache: Path) -> Bank:
     notes = json.loads(notes_path.read_text())
     rate = int(index["sample_rate"])
     instruments = {
-        name: _instrument(name, entry, notes[name], OVERSAMPLING * rate)
-        for name, entry in index["instruments"].items()
+        name: _instrument(name, entry, notes[name]) for name, entry in index["instruments"].items()
     }
     return Bank(instruments, np.load(samples_path, mmap_mode="r"), rate)
 
@@ -187,6 +189,7 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
                 {
                     "start": position,
                     "length": len(sound),
+                    "onset": _onset(sound, note["onset_ms"] / 1000, rate * OVERSAMPLING),
                     "audible": _audible_length(sound, rate * OVERSAMPLING),
                 }
             )
@@ -208,6 +211,17 @@ def _make_seamless(sound: NDArray[np.float32], start: int, end: int, fade: int) 
     sound[end - fade : end] += sound[start - fade : start] * np.sin(angle)
 
 
+def _onset(sound: NDArray[np.float32], indexed_s: float, rate: int) -> int:
+    """Sample of the onset: the index's, or where a bowed or blown note is first heard.
+
+    The index measures slow attacks against the peak of the whole note, which comes up to 25 ms
+    after the ear (and a network) notices the note.
+    """
+    attack = np.abs(sound[: int(ATTACK_WINDOW_S * rate)])
+    heard = int(np.argmax(attack >= ATTACK_LEVEL * attack.max(initial=0))) if len(attack) else 0
+    return min(heard, round(indexed_s * rate))
+
+
 def _audible_length(sound: NDArray[np.float32], rate: int) -> int:
     """Samples until the envelope has fallen below SILENCE_DB of its peak for good."""
     block = max(1, int(ENVELOPE_BLOCK_S * rate))
@@ -218,9 +232,7 @@ def _audible_length(sound: NDArray[np.float32], rate: int) -> int:
     return min(len(sound), (int(loud[-1]) + 1) * block) if len(loud) else 0
 
 
-def _instrument(
-    name: str, entry: dict[str, Any], stored: list[dict[str, int]], stored_rate: int
-) -> Instrument:
+def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) -> Instrument:
     notes = entry["notes"]
     loops = [note["loop"] or [0, 0] for note in notes]
     layers = np.array([note["layer"] for note in notes])
@@ -241,6 +253,6 @@ def _instrument(
         length=np.array([note["length"] for note in stored]),
         loop_start=OVERSAMPLING * np.array([loop[0] for loop in loops]),
         loop_end=OVERSAMPLING * np.array([loop[1] for loop in loops]),
-        onset=np.array([round(note["onset_ms"] / 1000 * stored_rate) for note in notes]),
+        onset=np.array([note["onset"] for note in stored]),
         audible=np.array([note["audible"] for note in stored]),
     )

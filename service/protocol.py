@@ -41,6 +41,7 @@ class ErrorCode(StrEnum):
     # the client's audio
     BAD_AUDIO = "bad_audio"
     ODD_BYTES = "odd_bytes"
+    TOO_MANY_NOTES = "too_many_notes"
     # limits of time and place
     IDLE_TIMEOUT = "idle_timeout"
     SESSION_TOO_LONG = "session_too_long"
@@ -66,6 +67,7 @@ class CloseCode:
 
 CLOSE_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.MESSAGE_TOO_BIG: CloseCode.TOO_BIG,
+    ErrorCode.TOO_MANY_NOTES: CloseCode.TOO_BIG,
     ErrorCode.IDLE_TIMEOUT: CloseCode.TIMEOUT,
     ErrorCode.SESSION_TOO_LONG: CloseCode.TIMEOUT,
     ErrorCode.SLOW_READER: CloseCode.TIMEOUT,

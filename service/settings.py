@@ -50,6 +50,9 @@ class Settings(BaseSettings):
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
     """Seconds without any message from the client after which a session is ended."""
 
+    max_notes: int = Field(default=200_000, ge=1, le=10_000_000)
+    """Notes that a session or a recording keeps for its MIDI file."""
+
     max_message_bytes: int = Field(default=64 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024)
     """Largest websocket message a client may send, in bytes."""
 

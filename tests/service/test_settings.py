@@ -7,7 +7,7 @@ from service.options import Mode
 from service.settings import Settings
 
 UNITS = ("_s", "_ms", "_bytes")
-COUNTS = ("max_sessions", "max_uploads", "max_outbound_messages")
+COUNTS = ("max_sessions", "max_uploads", "max_outbound_messages", "max_notes")
 NOT_LIMITS = ("host", "port", "model", "device", "mode")
 
 

@@ -1,0 +1,68 @@
+"""`python -m service`: starts the service and prints where to go."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from model import checkpoint
+from service.app import create_app
+from service.server import DrainingServer, server_config
+from service.settings import Settings
+
+
+def read_settings(arguments: Sequence[str] | None) -> Settings:
+    """Settings of the environment, overridden by the command line; exits with 2 if impossible."""
+    parser = argparse.ArgumentParser(
+        prog="python -m service",
+        description="Transcribes live audio and recordings to MIDI.",
+        epilog="Every other setting is an environment variable; service/settings.py lists them.",
+    )
+    parser.add_argument("--host", help="address to listen on (RSE_HOST, else 127.0.0.1)")
+    parser.add_argument("--port", help="TCP port to listen on (RSE_PORT, else 8000)")
+    parser.add_argument("--model", help="shipped weights by name, or a .safetensors file")
+    parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (RSE_DEVICE, else auto)")
+    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        complaints = [
+            f"  {'.'.join(str(part) for part in entry['loc']) or 'settings'}: {entry['msg']}"
+            for entry in error.errors()
+        ]
+        print("The settings cannot be used:", *complaints, sep="\n", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    settings = read_settings(arguments)
+    try:
+        checkpoint.read_card(checkpoint.resolve(settings.model))
+    except checkpoint.CheckpointError as error:
+        print(f"The model cannot be used: {error}", file=sys.stderr)
+        return 2
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    server: DrainingServer | None = None
+
+    def give_up() -> None:
+        assert server is not None
+        server.fail()
+
+    app = create_app(settings, on_load_failure=give_up)
+    server = DrainingServer(server_config(app, settings), app.state.service)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"rse-transcribe: open http://{host}:{settings.port} (Ctrl+C ends it)", flush=True)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server.serve())
+    return 1 if server.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""A uvicorn server that ends open sessions before it closes their sockets.
+
+At SIGTERM uvicorn itself first sends a close frame to every websocket, so that nothing more can
+be sent, and only then tells the application. Here the signal first sets `draining`: new work is
+refused, sessions send their last notes and `done`; when they are through, or when
+`drain_timeout_s` is over, uvicorn shuts down as ever. A second signal skips the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.settings import Settings
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+
+# A message above max_message_bytes is answered in words by the application; one so far above
+# that it should not even be held in memory is cut off by the websocket library with 1009.
+HARD_SIZE_FACTOR = 4
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        ws="websockets-sansio",
+        ws_max_size=HARD_SIZE_FACTOR * settings.max_message_bytes,
+        ws_max_queue=4,
+        # PCM does not compress; deflate would cost time and memory for every connection.
+        ws_per_message_deflate=False,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        timeout_graceful_shutdown=max(1, round(settings.drain_timeout_s)),
+        lifespan="on",
+        server_header=False,
+        access_log=False,
+        log_config=None,
+    )
+
+
+class DrainingServer(uvicorn.Server):
+    """Runs one application until a signal, then drains it."""
+
+    def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
+        super().__init__(config)
+        self._state = state
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._drain: asyncio.Task[None] | None = None
+        self.failed = False
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by a signal, between any two instructions of the main thread.
+
+        The signal is not kept to be raised again afterwards: a drained server exits with 0.
+        """
+        if self._loop is None or self._state.draining.is_set():
+            self.force_exit = self.should_exit
+            self.should_exit = True
+            return
+        self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def fail(self) -> None:
+        """Ends the server as failed; for the application, when its model cannot be loaded."""
+        self.failed = True
+        self.should_exit = True
+
+    def _begin_drain(self) -> None:
+        if self._drain is None:
+            self._state.draining.set()
+            self._drain = asyncio.create_task(self._wait_for_sessions())
+
+    async def _wait_for_sessions(self) -> None:
+        logger.info("draining: %d sessions are open", self._state.sessions.taken)
+        try:
+            async with asyncio.timeout(self._state.settings.drain_timeout_s):
+                await self._state.sessions.wait_until_empty()
+                await self._state.uploads.wait_until_empty()
+        except TimeoutError:
+            open_sessions, uploads = self._state.sessions.taken, self._state.uploads.taken
+            logger.warning("gave up on %d sessions and %d uploads", open_sessions, uploads)
+        self.should_exit = True

@@ -1,0 +1,95 @@
+"""What the endpoints share: the settings, the engine, the places taken, the end to come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from service.engine import Engine
+from service.problems import Problem, ProblemCode, busy
+from service.protocol import ErrorCode, ProtocolError
+from service.settings import Settings
+
+
+class Places:
+    """A fixed number of places, counted; nothing waits for one."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.taken = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @contextmanager
+    def take(self) -> Iterator[bool]:
+        """Holds a place while the block runs; yields False, and holds none, where all are taken."""
+        if self.taken >= self.total:
+            yield False
+            return
+        self.taken += 1
+        self._empty.clear()
+        try:
+            yield True
+        finally:
+            self.taken -= 1
+            if not self.taken:
+                self._empty.set()
+
+    async def wait_until_empty(self) -> None:
+        """Returns once nobody holds a place."""
+        await self._empty.wait()
+
+
+class ServiceState:
+    """One per application; made at its start, used from its event loop alone."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.sessions = Places(settings.max_sessions)
+        self.uploads = Places(settings.max_uploads)
+        self.device = settings.device  # `auto` until the model is loaded
+        self.engine: Engine | None = None
+        self.load_error: str | None = None
+        # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
+        self.draining = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """The weights are loaded and warm, and new work is welcome."""
+        return self.engine is not None and not self.draining.is_set()
+
+    def loaded(self) -> Engine:
+        """The engine, for those who were admitted: nobody is before it is there."""
+        assert self.engine is not None
+        return self.engine
+
+    def knows(self, model: str | None) -> bool:
+        """Whether a client that asks for this model can be served."""
+        if model is None or model == self.settings.model:
+            return True
+        return self.engine is not None and model == self.engine.config.name
+
+    def session_refusal(self, placed: bool) -> ProtocolError | None:
+        """Why no new session is taken, None where one is."""
+        if self.draining.is_set():
+            return ProtocolError(ErrorCode.DRAINING, "the server is going down")
+        if self.engine is None:
+            return ProtocolError(ErrorCode.NOT_READY, "the model is not loaded yet")
+        if not placed:
+            return ProtocolError(
+                ErrorCode.TOO_MANY_SESSIONS, f"all {self.sessions.total} sessions are taken"
+            )
+        return None
+
+    def upload_refusal(self, placed: bool) -> Problem | None:
+        """Why no new upload is taken, None where one is."""
+        later = self.settings.retry_after_s
+        if self.draining.is_set():
+            return busy(ProblemCode.DRAINING, "the server is going down", later)
+        if self.engine is None:
+            return busy(ProblemCode.NOT_READY, "the model is not loaded yet", later)
+        if not placed:
+            detail = f"all {self.uploads.total} places for uploads are taken"
+            return busy(ProblemCode.TOO_MANY_UPLOADS, detail, later)
+        return None

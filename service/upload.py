@@ -1,0 +1,5 @@
+"""`POST /transcribe`: a recording in, notes out."""
+
+from fastapi import APIRouter
+
+router = APIRouter()

@@ -1,0 +1,414 @@
+"""The live endpoint: one socket, one session (PROTOCOL.md).
+
+Four tasks share a connection. One reads the socket into a bounded inbox, one takes the inbox
+through the transcription session into a bounded outbox, one writes the outbox to the socket, one
+tells the progress twice a second. They end together: `End` travels through the inbox behind all
+audio before it, so that whatever ends a session, what was received is transcribed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import secrets
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from fastapi import APIRouter
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from model.config import HOP
+from service.events import NoteEvent
+from service.inbox import End, Inbox
+from service.options import AudioFormat, OptionsError, StreamOptions
+from service.pcm import BadAudioError, OddBytesError
+from service.problems import ProblemCode, busy
+from service.protocol import (
+    CloseCode,
+    Done,
+    Error,
+    ErrorCode,
+    Flush,
+    Flushed,
+    Keepalive,
+    Lagging,
+    Limits,
+    Progress,
+    ProtocolError,
+    Ready,
+    ServerMessage,
+    Start,
+    Stop,
+    Totals,
+    note_message,
+    parse_message,
+    parse_query,
+)
+from service.session import SessionLimits, TooManyNotesError, TranscriptionSession
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+router = APIRouter()
+
+# A client that does not even take the close frame is not waited for.
+CLOSE_PATIENCE_S = 1.0
+
+
+class VanishedError(Exception):
+    """The client is gone: there is nobody to tell."""
+
+
+class DrainingError(Exception):
+    """The server is going down while the client may still be sending."""
+
+
+@router.websocket("/ws/transcribe")
+async def transcribe_live(websocket: WebSocket) -> None:
+    """Admits a client, or says why not."""
+    state: ServiceState = websocket.app.state.service
+    with state.sessions.take() as placed:
+        refusal = state.session_refusal(placed)
+        if refusal is not None:
+            await refuse(websocket, refusal, state.settings.retry_after_s)
+            return
+        await websocket.accept()
+        await Connection(websocket, state).run()
+
+
+async def refuse(websocket: WebSocket, error: ProtocolError, retry_after_s: int) -> None:
+    """Refuses before the upgrade, where the client can see that.
+
+    A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
+    """
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        if "origin" in websocket.headers:
+            await websocket.accept()
+            await websocket.send_text(Error.of(error).model_dump_json())
+            await websocket.close(error.close_code, error.code)
+        else:
+            problem = busy(ProblemCode(error.code), error.message, retry_after_s)
+            await websocket.send_denial_response(problem.response())
+
+
+class Connection:
+    """One accepted socket, from `start` to the close."""
+
+    def __init__(self, websocket: WebSocket, state: ServiceState) -> None:
+        self._websocket = websocket
+        self._service = state
+        self._settings = state.settings
+        self._id = secrets.token_hex(8)
+        self._outbox: asyncio.Queue[ServerMessage | None] = asyncio.Queue(
+            self._settings.max_outbound_messages
+        )
+        self._deadline = asyncio.get_running_loop().time() + self._settings.max_session_s
+
+    async def run(self) -> None:
+        """Serves the client; whatever happens, the session has ended when this returns."""
+        try:
+            start = await self._start()
+            close_code, reason = await self._converse(start)
+        except ProtocolError as error:
+            # Before `ready` no notes are owed; a slow reader would not read them.
+            logger.info("session %s: %s: %s", self._id, error.code, error.message)
+            close_code, reason = error.close_code, error.code
+            if error.code is not ErrorCode.SLOW_READER:
+                with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                    async with asyncio.timeout(CLOSE_PATIENCE_S):
+                        await self._websocket.send_text(Error.of(error).model_dump_json())
+        except VanishedError:
+            logger.info("session %s: the client has gone", self._id)
+            return
+        except Exception:
+            logger.exception("session %s failed", self._id)
+            close_code, reason = int(CloseCode.INTERNAL), ErrorCode.INTERNAL
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                await self._websocket.close(close_code, reason)
+
+    # -- the beginning ----------------------------------------------------------------------------
+
+    async def _start(self) -> Start:
+        """The start that the client gives, in the address or as its first message."""
+        start = parse_query(self._websocket.query_params.multi_items())
+        if start is None:
+            try:
+                message = await self._receive()
+            except DrainingError:
+                raise ProtocolError(ErrorCode.DRAINING, "the server is going down") from None
+            if isinstance(message, bytes):
+                raise ProtocolError(ErrorCode.NOT_STARTED, "audio came before start")
+            parsed = parse_message(message)
+            if not isinstance(parsed, Start):
+                raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
+            start = parsed
+        if not self._service.knows(start.model):
+            loaded = self._service.settings.model
+            raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+        return start
+
+    def _open(self, audio: AudioFormat, start: Start) -> tuple[TranscriptionSession, StreamOptions]:
+        options = start.options(StreamOptions(mode=self._settings.mode))
+        limits = SessionLimits(max_notes=self._settings.max_notes)
+        engine = self._service.loaded()
+        return TranscriptionSession(engine, audio, options, limits=limits), options
+
+    def _ready(self, session: TranscriptionSession, options: StreamOptions) -> Ready:
+        config = self._service.loaded().config
+        rate_hz = config.sample_rate
+        return Ready(
+            session_id=self._id,
+            model=config.name,
+            sample_rate_hz=rate_hz,
+            hop_samples=HOP,
+            frame_rate_hz=rate_hz / HOP,
+            mode=options.mode,
+            lookahead_ms=session.delay.lookahead_ms,
+            block_frames=options.frames_per_window,
+            delay_ms=session.delay.total_ms,
+            limits=Limits.model_validate(self._settings, from_attributes=True),
+        )
+
+    # -- the four tasks ---------------------------------------------------------------------------
+
+    async def _converse(self, start: Start) -> tuple[int, str]:
+        """From `ready` to `done`; returns the code and the reason of the close."""
+        audio = start.audio()
+        try:
+            session, options = self._open(audio, start)
+        except OptionsError as error:
+            raise ProtocolError(ErrorCode(error.code), str(error)) from None
+        inbox = Inbox(audio, self._settings.max_buffered_ms)
+        logger.info("session %s opened: %s", self._id, start)
+        try:
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(self._send_outbox())
+                await self._put(self._ready(session, options))
+                reader = group.create_task(self._read(inbox, audio))
+                teller = group.create_task(self._tell_progress(session, inbox))
+                end = await self._transcribe(session, inbox)
+                reader.cancel()
+                teller.cancel()
+                await asyncio.wait([reader, teller])
+                end = await self._finish(session, end)
+                await self._flush_outbox(sender)
+        except BaseExceptionGroup as group_error:
+            raise_first(group_error)
+        finally:
+            # After a regular end this does nothing. A session that was cut off frees its windows.
+            session.abort()
+            logger.info("session %s closed: %s", self._id, session.totals)
+        if end.error is not None:
+            return end.error.close_code, end.error.code
+        return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
+
+    async def _read(self, inbox: Inbox, audio: AudioFormat) -> None:
+        """Moves what the client sends into the inbox, up to the `End` of it."""
+        try:
+            end = await self._read_to_end(inbox, audio)
+        except DrainingError:
+            end = End("draining")
+        except ProtocolError as error:
+            end = End("error", error)
+        await inbox.put(end)
+
+    async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
+        received_bytes = 0
+        most_ms = 1000.0 * self._settings.max_session_s
+        while True:
+            message = await self._receive()
+            if isinstance(message, bytes):
+                received_bytes += len(message)
+                if audio.duration_ms(received_bytes) > most_ms:
+                    raise ProtocolError(
+                        ErrorCode.SESSION_TOO_LONG,
+                        f"a session takes at most {self._settings.max_session_s:g} s of audio",
+                    )
+                await inbox.put(message)
+                continue
+            parsed = parse_message(message)
+            match parsed:
+                case Flush():
+                    await inbox.put(parsed)
+                case Keepalive():
+                    pass
+                case Stop():
+                    return End("stop")
+                case Start():
+                    raise ProtocolError(
+                        ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
+                    )
+
+    async def _transcribe(self, session: TranscriptionSession, inbox: Inbox) -> End:
+        """Takes the inbox through the session, up to its end or the first fault."""
+        while True:
+            message = await inbox.get()
+            if isinstance(message, End):
+                return message
+            if isinstance(message, Flush):
+                await self._put(Flushed(id=message.id, frame=session.frames))
+                continue
+            try:
+                await self._say_notes(await session.push(message))
+            except BadAudioError as error:
+                await self._say_notes(error.events)
+                return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
+            except TooManyNotesError as error:
+                return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
+            except Exception:
+                # The fault stays in this session, and its notes still end one by one.
+                logger.exception("session %s: transcription failed", self._id)
+                return End("error", internal_error())
+
+    async def _tell_progress(self, session: TranscriptionSession, inbox: Inbox) -> None:
+        frame_s = HOP / self._service.loaded().config.sample_rate
+        told, lagging = None, False
+        while True:
+            await asyncio.sleep(self._settings.progress_interval_ms / 1000)
+            behind_ms = round(inbox.queued_ms + session.behind_ms, 1)
+            if behind_ms > self._settings.lagging_ms and not lagging:
+                lagging = True
+                await self._put(Lagging(behind_ms=behind_ms))
+            elif behind_ms < self._settings.lagging_ms / 2:
+                lagging = False  # told again only after it had caught up
+            totals = session.totals
+            now = (totals.received_samples, session.frames, behind_ms)
+            if now != told:
+                told = now
+                await self._put(
+                    Progress(
+                        received_samples=totals.received_samples,
+                        frames=session.frames,
+                        time_s=round(session.frames * frame_s, 6),
+                        behind_ms=behind_ms,
+                    )
+                )
+
+    async def _send_outbox(self) -> None:
+        """Writes to the socket, up to None; the counter is that of what really leaves."""
+        seq = 0
+        while (message := await self._outbox.get()) is not None:
+            message.seq = seq
+            seq += 1
+            try:
+                await self._websocket.send_text(message.model_dump_json())
+            except (WebSocketDisconnect, RuntimeError):  # the latter: uvicorn closed it itself
+                raise VanishedError from None
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def _finish(self, session: TranscriptionSession, end: End) -> End:
+        """The fault if there was one, the last notes, then `done`; returns how it ended."""
+        if end.error is not None:
+            await self._put(Error.of(end.error))
+        fault: ProtocolError | None = None
+        try:
+            events = await session.finish()
+        except OddBytesError as error:
+            events = error.events
+            # Only a client that says it is done has left a sample incomplete by its own fault.
+            if end.reason == "stop":
+                fault = ProtocolError(ErrorCode.ODD_BYTES, str(error))
+        except Exception:
+            logger.exception("session %s: transcription failed at the end", self._id)
+            events = session.abort()
+            fault = internal_error()
+        if fault is not None and end.error is None:
+            end = End("error", fault)
+            await self._put(Error.of(fault))
+        await self._say_notes(events)
+        midi = await asyncio.to_thread(session.midi)
+        await self._put(
+            Done(
+                reason=end.reason,
+                totals=Totals.model_validate(session.totals),
+                midi_base64=base64.b64encode(midi).decode(),
+            )
+        )
+        return end
+
+    async def _flush_outbox(self, sender: asyncio.Task[None]) -> None:
+        await self._put(None)
+        done, _ = await asyncio.wait([sender], timeout=self._settings.send_timeout_s)
+        if not done:
+            self._too_slow()
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    async def _say_notes(self, events: Iterable[NoteEvent]) -> None:
+        for event in events:
+            await self._put(note_message(event))
+
+    async def _put(self, message: ServerMessage | None) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            return self._outbox.put_nowait(message)
+        try:
+            async with asyncio.timeout(self._settings.send_timeout_s):
+                await self._outbox.put(message)
+        except TimeoutError:
+            self._too_slow()
+
+    def _too_slow(self) -> NoReturn:
+        raise ProtocolError(
+            ErrorCode.SLOW_READER,
+            f"the client has read nothing for {self._settings.send_timeout_s:g} s",
+        )
+
+    async def _receive(self) -> bytes | str:
+        """The next message within its limits of time and size."""
+        loop = asyncio.get_running_loop()
+        left_s = max(0.0, self._deadline - loop.time())
+        message = await self._next_event(min(left_s, self._settings.idle_timeout_s))
+        if message is None:
+            if left_s < self._settings.idle_timeout_s:
+                raise ProtocolError(
+                    ErrorCode.SESSION_TOO_LONG,
+                    f"a session lasts at most {self._settings.max_session_s:g} s",
+                )
+            raise ProtocolError(
+                ErrorCode.IDLE_TIMEOUT,
+                f"no message for {self._settings.idle_timeout_s:g} s",
+            )
+        if message["type"] == "websocket.disconnect":
+            raise VanishedError
+        content: bytes | str | None = message.get("bytes")
+        if content is None:
+            content = str(message["text"])
+        size = len(content) if isinstance(content, bytes) else len(content.encode())
+        if size > self._settings.max_message_bytes:
+            raise ProtocolError(
+                ErrorCode.MESSAGE_TOO_BIG,
+                f"a message of {size} bytes; at most {self._settings.max_message_bytes} are taken",
+            )
+        return content
+
+    async def _next_event(self, timeout_s: float) -> Any:
+        """What the socket says next; None where it says nothing in time."""
+        receive = asyncio.ensure_future(self._websocket.receive())
+        draining = asyncio.ensure_future(self._service.draining.wait())
+        try:
+            await asyncio.wait(
+                [receive, draining], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            # First of the two: a client that never pauses must not hold up the end.
+            if draining.done():
+                raise DrainingError
+            return receive.result() if receive.done() else None
+        finally:
+            receive.cancel()
+            draining.cancel()
+
+
+def internal_error() -> ProtocolError:
+    """What a client is told of a fault of ours; the log has the rest."""
+    return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
+
+
+def raise_first(group: BaseExceptionGroup[Exception]) -> NoReturn:
+    """Raises the first plain exception in a group: the tasks of a connection fail as one."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    raise error from None

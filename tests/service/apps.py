@@ -1,0 +1,90 @@
+"""An application on a model that hears pure tones, and what its tests say to it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mido
+import numpy as np
+from numpy.typing import NDArray
+from starlette.testclient import TestClient, WebSocketTestSession
+
+from service.app import create_app
+from service.settings import Settings
+from tests.fakes import FakeTranscriber, play
+
+RATE_HZ = 22_050
+START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": RATE_HZ}
+# Two notes that end before the audio does, and one that is still held when it ends.
+MELODY = [(69, 0.30, 0.70), (81, 0.80, 1.20), (57, 1.30, 1.80)]
+DURATION_S = 1.6
+READY_S = 20.0
+
+
+def melody() -> NDArray[np.float32]:
+    return play(MELODY, DURATION_S, RATE_HZ)
+
+
+def pcm16(samples: NDArray[np.float32]) -> bytes:
+    return (samples * 32767).astype("<i2").tobytes()
+
+
+def chunks(data: bytes, size: int = 4000) -> list[bytes]:
+    return [data[i : i + size] for i in range(0, len(data), size)]
+
+
+@contextmanager
+def serving(
+    transcriber: FakeTranscriber | None = None, **settings: Any
+) -> Iterator[tuple[TestClient, FakeTranscriber]]:
+    """A client of an application that is ready."""
+    model = transcriber or FakeTranscriber()
+    app = create_app(Settings(**settings), load_model=lambda name, device: model)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        deadline = time.monotonic() + READY_S
+        while client.get("/readyz").status_code != 200:
+            assert time.monotonic() < deadline, client.get("/readyz").text
+            time.sleep(0.01)
+        yield client, model
+
+
+def hear(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
+    """Everything the server still says, and the code it closes with."""
+    messages: list[dict[str, Any]] = []
+    while True:
+        event = socket.receive()
+        if event["type"] == "websocket.close":
+            return messages, event["code"]
+        messages.append(json.loads(event["text"]))
+
+
+def of_type(messages: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+    return [message for message in messages if message["type"] in types]
+
+
+def check_notes(messages: list[dict[str, Any]]) -> list[int]:
+    """Asserts that each note_on has one later note_off; returns the pitches in order."""
+    sounding: dict[int, dict[str, Any]] = {}
+    pitches = []
+    for message in messages:
+        if message["type"] == "note_on":
+            assert message["note_id"] not in sounding
+            sounding[message["note_id"]] = message
+            pitches.append(message["pitch"])
+        elif message["type"] == "note_off":
+            on = sounding.pop(message["note_id"])
+            assert message["pitch"] == on["pitch"]
+            assert message["time_s"] >= on["time_s"]
+    assert not sounding, "notes without an end"
+    return pitches
+
+
+def midi_pitches(midi_base64: str) -> list[int]:
+    file = mido.MidiFile(file=io.BytesIO(base64.b64decode(midi_base64, validate=True)))
+    return [m.note for track in file.tracks for m in track if m.type == "note_on" and m.velocity]

@@ -1,0 +1,177 @@
+"""A tiny bank and corpus in the formats of the real ones: everything here runs without them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mido
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from model.config import SAMPLE_RATE
+from training.synth.bank import HELD_OUT
+from training.synth.config import SynthConfig
+
+GAP = 256
+PRE_S = 0.004  # silence before the attack of each recorded note
+INSTRUMENTS: tuple[tuple[str, str, str, str, range], ...] = (
+    ("piano_one", "piano", "piano", "decaying", range(24, 109, 6)),
+    ("piano_two", "piano", "piano", "decaying", range(21, 109, 6)),
+    (HELD_OUT.piano, "piano", "piano", "decaying", range(22, 109, 6)),
+    ("violin_one", "strings", "violin", "sustained", range(55, 100, 5)),
+    (HELD_OUT.violin, "strings", "violin", "sustained", range(55, 100, 5)),
+    ("cello_one", "strings", "cello", "sustained", range(36, 80, 5)),
+    ("clarinet_one", "winds", "clarinet", "sustained", range(50, 95, 5)),
+    (HELD_OUT.clarinet, "winds", "clarinet", "sustained", range(50, 95, 5)),
+)
+CENTS = 20  # every recorded note is this sharp
+
+
+def tone(midi: float, sustained: bool, seconds: float) -> NDArray[np.float32]:
+    """A recorded note: four partials, peak 0.9, silent for PRE_S before its attack."""
+    time = np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    frequency = 440 * 2 ** ((midi - 69) / 12)
+    sound = np.zeros_like(time)
+    for partial in range(1, 5):
+        if partial * frequency < 0.45 * SAMPLE_RATE:
+            sound += np.cos(2 * np.pi * partial * frequency * time) / partial**2
+    if not sustained:
+        sound *= np.exp(-time / 0.35)
+    sound *= np.clip(time / 0.001, 0, 1)
+    silence = np.zeros(round(PRE_S * SAMPLE_RATE))
+    return np.concatenate([silence, 0.9 * sound / np.abs(sound).max()]).astype(np.float32)
+
+
+def write_bank(root: Path) -> None:
+    (root / "bank").mkdir()
+    instruments: dict[str, Any] = {}
+    for name, family, instrument, kind, pitches in INSTRUMENTS:
+        notes, chunks, position = [], [], 0
+        layers = ((0, 40), (1, 100)) if family == "piano" else ((0, 90),)
+        for layer, velocity in layers:
+            for midi in pitches:
+                sound = tone(midi + CENTS / 100, kind == "sustained", 2.0)
+                loop = None
+                if kind == "sustained":
+                    loop = [int(0.45 * len(sound)), int(0.88 * len(sound))]
+                notes.append(
+                    {
+                        "midi": midi,
+                        "layer": layer,
+                        "velocity": velocity,
+                        "start": position,
+                        "length": len(sound),
+                        "cents": CENTS,
+                        "orig_peak_db": -10.0 + layer,
+                        "rms_db": -12.0,
+                        "onset_ms": 1000 * PRE_S,
+                        "loop": loop,
+                        "ref": "made for the tests",
+                    }
+                )
+                chunks += [sound, np.zeros(GAP, np.float32)]
+                position += len(sound) + GAP
+        file = f"bank/{name}.ogg"
+        _write_ogg(root / file, np.concatenate(chunks))
+        instruments[name] = {
+            "family": family,
+            "instrument": instrument,
+            "kind": kind,
+            "file": file,
+            "notes": notes,
+        }
+    index = {"sample_rate": SAMPLE_RATE, "max_seconds": 6.0, "instruments": instruments}
+    (root / "bank_index.json").write_text(json.dumps(index))
+
+
+def _write_ogg(path: Path, audio: NDArray[np.float32]) -> None:
+    with soundfile.SoundFile(
+        path, "w", SAMPLE_RATE, 1, format="OGG", subtype="VORBIS", compression_level=0.1
+    ) as file:
+        for begin in range(0, len(audio), 10_000):  # libsndfile overflows on long single writes
+            file.write(audio[begin : begin + 10_000])
+
+
+Event = tuple[float, float, int, int]  # onset_s, offset_s, pitch, velocity
+
+
+def write_midi(
+    path: Path,
+    parts: Sequence[tuple[int, Sequence[Event]]],
+    pedal: Sequence[tuple[float, float]] = (),
+) -> None:
+    """1 ms a tick; the pedal goes on the first part."""
+    file = mido.MidiFile(type=1, ticks_per_beat=500)
+    for number, (program, events) in enumerate(parts):
+        messages: list[tuple[float, int, mido.Message]] = []
+        for onset, offset, pitch, velocity in events:
+            messages.append((onset, 1, mido.Message("note_on", note=pitch, velocity=velocity)))
+            messages.append((offset, 0, mido.Message("note_off", note=pitch)))
+        for press, release in pedal if number == 0 else ():
+            for time, value in ((press, 127), (release, 0)):
+                change = mido.Message("control_change", control=64, value=value)
+                messages.append((time, 2, change))
+        track = mido.MidiTrack([mido.Message("program_change", program=program)])
+        now = 0
+        for time, _, message in sorted(messages, key=lambda item: item[:2]):
+            tick = round(1000 * time)
+            track.append(message.copy(time=tick - now))
+            now = tick
+        file.tracks.append(track)
+    file.save(path)
+
+
+def melody(seconds: float, low: int, high: int, seed: int) -> list[Event]:
+    rng = np.random.default_rng(seed)
+    onsets = np.arange(0, seconds, 0.25)
+    return [(float(t), float(t) + 0.25, int(rng.integers(low, high)), 70) for t in onsets]
+
+
+@pytest.fixture(scope="session")
+def synth_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("synth")
+    write_bank(root)
+    pieces = []
+    with zipfile.ZipFile(root / "midi_open.zip", "w") as bundle:
+        for split in ("train", "validation"):
+            for ensemble, parts, expressive in (
+                ("solo piano", [(0, melody(40, 40, 90, 1))], True),
+                ("solo violin", [(40, melody(40, 56, 90, 2))], False),
+                (
+                    "string quartet",
+                    [(40, melody(40, 60, 84, 3)), (42, melody(40, 38, 60, 4))],
+                    False,
+                ),
+            ):
+                name = f"open/{split}-{ensemble.replace(' ', '_')}.mid"
+                pedal = [(1.0, 2.0), (3.0, 39.0)] if expressive else []
+                write_midi(root / "one.mid", parts, pedal)
+                bundle.write(root / "one.mid", name)
+                pieces.append(
+                    {
+                        "id": f"{split}-{ensemble}",
+                        "file": name,
+                        "ensemble": ensemble,
+                        "expressive": expressive,
+                        "split": split,
+                    }
+                )
+    (root / "midi_index.json").write_text(json.dumps({"pieces": pieces}))
+    return root
+
+
+@pytest.fixture(scope="session")
+def synth_config(synth_root: Path, tmp_path_factory: pytest.TempPathFactory) -> SynthConfig:
+    return SynthConfig(
+        root=synth_root,
+        cache=tmp_path_factory.mktemp("cache"),
+        excerpt_min_s=4.0,
+        excerpt_max_s=6.0,
+        pool_excerpts=3,
+    )

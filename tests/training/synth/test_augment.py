@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from model.config import SAMPLE_RATE
+from training.synth import noise
+from training.synth.augment import augment, impulse_response
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_direct_sound_is_not_delayed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    response = impulse_response(SAMPLE_RATE, rng)
+    # A burst of noise: its cross-correlation with the result peaks at the delay.
+    burst = np.zeros(4096, np.float32)
+    burst[1000:1400] = np.random.default_rng(0).standard_normal(400)
+    heard = np.convolve(burst, response)[: len(burst)]
+    first = np.argmax(np.abs(heard) > 0.1 * np.abs(heard).max())
+    assert abs(int(first) - 1000) < 0.002 * SAMPLE_RATE
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_augmented_audio_is_finite_bounded_and_as_long(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    audio = rng.standard_normal(3 * SAMPLE_RATE).astype(np.float32)
+    out = augment(audio, SAMPLE_RATE, rng)
+    assert out.shape == audio.shape
+    assert out.dtype == np.float32
+    assert np.isfinite(out).all()
+    assert 10 ** (-41 / 20) < np.abs(out).max() <= 1
+
+
+def test_silence_stays_silent_or_nearly() -> None:
+    out = augment(np.zeros(SAMPLE_RATE, np.float32), SAMPLE_RATE, np.random.default_rng(3))
+    assert np.abs(out).max() < 0.05
+
+
+@pytest.mark.parametrize("colour", list(noise.COLOURS))
+def test_noise_has_its_colour(colour: str) -> None:
+    out = noise.coloured(20 * SAMPLE_RATE, colour, SAMPLE_RATE, np.random.default_rng(0))
+    assert out.std() == pytest.approx(1, abs=0.3)
+    power = np.abs(np.fft.rfft(out)) ** 2
+    octave = [power[20 * f : 40 * f].mean() for f in (200, 400, 800, 1600)]
+    slope_db = 10 * np.log10(octave[3] / octave[0]) / 3
+    assert slope_db == pytest.approx(-6.02 * noise.COLOURS[colour], abs=0.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_backgrounds(seed: int) -> None:
+    out = noise.background(2 * SAMPLE_RATE, SAMPLE_RATE, np.random.default_rng(seed))
+    assert out.shape == (2 * SAMPLE_RATE,)
+    assert out.dtype == np.float32
+    peak = np.abs(out).max()
+    assert peak == 0 or peak == pytest.approx(1, abs=1e-5)

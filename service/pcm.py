@@ -20,18 +20,22 @@ class BadAudioError(ValueError):
     Attributes:
         position: its index in the stream, counted per channel from 0.
         samples: the mono samples of the chunk that lie before it.
+        dropped: samples of the chunk from it on, per channel.
         events: events of the audio before it, where a session raises this.
     """
 
     code = "bad_audio"
 
-    def __init__(self, position: int, value: float, samples: NDArray[np.float32]) -> None:
+    def __init__(
+        self, position: int, value: float, samples: NDArray[np.float32], dropped: int
+    ) -> None:
         super().__init__(
             f"sample {position} is {value:g}: samples must be finite, with full scale 1.0 "
             f"(at most {MAX_AMPLITUDE:g})"
         )
         self.position = position
         self.samples = samples
+        self.dropped = dropped
         self.events: list[NoteEvent] = []
 
 
@@ -86,7 +90,12 @@ class PcmDecoder:
         if self._audio.encoding is Encoding.PCM_S16LE:
             samples = mix_to_mono(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
         else:
-            samples = check_and_mix(values, self._position)
+            try:
+                samples = check_and_mix(values, self._position)
+            except BadAudioError as error:
+                self._position += len(error.samples)
+                self._carry = b""
+                raise
         self._position += len(samples)
         return samples
 
@@ -113,4 +122,5 @@ def check_and_mix(values: NDArray[np.float32], position: int) -> NDArray[np.floa
         return mix_to_mono(values)
     index, channel = np.argwhere(~good)[0]
     bad = float(values[index, channel])
-    raise BadAudioError(position + int(index), bad, mix_to_mono(values[:index]))
+    before = mix_to_mono(values[:index])
+    raise BadAudioError(position + int(index), bad, before, dropped=len(values) - int(index))

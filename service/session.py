@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model.config import HOP, WINDOW
 from service.engine import Engine, Priority
 from service.events import Note, NoteEvent
-from service.options import AudioFormat, Delay, StreamOptions
-from service.tracker import TrackerSettings
+from service.midi import midi_file
+from service.options import AudioFormat, Delay, StreamOptions, stated_delay
+from service.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
+from service.resample import Resampler, latency_ms
+from service.ring import SampleRing
+from service.tracker import NoteTracker, TrackerSettings
+from service.windows import WindowSchedule
+
+# Samples resampled in one go: a large chunk neither holds up the event loop nor doubles in memory.
+_SLICE_SAMPLES = 1 << 15
+
+OnFrames = Callable[[int, NDArray[np.float32]], None]
 
 
 class SessionState(Enum):
     """Where a session stands."""
 
     OPEN = "open"  # takes audio
-    FAILED = "failed"  # saw bad audio or lost the engine; can only be finished or aborted
+    FAILED = "failed"  # takes no more audio; to be finished or aborted
     FINISHED = "finished"  # all frames are out, all notes have ended
     ABORTED = "aborted"  # ended early, all notes have ended
 
@@ -34,6 +47,8 @@ class BufferFullError(RuntimeError):
 class TooManyNotesError(RuntimeError):
     """A performance has more notes than the session may keep for its MIDI file."""
 
+    code = "too_many_notes"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
@@ -41,9 +56,9 @@ class SessionLimits:
 
     Attributes:
         max_notes: notes kept for the final MIDI file.
-        max_buffered_ms: audio accepted by ``push`` calls that still wait for an earlier one.
-        max_pending_windows: windows handed to the engine at once when audio comes faster than
-            real time.
+        max_buffered_ms: audio of ``push`` calls that wait for an earlier one to end.
+        max_pending_windows: windows handed to the engine in one request when audio comes faster
+            than real time.
     """
 
     max_notes: int = 200_000
@@ -53,7 +68,15 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What a session has done so far; ``received_samples`` are of the sent rate, per channel."""
+    """What a session has done so far.
+
+    Attributes:
+        notes: notes begun.
+        frames: frames that have left the engine.
+        audio_s: seconds of audio received.
+        received_samples: samples taken, per channel, at the sent rate.
+        dropped_samples: samples refused with a bad one, from it on to the end of its chunk.
+    """
 
     notes: int
     frames: int
@@ -69,6 +92,10 @@ class TranscriptionSession:
     The events depend on the audio and the options alone: not on the sizes of the chunks, their
     pace, or the priority.
 
+    Events of a call that raises are not lost: those of bad audio are on the error, those of any
+    other fault are returned by the ``finish`` or ``abort`` that must follow. Either is owed in
+    any case, as it frees the session's place in the engine.
+
     Not thread-safe: all calls come from one event loop. Concurrent ``push`` calls are taken in
     the order of their arrival.
     """
@@ -82,67 +109,262 @@ class TranscriptionSession:
         priority: Priority = Priority.LIVE,
         tracker: TrackerSettings | None = None,
         limits: SessionLimits | None = None,
+        on_frames: OnFrames | None = None,
     ) -> None:
-        """``tracker``: None takes the settings of the model's card."""
-        raise NotImplementedError
+        """Args:
+            audio: what ``push`` will be given.
+            priority: a FILE's windows are run together and wait for those of LIVE streams.
+            tracker: None takes the settings of the model's card.
+            on_frames: called with the first frame and the probabilities [heads, n, 128] of every
+                block, in order; evaluation reads them.
+
+        Raises:
+            EngineClosedError: the engine takes no more streams.
+        """
+        self._audio = audio
+        self._limits = limits or SessionLimits()
+        self._priority = priority
+        self._on_frames = on_frames
+        model_rate_hz = engine.config.sample_rate
+        self._frame_ms = 1000.0 * HOP / model_rate_hz
+        self._decoder = PcmDecoder(audio)
+        self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz)
+        self._schedule = WindowSchedule.of(options, model_rate_hz)
+        # The windows of one request stay in the ring until the engine has answered.
+        slack = (self._limits.max_pending_windows - 1) * self._schedule.block_frames * HOP
+        self._ring = SampleRing(WINDOW, slack)
+        self._tracker = NoteTracker(
+            tracker or TrackerSettings.from_card(engine.card),
+            HOP / model_rate_hz,
+            engine.config.heads,
+        )
+        self._delay = stated_delay(
+            options,
+            model_rate_hz=model_rate_hz,
+            resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
+            tracker_frames=self._tracker.delay_frames,
+        )
+        self._state = SessionState.OPEN
+        self._input_ended = False  # by bad audio: what came before may still be finished
+        self._turn = asyncio.Lock()
+        self._waiting_ms = 0.0
+        self._due: list[NDArray[np.float32]] = []  # windows for the next request
+        self._blocks = 0  # blocks whose windows are due or done
+        self._received = 0
+        self._dropped = 0
+        self._frames = 0
+        self._end_frame: int | None = None  # known at the end: frames from there on are dropped
+        self._begun: dict[int, NoteEvent] = {}  # by note_id: the notes that sound
+        self._notes: list[Note] = []
+        self._n_begun = 0
+        self._unsaid: list[NoteEvent] = []
+        self._stream = engine.open_stream(priority, self._schedule.positions)
 
     @property
     def state(self) -> SessionState:
-        raise NotImplementedError
+        """Where the session stands."""
+        return self._state
 
     @property
     def delay(self) -> Delay:
         """The stated delay; ``delay.total_ms`` is for ``ready``."""
-        raise NotImplementedError
+        return self._delay
 
     @property
     def totals(self) -> Totals:
-        raise NotImplementedError
+        """What has been done so far."""
+        return Totals(
+            notes=self._n_begun,
+            frames=self._frames,
+            audio_s=self._received / self._audio.sample_rate_hz,
+            received_samples=self._received,
+            dropped_samples=self._dropped,
+        )
 
     @property
     def frames(self) -> int:
         """Frames that have left the engine."""
-        raise NotImplementedError
+        return self._frames
 
     @property
     def behind_ms(self) -> float:
         """Audio pushed but not yet transcribed, beyond what the stated delay holds back anyway."""
-        raise NotImplementedError
+        received_ms = 1000.0 * self._received / self._audio.sample_rate_hz + self._waiting_ms
+        held_ms = self._delay.lookahead_ms + self._delay.block_ms + self._delay.resampler_ms
+        return max(0.0, received_ms - self._frames * self._frame_ms - held_ms)
 
     @property
     def notes(self) -> list[Note]:
-        """The finished notes, by onset time then pitch."""
-        raise NotImplementedError
+        """The finished notes, by onset time, then pitch."""
+        return sorted(self._notes, key=lambda note: (note.onset_s, note.pitch))
+
+    def midi(self) -> bytes:
+        """The finished notes as a Standard MIDI File."""
+        return midi_file(self._notes)
 
     async def push(self, data: bytes) -> list[NoteEvent]:
         """Take PCM bytes of any number and return the events that they complete, in time order.
 
         Raises:
-            BadAudioError: a sample is NaN or infinite. Everything before it was transcribed:
+            BadAudioError: a sample is NaN or infinite. Everything before it was taken:
                 ``error.events`` has those events, and ``finish`` gives the rest.
             EngineError: the model failed on this audio; ``finish`` closes the open notes.
-            BufferFullError: too much audio waits already; nothing was taken.
+            TooManyNotesError: ``max_notes`` are exceeded; ``finish`` gives the rest.
+            BufferFullError: too much audio waits already; nothing was taken, the session is open.
             SessionStateError: the session does not take audio any more.
         """
-        raise NotImplementedError
+        duration_ms = self._audio.duration_ms(len(data))
+        return await self._take(lambda: self._decoder.decode(data), duration_ms)
 
     async def push_samples(self, samples: NDArray[np.float32]) -> list[NoteEvent]:
-        """Like ``push`` for float32 samples, shape [n] (mono, at the format's rate)."""
-        raise NotImplementedError
+        """Like ``push`` for mono float32 samples at the format's rate, shape [n]."""
+        values = samples.astype(np.float32, copy=False)[:, None]
+        duration_ms = 1000.0 * len(samples) / self._audio.sample_rate_hz
+        return await self._take(lambda: check_and_mix(values, self._received), duration_ms)
 
     async def finish(self) -> list[NoteEvent]:
-        """Transcribe to the last sample and end all notes.
+        """Transcribe to the last sample and end all notes; nothing if that has been done.
 
         Raises:
             OddBytesError: the last sample was incomplete; everything else was transcribed and
                 ``error.events`` has the last events. The session is finished all the same.
+            EngineError: the model failed; ``abort`` closes the open notes.
+            SessionStateError: the session was aborted.
         """
-        raise NotImplementedError
+        async with self._turn:
+            if self._state is SessionState.FINISHED:
+                return []
+            if self._state is SessionState.ABORTED:
+                raise SessionStateError("the session was aborted; it cannot be finished")
+            if self._state is SessionState.FAILED and not self._input_ended:
+                return self._end(SessionState.FINISHED)  # frames are missing: no more are run
+            self._state = SessionState.FAILED  # unless this comes to its end
+            self._input_ended = False
+            await self._resampled(self._resampler.finish())
+            total = self._ring.written
+            self._end_frame = self._schedule.frames(total)
+            while self._blocks < self._schedule.blocks(total):
+                await self._to_next_window(np.zeros(self._samples_to_window, np.float32))
+            await self._run()
+            self._note(self._tracker.finish(self._frames))
+            events = self._end(SessionState.FINISHED)
+            if self._decoder.pending_bytes:
+                error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
+                error.events = events
+                raise error
+            return events
 
     def abort(self) -> list[NoteEvent]:
-        """Stop at once and end the open notes at the last frame; safe in any state, twice too."""
-        raise NotImplementedError
+        """Stop at once and end the open notes where they have got to; safe in any state."""
+        if self._state in (SessionState.FINISHED, SessionState.ABORTED):
+            return []
+        return self._end(SessionState.ABORTED)
 
-    def midi(self) -> bytes:
-        """The finished notes as a Standard MIDI File."""
-        raise NotImplementedError
+    # -- on the way -------------------------------------------------------------------------------
+
+    async def _take(
+        self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
+    ) -> list[NoteEvent]:
+        """One push in its turn."""
+        if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_buffered_ms:
+            raise BufferFullError(
+                f"{self._waiting_ms:.0f} ms of audio wait already, and {duration_ms:.0f} ms more "
+                f"would exceed {self._limits.max_buffered_ms:.0f} ms"
+            )
+        self._waiting_ms += duration_ms
+        waiting = True
+        try:
+            async with self._turn:
+                self._waiting_ms -= duration_ms
+                waiting = False
+                if self._state is not SessionState.OPEN:
+                    raise SessionStateError(
+                        f"the session is {self._state.value}; audio is taken while it is open"
+                    )
+                return await self._transcribe(decode)
+        finally:
+            if waiting:
+                self._waiting_ms -= duration_ms
+
+    async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[NoteEvent]:
+        bad: BadAudioError | None = None
+        try:
+            samples = decode()
+        except BadAudioError as error:
+            bad, samples = error, error.samples
+            self._dropped += error.dropped
+        self._received += len(samples)
+        self._state = SessionState.FAILED  # a fault or a cancellation leaves a gap in the frames
+        for start in range(0, len(samples), _SLICE_SAMPLES):
+            await self._resampled(self._resampler.process(samples[start : start + _SLICE_SAMPLES]))
+        if self._priority is Priority.LIVE:
+            await self._run()  # a file's windows wait until a request is full
+        if bad is not None:
+            self._input_ended = True
+            bad.events = self._say()
+            raise bad
+        if len(self._notes) > self._limits.max_notes:
+            self._input_ended = True
+            raise TooManyNotesError(f"more than {self._limits.max_notes} notes in one session")
+        self._state = SessionState.OPEN
+        return self._say()
+
+    @property
+    def _samples_to_window(self) -> int:
+        """Samples missing until the next window is whole."""
+        return self._schedule.end_sample(self._blocks) - self._ring.written
+
+    async def _resampled(self, samples: NDArray[np.float32]) -> None:
+        """Take samples at the model's rate."""
+        start = 0
+        while start < len(samples):
+            step = self._samples_to_window
+            await self._to_next_window(samples[start : start + step])
+            start += step
+
+    async def _to_next_window(self, samples: NDArray[np.float32]) -> None:
+        """Take samples up to the end of the next window at most; run the windows of a request."""
+        self._ring.write(samples)
+        if self._samples_to_window == 0:
+            self._due.append(self._ring.window(self._ring.written))
+            self._blocks += 1
+            if len(self._due) == self._limits.max_pending_windows:
+                await self._run()
+
+    async def _run(self) -> None:
+        """Frames and notes of the windows that are due."""
+        if not self._due:
+            return
+        windows, self._due = self._due, []
+        future = self._stream.submit(windows, self._schedule.block_frames)
+        for block in await asyncio.wrap_future(future):
+            if self._state is SessionState.ABORTED:
+                raise SessionStateError("the session was aborted while audio was transcribed")
+            frames = block  # [heads, block_frames, PITCHES]
+            if self._end_frame is not None:
+                frames = block[:, : self._end_frame - self._frames]
+            if self._on_frames is not None:
+                self._on_frames(self._frames, frames)
+            self._note(self._tracker.push(self._frames, frames))
+            self._frames += frames.shape[1]
+
+    def _note(self, events: list[NoteEvent]) -> None:
+        """Remember events: for the caller, and as notes."""
+        self._unsaid += events
+        for event in events:
+            if event.kind == "note_on":
+                self._begun[event.note_id] = event
+                self._n_begun += 1
+            else:
+                self._notes.append(Note.of(self._begun.pop(event.note_id), event))
+
+    def _say(self) -> list[NoteEvent]:
+        events, self._unsaid = self._unsaid, []
+        return events
+
+    def _end(self, state: SessionState) -> list[NoteEvent]:
+        self._state = state
+        self._due = []
+        self._stream.close()
+        self._note(self._tracker.close())
+        return self._say()

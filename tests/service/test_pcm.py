@@ -60,8 +60,10 @@ def test_a_bad_sample_is_named_and_those_before_it_are_kept(bad: float, channels
     values = np.full((8, channels), 0.25, "<f4")
     values[5, -1] = bad
     with pytest.raises(BadAudioError, match="sample 15 is") as caught:
-        decoder.decode(values.tobytes())
-    assert caught.value.position == 15
+        decoder.decode(values.tobytes() + b"\0")
+    assert caught.value.position == decoder.position == 15
+    assert caught.value.dropped == 3
+    assert decoder.pending_bytes == 0
     np.testing.assert_array_equal(caught.value.samples, np.full(5, 0.25, np.float32))
 
 

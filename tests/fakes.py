@@ -1,0 +1,96 @@
+"""A model that hears a few pure tones: same interface as a transcriber, no training, exact.
+
+Every frame's features depend on the 256 samples about it alone, computed window by window, so
+equal windows give equal bits whatever the batch; a frame's numbers do not depend on the window
+that shows it (but for the sums' rounding).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW, ModelConfig
+
+FAKE_PITCHES = (57, 69, 81, 93)  # A3 to A6: far enough apart for 256 samples
+FAKE_RATE_HZ = SAMPLE_RATE
+_SPAN = 2 * HOP
+
+
+def tone_hz(pitch: int) -> float:
+    return 440.0 * 2 ** ((pitch - 69) / 12)
+
+
+def play(
+    notes: list[tuple[int, float, float]], duration_s: float, rate_hz: int, level: float = 0.2
+) -> NDArray[np.float32]:
+    """Tones as (pitch, onset_s, offset_s) with 2 ms flanks; float32, shape [n]."""
+    time_s = np.arange(round(duration_s * rate_hz)) / rate_hz
+    out = np.zeros(len(time_s))
+    for pitch, onset_s, offset_s in notes:
+        envelope = np.clip(np.minimum(time_s - onset_s, offset_s - time_s) / 0.002, 0, 1)
+        out += level * envelope * np.sin(2 * np.pi * tone_hz(pitch) * time_s)
+    return out.astype(np.float32)
+
+
+class FakeStream:
+    """Counts its calls, so that a test sees what the engine asked for."""
+
+    def __init__(self, kernels: Tensor) -> None:
+        self._kernels = kernels
+        self.hops: list[int] = []
+
+    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+        """(WINDOW,) -> (FRAMES, tones) amplitudes."""
+        self.hops.append(new_hops)
+        if bool((window == FakeTranscriber.POISON).any()):
+            raise RuntimeError("poisoned window")
+        spans = window.unfold(0, _SPAN, HOP)  # (FRAMES, 256), about each frame's sample
+        parts = (spans @ self._kernels).unflatten(1, (2, -1))
+        return torch.linalg.vector_norm(parts, dim=1)
+
+
+class FakeTranscriber:
+    """Deterministic stand-in for ``model.transcriber.Transcriber``."""
+
+    POISON = 55.0  # a sample of this value makes the front-end raise
+
+    def __init__(self, heads: tuple[str, ...] = ("frame", "onset", "velocity")) -> None:
+        self.config = ModelConfig(name="fake", sample_rate=FAKE_RATE_HZ, heads=heads)
+        self.card: dict[str, Any] = {}
+        self.batches: list[int] = []  # sizes of the batches seen
+        self.fail_next_batch = False
+        time_s = (torch.arange(_SPAN, dtype=torch.float64) - HOP) / FAKE_RATE_HZ
+        phase = 2 * torch.pi * time_s[:, None] * torch.tensor([tone_hz(p) for p in FAKE_PITCHES])
+        shape = torch.hann_window(_SPAN, periodic=False, dtype=torch.float64)
+        waves = torch.cat([phase.cos(), phase.sin()], dim=1) * shape[:, None]
+        self._kernels = (2 * waves / shape.sum()).float()  # a sine's amplitude
+
+    def open_stream(self) -> FakeStream:
+        return FakeStream(self._kernels)
+
+    def predict(self, windows: Tensor) -> Tensor:
+        """(batch, WINDOW) -> (batch, heads, FRAMES, PITCHES) probabilities."""
+        assert windows.shape[1] == WINDOW
+        return self.predict_features(
+            torch.stack([self.open_stream().advance(window, 0) for window in windows])
+        )
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        self.batches.append(len(features))
+        if self.fail_next_batch:
+            self.fail_next_batch = False
+            raise RuntimeError("failing batch")
+        frame = (features * 5).clamp(0, 1)  # amplitude 0.2 is certain
+        rise = torch.zeros_like(features)
+        rise[:, 1:] = (features[:, 1:] - features[:, :-1]).clamp(min=0)
+        onset = (rise * 10).clamp(0, 1)
+        heads = {"frame": frame, "onset": onset, "velocity": frame * 0.8}
+        out = torch.zeros(len(features), len(self.config.heads), FRAMES, PITCHES)
+        for row, head in enumerate(self.config.heads):
+            out[:, row, :, list(FAKE_PITCHES)] = heads[head]
+        return out

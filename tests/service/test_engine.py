@@ -1,0 +1,259 @@
+"""The engine: same numbers in any company, failures contained, live before files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import wait
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.config import FRAMES, PITCHES, WINDOW
+from service.engine import (
+    Engine,
+    EngineBusyError,
+    EngineClosedError,
+    EngineError,
+    EngineSettings,
+    Priority,
+)
+from tests.fakes import FakeTranscriber
+
+ALL = slice(0, FRAMES)
+
+
+def noise(count: int, seed: int = 0) -> list[NDArray[np.float32]]:
+    rng = np.random.default_rng(seed)
+    return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
+
+
+class GatedTranscriber(FakeTranscriber):
+    """Stops within a batch until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.entered = threading.Event()
+
+    def predict_features(self, features: torch.Tensor) -> torch.Tensor:
+        self.entered.set()
+        assert self.gate.wait(30)
+        return super().predict_features(features)
+
+
+@pytest.fixture
+def fake() -> FakeTranscriber:
+    return FakeTranscriber()
+
+
+@pytest.fixture
+def engine(fake: FakeTranscriber) -> Iterator[Engine]:
+    with Engine(fake) as engine:
+        yield engine
+
+
+@pytest.fixture
+def gated() -> Iterator[tuple[Engine, GatedTranscriber]]:
+    fake = GatedTranscriber()
+    with Engine(fake, EngineSettings(max_queued_windows=8, gather_ms=0)) as engine:
+        yield engine, fake
+        fake.gate.set()
+
+
+def test_results_are_the_models(engine: Engine, fake: FakeTranscriber) -> None:
+    windows = noise(3)
+    stream = engine.open_stream(Priority.LIVE, slice(10, 14))
+    got = stream.submit(windows, new_hops=4).result(30)
+    expected = fake.predict(torch.from_numpy(np.stack(windows))).numpy()
+    assert got.shape == (3, 3, 4, PITCHES)
+    np.testing.assert_array_equal(got, expected[:, :, 10:14])
+
+
+def test_results_do_not_depend_on_the_company(gated: tuple[Engine, GatedTranscriber]) -> None:
+    engine, fake = gated
+    windows = noise(6)
+    first = engine.open_stream(Priority.LIVE, ALL).submit(windows[:1], 1)
+    assert fake.entered.wait(30)
+    others = [engine.open_stream(Priority.LIVE, ALL) for _ in windows[1:]]
+    futures = [s.submit([w], 1) for s, w in zip(others, windows[1:], strict=True)]
+    fake.gate.set()
+    got = [future.result(30)[0] for future in [first, *futures]]
+    assert fake.batches == [1, 5]
+    np.testing.assert_array_equal(
+        np.stack(got), FakeTranscriber().predict(torch.from_numpy(np.stack(windows))).numpy()
+    )
+
+
+def test_live_goes_before_files_and_apart_from_them(
+    gated: tuple[Engine, GatedTranscriber],
+) -> None:
+    engine, fake = gated
+    order: list[str] = []
+    first = engine.open_stream(Priority.FILE, ALL).submit(noise(1), 1)
+    assert fake.entered.wait(30)
+    file = engine.open_stream(Priority.FILE, ALL).submit(noise(2), 1)
+    live = engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1)
+    file.add_done_callback(lambda _: order.append("file"))
+    live.add_done_callback(lambda _: order.append("live"))
+    fake.gate.set()
+    wait([first, file, live], 30)
+    engine.close()  # callbacks have run then
+    assert order == ["live", "file"]
+    assert fake.batches == [1, 1, 2]
+
+
+def test_a_stream_has_one_request_in_a_batch_and_all_in_order(
+    gated: tuple[Engine, GatedTranscriber],
+) -> None:
+    engine, fake = gated
+    stream = engine.open_stream(Priority.LIVE, ALL)
+    done: list[int] = []
+    windows = noise(4)
+    first = stream.submit(windows[:1], 0)
+    assert fake.entered.wait(30)
+    futures = [stream.submit([window], hops) for hops, window in enumerate(windows[1:], 1)]
+    for future in futures:
+        future.add_done_callback(lambda future: done.append(futures.index(future)))
+    fake.gate.set()
+    wait([first, *futures], 30)
+    engine.close()
+    assert done == [0, 1, 2]
+    assert fake.batches == [1, 1, 1, 1]
+
+
+def test_a_batch_waits_for_the_windows_of_other_live_streams(fake: FakeTranscriber) -> None:
+    with Engine(fake, EngineSettings(gather_ms=10_000)) as engine:
+        streams = [engine.open_stream(Priority.LIVE, ALL) for _ in range(3)]
+        idle = engine.open_stream(Priority.LIVE, ALL)
+        futures = [stream.submit(noise(1), 1) for stream in streams]
+        time.sleep(0.05)
+        assert not any(future.done() for future in futures)  # the fourth may still come
+        idle.close()
+        wait(futures, 5)  # long before the 10 s are over
+        assert all(future.done() for future in futures)
+        assert fake.batches == [3]
+
+
+def test_a_failed_batch_fails_its_own_requests_only(engine: Engine, fake: FakeTranscriber) -> None:
+    stream = engine.open_stream(Priority.LIVE, ALL)
+    fake.fail_next_batch = True
+    with pytest.raises(EngineError, match="failing batch"):
+        stream.submit(noise(1), 1).result(30)
+    assert stream.submit(noise(1), 1).result(30).shape == (1, 3, FRAMES, PITCHES)
+
+
+def test_a_failed_front_end_fails_its_own_stream_only(
+    gated: tuple[Engine, GatedTranscriber],
+) -> None:
+    engine, fake = gated
+    first = engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1)
+    assert fake.entered.wait(30)
+    poison = np.full(WINDOW, FakeTranscriber.POISON, np.float32)
+    bad_stream = engine.open_stream(Priority.LIVE, ALL)
+    bad = bad_stream.submit([poison], 1)
+    good = engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1)
+    fake.gate.set()
+    with pytest.raises(EngineError, match="poisoned window"):
+        bad.result(30)
+    assert first.result(30) is not None
+    assert good.result(30) is not None
+    assert bad_stream.submit(noise(1), 1).result(30) is not None
+
+
+def test_a_cancelled_request_is_skipped_and_its_stream_begins_anew(
+    gated: tuple[Engine, GatedTranscriber],
+) -> None:
+    engine, fake = gated
+    stream = engine.open_stream(Priority.LIVE, ALL)
+    first = stream.submit(noise(1), 1)
+    assert fake.entered.wait(30)
+    before = stream.features
+    cancelled = stream.submit(noise(1), 1)
+    assert cancelled.cancel()
+    after = stream.submit(noise(1), 1)
+    fake.gate.set()
+    assert first.result(30) is not None
+    assert after.result(30) is not None
+    assert fake.batches == [1, 1]
+    assert stream.features is not before
+
+
+def test_a_full_queue_refuses_and_recovers(gated: tuple[Engine, GatedTranscriber]) -> None:
+    engine, fake = gated
+    stream = engine.open_stream(Priority.FILE, ALL)
+    first = stream.submit(noise(1), 1)
+    assert fake.entered.wait(30)
+    waiting = stream.submit(noise(8), 1)
+    with pytest.raises(EngineBusyError, match="8 windows wait"):
+        stream.submit(noise(1), 1)
+    assert engine.queued_windows == 8
+    fake.gate.set()
+    wait([first, waiting], 30)
+    assert engine.queued_windows == 0
+    assert stream.submit(noise(1), 1).result(30) is not None
+
+
+@pytest.mark.parametrize("count", [0, 9])
+def test_requests_no_batch_can_hold_are_refused(engine: Engine, count: int) -> None:
+    with pytest.raises(ValueError, match="1 to 8 windows"):
+        engine.open_stream(Priority.FILE, ALL).submit(noise(count), 1)
+
+
+def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
+    fake = GatedTranscriber()
+    engine = Engine(fake)
+    stream = engine.open_stream(Priority.LIVE, ALL)
+    running = stream.submit(noise(1), 1)
+    assert fake.entered.wait(30)
+    waiting = stream.submit(noise(1), 1)
+    engine.close(timeout_s=0)  # the worker stands at the gate
+    with pytest.raises(EngineClosedError):
+        waiting.result(30)
+    fake.gate.set()
+    assert running.result(30) is not None
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        stream.submit(noise(1), 1)
+    with pytest.raises(EngineClosedError):
+        engine.open_stream(Priority.LIVE, ALL)
+    assert not engine.ready
+
+
+def test_warm_up_makes_ready(engine: Engine, fake: FakeTranscriber) -> None:
+    assert not engine.ready
+    engine.warm_up()
+    assert engine.ready
+    assert fake.batches == [1, engine.settings.max_file_batch_windows]
+
+
+def test_a_hanging_batch_is_seen_in_the_heartbeat(gated: tuple[Engine, GatedTranscriber]) -> None:
+    engine, fake = gated
+    future = engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1)
+    assert fake.entered.wait(30)
+    age = engine.heartbeat_age_s
+    time.sleep(0.02)
+    assert engine.heartbeat_age_s > age
+    stuck = engine.heartbeat_age_s
+    fake.gate.set()
+    future.result(30)
+    engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1).result(30)
+    assert engine.heartbeat_age_s < stuck + 1
+
+
+def test_no_thread_is_left_behind() -> None:
+    before = threading.active_count()
+    for _ in range(5):
+        with Engine(FakeTranscriber()) as engine:
+            engine.warm_up()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("values", [{"max_batch_windows": 0}, {"gather_ms": -1.0}])
+def test_impossible_settings_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        EngineSettings(**values)  # type: ignore[arg-type]

@@ -24,8 +24,6 @@ from training.synth.perform import (
 from training.synth.render import Rendered, render, shorten_repeats
 from training.synth.scores import Notes, Piece, load_pieces, with_pedal
 
-BACKGROUND_S = 8.0
-"""Excerpts without notes are shorter: more of the same noise teaches little."""
 _ATTEMPTS = 20
 
 
@@ -57,12 +55,12 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
-    """One augmented excerpt of 20 to 30 s (by the configuration), or a shorter one of noise."""
+    """One augmented excerpt of 20 to 30 s (by the configuration): score, random notes or noise."""
     rate = material.bank.sample_rate
     seconds = float(rng.uniform(config.excerpt_min_s, config.excerpt_max_s))
     kind = rng.random()
     if kind < config.background_probability:
-        length = int(min(seconds, BACKGROUND_S) * rate)
+        length = int(seconds * rate)
         return Rendered(augment(noise.background(length, rate, rng), rate, rng), Notes.empty())
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:

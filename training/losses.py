@@ -32,8 +32,8 @@ class HeadWeights:
     """Shares of the heads in the loss."""
 
     frame: float = 1.0
-    onset: float = 1.0
-    velocity: float = 0.3
+    onset: float = 2.0
+    velocity: float = 0.5
 
 
 def heads_loss(

@@ -31,7 +31,9 @@ class NoteList:
     def shifted(self, seconds: float) -> NoteList:
         """The same notes later; none begins before 0."""
         onset = np.maximum(0, self.onset_s + seconds)
-        return NoteList(onset, np.maximum(onset, self.offset_s + seconds), self.pitch, self.velocity)
+        return NoteList(
+            onset, np.maximum(onset, self.offset_s + seconds), self.pitch, self.velocity
+        )
 
     def roll(self, frames: int, frame_s: float) -> NDArray[np.bool_]:
         """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 
 import tyro
@@ -40,6 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         args=rest,
         config=(tyro.conf.AvoidSubcommands,),
     )
+    for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
+        signal.signal(stop, signal.default_int_handler)
     trainer = Trainer(MusicTask(run.music), run.loop, run.out)
     if run.resume:
         trainer.resume()

@@ -204,6 +204,11 @@ class TranscriptionClient:
         """Samples a channel that the server has said to have received."""
         return self._acknowledged_samples
 
+    @property
+    def transcribed_s(self) -> float:
+        """Seconds of the audio sent that events have told of."""
+        return self._last_time_s
+
     async def send(self, pcm: bytes | memoryview) -> None:
         """Send audio of any length; returns when little enough of it is under way.
 
@@ -252,15 +257,21 @@ class TranscriptionClient:
         if self._socket is None:
             raise RuntimeError("connect() was not called")
         if self._ended:
-            raise self._failure or SessionEndedError("the session is over", done=self.done)
+            raise self._over()
         try:
             await self._socket.send(message)
         except ConnectionClosed:
             # The reader has the reason: the server's last messages come before the close.
             await self._wait(lambda: self._ended)
-            raise self._failure or SessionEndedError(
-                "the session is over", done=self.done
-            ) from None
+            raise self._over() from None
+
+    def _over(self) -> TranscriptionError:
+        """Why nothing more can be sent."""
+        if self._failure is not None:
+            return self._failure
+        draining = self.done is not None and self.done.reason == "draining"
+        reason = "the service is going down" if draining else "the session is over"
+        return SessionEndedError(reason, retryable=draining, done=self.done)
 
     def _max_message_bytes(self) -> int:
         """Bytes of one message: within the server's limit, a fraction of what may be under way."""

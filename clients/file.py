@@ -174,7 +174,7 @@ async def _read(
 ) -> None:
     try:
         async for event in client:
-            notes.add(event)
+            notes.event(event)
             if bar is not None and task is not None and isinstance(event, NoteOn | Progress):
                 bar.update(task, completed=event.time_s, notes=len(notes.notes))
     except TranscriptionError:

@@ -1,4 +1,4 @@
-"""Events of one or more sessions gathered into notes, as JSON values or as a MIDI file."""
+"""Events gathered into notes, as JSON values or as a MIDI file."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class NoteList:
         """Notes without an end so far."""
         return list(self._sounding.values())
 
-    def add(self, event: Event, shift_s: float = 0.0) -> None:
-        """Take in an event, ``shift_s`` seconds later than it says; others than notes pass by."""
+    def event(self, event: Event) -> None:
+        """Take in an event; others than notes pass by."""
         if isinstance(event, NoteOn):
             note = Note(
                 note_id=event.note_id,
                 pitch=event.pitch,
                 velocity=event.velocity,
                 confidence=event.confidence,
-                onset_s=event.time_s + shift_s,
+                onset_s=event.time_s,
                 onset_frame=event.frame,
             )
             self.notes.append(note)
@@ -55,7 +55,7 @@ class NoteList:
         elif isinstance(event, NoteOff):
             ended = self._sounding.pop(event.note_id, None)
             if ended is not None:
-                ended.offset_s = max(ended.onset_s, event.time_s + shift_s)
+                ended.offset_s = max(ended.onset_s, event.time_s)
                 ended.offset_frame = event.frame
 
     def to_json(self) -> list[dict[str, Any]]:

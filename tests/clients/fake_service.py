@@ -75,7 +75,12 @@ class FakeService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FakeService]:
         async with serve(
-            self._session, "127.0.0.1", 0, process_request=self._handshake, max_size=2**20
+            self._session,
+            "127.0.0.1",
+            0,
+            process_request=self._handshake,
+            max_size=2**20,
+            max_queue=None,  # a full queue would hide the client's half of the closing handshake
         ) as server:
             port = next(iter(server.sockets)).getsockname()[1]
             self.url = f"http://127.0.0.1:{port}"

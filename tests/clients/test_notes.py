@@ -27,15 +27,15 @@ def off(note_id: int, pitch: int, time_s: float) -> NoteOff:
     return NoteOff(note_id=note_id, pitch=pitch, frame=int(time_s * 86), time_s=time_s)
 
 
-def test_notes_pair_by_id_and_shift() -> None:
+def test_notes_pair_by_id() -> None:
     notes = NoteList()
     for event in (on(0, 60, 0.5), on(1, 64, 0.6), off(0, 60, 1.0), on(2, 60, 1.0)):
-        notes.add(event, shift_s=10.0)
-    notes.add(Progress(received_samples=1, frames=1, time_s=1.0, behind_ms=0.0))
+        notes.event(event)
+    notes.event(Progress(received_samples=1, frames=1, time_s=1.0, behind_ms=0.0))
     assert [(note.pitch, note.onset_s, note.offset_s) for note in notes.notes] == [
-        (60, 10.5, 11.0),
-        (64, 10.6, None),
-        (60, 11.0, None),
+        (60, 0.5, 1.0),
+        (64, 0.6, None),
+        (60, 1.0, None),
     ]
     assert [note.note_id for note in notes.sounding] == [1, 2]
     assert notes.to_json()[0] == {
@@ -43,16 +43,16 @@ def test_notes_pair_by_id_and_shift() -> None:
         "pitch": 60,
         "velocity": 80,
         "confidence": 0.5,
-        "onset_s": 10.5,
+        "onset_s": 0.5,
         "onset_frame": 43,
-        "offset_s": 11.0,
+        "offset_s": 1.0,
         "offset_frame": 86,
     }
 
 
 def test_an_end_without_a_beginning_is_nothing() -> None:
     notes = NoteList()
-    notes.add(off(5, 60, 1.0))
+    notes.event(off(5, 60, 1.0))
     assert notes.notes == []
 
 
@@ -69,8 +69,8 @@ def test_the_midi_file_holds_the_notes(
 ) -> None:
     notes = NoteList()
     for note_id, (pitch, onset_s, length_s, velocity) in enumerate(played):
-        notes.add(on(note_id, pitch, onset_s, velocity))
-        notes.add(off(note_id, pitch, onset_s + length_s))
+        notes.event(on(note_id, pitch, onset_s, velocity))
+        notes.event(off(note_id, pitch, onset_s + length_s))
     path = tmp_path / "notes.mid"
     notes.save_midi(path)
     read = [note for part in pretty_midi.PrettyMIDI(str(path)).instruments for note in part.notes]
@@ -86,7 +86,7 @@ def test_the_midi_file_holds_the_notes(
 def test_a_restruck_note_sounds_twice(tmp_path: Path) -> None:
     notes = NoteList()
     for event in (on(0, 60, 0.0), off(0, 60, 1.0), on(1, 60, 1.0), off(1, 60, 2.0)):
-        notes.add(event)
+        notes.event(event)
     notes.save_midi(tmp_path / "notes.mid")
     kinds = [m.type for m in mido.MidiFile(tmp_path / "notes.mid").tracks[0] if not m.is_meta]
     assert kinds == ["note_on", "note_off", "note_on", "note_off"]

@@ -1,0 +1,83 @@
+"""Live audio that is not transcribed yet, kept so that a lost connection loses no note."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Backlog:
+    """Mono PCM between the device and the service, bounded, addressed by sample number.
+
+    Sample 0 is the first that was ever put in. Belongs to one event loop; an audio callback hands
+    its blocks over with ``call_soon_threadsafe``.
+
+    Args:
+        frame_bytes: bytes of one sample.
+        max_samples: more than this and the oldest audio is dropped.
+    """
+
+    def __init__(self, frame_bytes: int, max_samples: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.max_samples = max_samples
+        self.start = 0  # the oldest sample that is kept
+        self.end = 0
+        self.dropped_samples = 0
+        self._blocks: deque[bytes] = deque()
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def put(self, pcm: bytes) -> None:
+        """Append a block of whole samples."""
+        if not pcm:
+            return
+        self._blocks.append(pcm)
+        self.end += len(pcm) // self.frame_bytes
+        while self.end - self.start > self.max_samples:
+            self.dropped_samples += self._pop()
+        self._changed.set()
+
+    def finish(self) -> None:
+        """No more audio will come."""
+        self._ended.set()
+        self._changed.set()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def wait_ended(self) -> None:
+        """Wait until ``finish`` is called."""
+        await self._ended.wait()
+
+    def release(self, before: int) -> None:
+        """Forget whole blocks that end at or before the sample ``before``."""
+        while self._blocks and self.start + len(self._blocks[0]) // self.frame_bytes <= before:
+            self._pop()
+
+    async def read(self, position: int) -> bytes | None:
+        """The audio from sample ``position`` to the end of its block; waits for it.
+
+        None once there is nothing more to come.
+
+        Raises:
+            LookupError: that audio is no longer kept.
+        """
+        while position >= self.end:
+            if self.ended:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        if position < self.start:
+            raise LookupError(f"sample {position} was dropped, {self.start} is the oldest")
+        begins = self.end
+        for block in reversed(self._blocks):  # a sender is nearly always at the newest
+            begins -= len(block) // self.frame_bytes
+            if begins <= position:
+                return block[(position - begins) * self.frame_bytes :]
+        raise AssertionError("the blocks do not reach back to start")
+
+    def _pop(self) -> int:
+        samples = len(self._blocks.popleft()) // self.frame_bytes
+        self.start += samples
+        return samples

@@ -1,0 +1,132 @@
+"""Audio from an input device of this computer, through PortAudio."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from types import ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from clients.backlog import Backlog
+
+ENCODING = "pcm_s16le"
+FRAME_BYTES = 2
+BLOCK_S = 0.01
+
+
+class DeviceError(Exception):
+    """No input device, or one that cannot be used so."""
+
+
+def load_sounddevice() -> ModuleType:
+    """The sounddevice module.
+
+    Raises:
+        DeviceError: it or the PortAudio library is not installed; the text says what to do.
+    """
+    try:
+        return importlib.import_module("sounddevice")
+    except ImportError:
+        raise DeviceError("sounddevice is missing: pip install 'rse-transcribe[clients]'") from None
+    except OSError:
+        raise DeviceError(
+            "the PortAudio library is missing: apt-get install libportaudio2"
+        ) from None
+
+
+def input_devices(sounddevice: ModuleType) -> list[str]:
+    """One line for each device that has inputs: number, name, channels, rate."""
+    default = sounddevice.default.device[0]
+    return [
+        f"{'*' if number == default else ' '} {number:2d}  {device['name']}  "
+        f"({device['max_input_channels']} in, {device['default_samplerate']:.0f} Hz)"
+        for number, device in enumerate(sounddevice.query_devices())
+        if device["max_input_channels"] > 0
+    ]
+
+
+class Microphone:
+    """One channel of an input device, written to a backlog as 16-bit PCM while it is entered.
+
+    Args:
+        sounddevice: the module, or one like it.
+        device: number or a part of the name; None for the system's default.
+        channel: 1 for the first.
+
+    Raises:
+        DeviceError: no such device or channel.
+    """
+
+    def __init__(self, sounddevice: ModuleType, device: int | str | None, channel: int = 1) -> None:
+        self._sounddevice = sounddevice
+        self._device = device
+        try:
+            found = sounddevice.query_devices(device, "input")
+        except (ValueError, sounddevice.PortAudioError) as error:
+            wanted = "default input device" if device is None else f"input device {device!r}"
+            raise DeviceError(f"no {wanted}: {error}") from None
+        self.name = str(found["name"])
+        self.sample_rate = round(found["default_samplerate"])
+        self._channel = channel
+        if not 1 <= channel <= found["max_input_channels"]:
+            raise DeviceError(f"{self.name} has {found['max_input_channels']} input channels")
+        self._stream: Any = None
+        self.overflows = 0
+
+    def open(self, backlog: Backlog) -> None:
+        """Start to listen; when the device ends of itself, so does the backlog.
+
+        Raises:
+            DeviceError: the device cannot be opened.
+        """
+        loop = asyncio.get_running_loop()
+
+        def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:
+            # PortAudio's thread, and its buffer: copy, hand over, return.
+            if status:
+                self.overflows += 1
+            column = np.ascontiguousarray(samples[:, self._channel - 1], dtype="<i2")
+            _hand_over(loop, backlog.put, column.tobytes())
+
+        def finished() -> None:
+            _hand_over(loop, backlog.finish)
+
+        try:
+            self._stream = self._sounddevice.InputStream(
+                device=self._device,
+                channels=self._channel,
+                samplerate=self.sample_rate,
+                blocksize=round(BLOCK_S * self.sample_rate),
+                dtype="int16",
+                latency="low",
+                callback=callback,
+                finished_callback=finished,
+            )
+            self._stream.start()
+        except self._sounddevice.PortAudioError as error:
+            raise DeviceError(f"{self.name} cannot be opened: {error}") from None
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def __enter__(self) -> Microphone:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:
+        pass  # the loop is closed: the device speaks after the end

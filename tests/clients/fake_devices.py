@@ -1,0 +1,117 @@
+"""An input device and a MIDI port that exist in memory only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import mido
+import numpy as np
+
+RATE = 16_000
+
+
+class PortAudioError(Exception):
+    """As sounddevice has it."""
+
+
+class FakeSounddevice:
+    """Stands for the module: one playback device, one input device with two channels.
+
+    Channel 1 is silent, channel 2 holds a ramp. The device ends after ``seconds``; None means
+    that it goes on until it is closed.
+    """
+
+    PortAudioError = PortAudioError
+
+    def __init__(self, seconds: float | None = 3.0, opens: bool = True) -> None:
+        self.seconds = seconds
+        self.opens = opens
+        self.default = SimpleNamespace(device=(1, 0))
+        self.streams: list[FakeInputStream] = []
+        self.devices: list[dict[str, Any]] = [
+            {"name": "Speaker", "max_input_channels": 0, "default_samplerate": 48_000.0},
+            {"name": "Piano Mic", "max_input_channels": 2, "default_samplerate": float(RATE)},
+        ]
+
+    def query_devices(self, device: int | str | None = None, kind: str | None = None) -> Any:
+        if kind is None:
+            return self.devices
+        for number, found in enumerate(self.devices):
+            if device in (None, number) or str(device).lower() in found["name"].lower():
+                if found["max_input_channels"]:
+                    return found
+        raise ValueError(f"No {kind} device matching {device!r}")
+
+    def InputStream(self, **options: Any) -> FakeInputStream:
+        stream = FakeInputStream(self, **options)
+        self.streams.append(stream)
+        return stream
+
+
+class FakeInputStream:
+    """Calls back from a thread of its own, as PortAudio does."""
+
+    def __init__(
+        self,
+        owner: FakeSounddevice,
+        *,
+        callback: Callable[..., None],
+        finished_callback: Callable[[], None],
+        blocksize: int,
+        **options: Any,
+    ) -> None:
+        self.owner, self.callback, self.finished = owner, callback, finished_callback
+        self.blocksize, self.options = blocksize, options
+        self.closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        if not self.owner.opens:
+            raise PortAudioError("Device unavailable")
+        self._thread.start()
+
+    def _run(self) -> None:
+        sent = 0
+        seconds = self.owner.seconds
+        buffer = np.zeros((self.blocksize, self.options["channels"]), np.int16)
+        while not self.closed.is_set() and (seconds is None or sent < seconds * RATE):
+            ramp = np.arange(sent, sent + self.blocksize)
+            buffer[:, -1] = ramp.astype(np.int16)
+            self.callback(buffer, self.blocksize, None, None)
+            buffer[:] = -1  # PortAudio uses its buffer again
+            sent += self.blocksize
+            self.closed.wait(0.0005)
+        self.finished()
+
+    def close(self) -> None:
+        self.closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
+class FakePort:
+    """A MIDI output that remembers; ``sounding`` is what a synthesiser would still play."""
+
+    def __init__(self) -> None:
+        self.messages: list[mido.Message] = []
+        self.closed = False
+
+    def send(self, message: mido.Message) -> None:
+        assert not self.closed
+        self.messages.append(message)
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def sounding(self) -> set[int]:
+        pitches: set[int] = set()
+        for message in self.messages:
+            if message.type == "note_on":
+                pitches.add(message.note)
+            elif message.type == "note_off":
+                pitches.discard(message.note)
+        return pitches

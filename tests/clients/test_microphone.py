@@ -1,0 +1,162 @@
+"""The microphone client as a command, with a device and a MIDI port in memory."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from http import HTTPStatus
+from pathlib import Path
+
+import mido
+import numpy as np
+import pytest
+import soundfile
+
+from clients import live, microphone
+from clients.microphone import main
+from tests.clients.fake_devices import RATE, FakePort, FakeSounddevice
+from tests.clients.fake_service import Behaviour, FakeService
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> FakeSounddevice:
+    fake = FakeSounddevice(seconds=3.0)
+    monkeypatch.setattr(microphone, "load_sounddevice", lambda: fake)
+    monkeypatch.setattr(live, "FIRST_DELAY_S", 0.001)
+    return fake
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> FakePort:
+    fake = FakePort()
+    monkeypatch.setattr(microphone, "open_port", lambda name: fake)
+    return fake
+
+
+async def run(service: FakeService, *arguments: str | Path) -> int:
+    return await asyncio.to_thread(main, [*map(str, arguments), "--url", service.url])
+
+
+def test_devices_are_listed(device: FakeSounddevice, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list-devices"]) == 0
+    assert "Piano Mic" in capsys.readouterr().out
+
+
+async def test_a_take_is_heard_played_on_and_saved(
+    device: FakeSounddevice, port: FakePort, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wav, midi = tmp_path / "take.wav", tmp_path / "take.mid"
+    async with FakeService().running() as service:
+        status = await run(
+            service, "--channel", "2", "--midi-port", "synth", "--save", wav, "--midi", midi
+        )
+        (heard,) = service.sessions
+    assert status == 0
+    assert heard.stopped
+    assert heard.start["sample_rate"] == RATE
+    ramp = np.arange(3 * RATE).astype("<i2")
+    np.testing.assert_array_equal(np.frombuffer(bytes(heard.audio), "<i2"), ramp)
+    np.testing.assert_array_equal(soundfile.read(wav, dtype="int16")[0], ramp)
+    assert soundfile.info(wav).samplerate == RATE
+    begun = [message.note for message in port.messages if message.type == "note_on"]
+    assert begun == [60, 61, 62]
+    assert port.sounding == set()
+    assert port.closed
+    assert [m.note for m in mido.MidiFile(midi) if m.type == "note_on"] == begun
+    assert "3 notes in 3.0 s" in capsys.readouterr().out
+
+
+async def test_a_lost_connection_is_survived_with_no_note_stuck(
+    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1)
+    async with FakeService(behaviour).running() as service:
+        assert await run(service, "--midi-port", "synth") == 0
+        assert len(service.sessions) == 2
+        assert service.sessions[-1].stopped
+    assert port.sounding == set()
+    assert port.closed
+    assert "connection was lost" in capsys.readouterr().out
+
+
+async def test_an_error_of_the_service_ends_all_notes(
+    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeService(Behaviour(fail_at_samples=round(1.4 * RATE))).running() as service:
+        assert await run(service, "--midi-port", "synth") == 1
+    assert any(message.type == "note_on" for message in port.messages)
+    assert port.sounding == set()
+    assert port.closed
+    assert device.streams[0].closed.is_set()
+    assert "NaN in audio" in capsys.readouterr().err
+
+
+async def test_a_midi_port_that_goes_away_ends_the_take(
+    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unplugged(message: mido.Message) -> None:
+        raise OSError("the synth was unplugged")
+
+    device.seconds = None
+    port.send = unplugged  # type: ignore[method-assign]
+    async with FakeService().running() as service:
+        assert await run(service, "--midi-port", "synth") == 1
+    assert port.closed
+    assert device.streams[0].closed.is_set()
+    assert "the synth was unplugged" in capsys.readouterr().err
+
+
+async def test_a_service_that_stays_away_is_told_when_the_take_ends(
+    device: FakeSounddevice, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
+    async with FakeService(behaviour).running() as service:
+        assert await run(service) == 1
+    assert "all sessions are taken" in capsys.readouterr().err
+
+
+def test_a_wrong_device_or_file_is_told(
+    device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--device", "harp"]) == 1
+    assert "harp" in capsys.readouterr().err
+    assert main(["--save", str(tmp_path / "none" / "take.wav")]) == 1
+    assert "take.wav" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import sys
+from clients import microphone
+from tests.clients.fake_devices import FakePort, FakeSounddevice
+
+port = FakePort()
+microphone.load_sounddevice = lambda: FakeSounddevice(seconds=None)
+microphone.open_port = lambda name: port
+status = microphone.main(["--url", sys.argv[1], "--midi-port", "synth", "--midi", sys.argv[2]])
+assert port.closed and not port.sounding, port.messages
+assert any(message.type == "note_on" for message in port.messages)
+sys.exit(status)
+"""
+
+
+async def test_ctrl_c_ends_the_take_with_its_last_notes_and_files(tmp_path: Path) -> None:
+    midi = tmp_path / "take.mid"
+    async with FakeService().running() as service:
+        process = subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTED, service.url, str(midi)],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        while not (service.sessions and service.sessions[0].acknowledged_samples > RATE):
+            await asyncio.sleep(0.01)
+            assert process.poll() is None
+        os.kill(process.pid, signal.SIGINT)
+        output, _ = await asyncio.to_thread(process.communicate)
+        assert process.returncode == 0, output
+        assert service.sessions[0].stopped
+    assert any(message.type == "note_on" for message in mido.MidiFile(midi))
+    assert "Traceback" not in output

@@ -1,0 +1,108 @@
+"""MIDI out: every note that begins ends, on every way out."""
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.midi_port import VIRTUAL_NAME, MidiOut, MidiPortError, open_port
+from clients.protocol import NoteOff, NoteOn
+from tests.clients.fake_devices import FakePort
+
+
+def on(note_id: int, pitch: int, velocity: int = 70) -> NoteOn:
+    return NoteOn(
+        note_id=note_id, pitch=pitch, velocity=velocity, confidence=1.0, frame=0, time_s=0.0
+    )
+
+
+def off(note_id: int, pitch: int) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=1.0)
+
+
+def test_notes_become_messages() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(on(0, 60, velocity=99))
+    assert port.sounding == {60}
+    assert port.messages[0].velocity == 99
+    out.event(off(0, 60))
+    assert port.sounding == set()
+
+
+def test_a_pitch_ends_with_its_last_note() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(on(0, 60))
+    out.event(on(1, 60))
+    out.event(off(0, 60))
+    assert port.sounding == {60}
+    out.event(off(1, 60))
+    assert port.sounding == set()
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 127))))
+def test_nothing_sounds_after_close(moves: list[tuple[bool, int, int]]) -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    pitches: dict[int, int] = {}
+    for begins, note_id, pitch in moves:
+        if begins and note_id not in pitches:
+            pitches[note_id] = pitch
+            out.event(on(note_id, pitch))
+        elif not begins:
+            out.event(off(note_id, pitches.pop(note_id, pitch)))
+    out.close()
+    assert port.sounding == set()
+    assert port.closed
+
+
+def test_the_port_is_closed_though_it_fails() -> None:
+    class BrokenPort(FakePort):
+        def send(self, message: Any) -> None:
+            raise OSError("unplugged")
+
+    port = BrokenPort()
+    with pytest.raises(OSError, match="unplugged"):
+        MidiOut(port).close()
+    assert port.closed
+
+
+class FakeBackend:
+    names = ("Midi Through:0", "Synth A:0", "Synth B:0")
+
+    def get_output_names(self) -> list[str]:
+        return list(self.names)
+
+    def open_output(self, name: str, virtual: bool = False) -> tuple[str, bool]:
+        if name == "Synth B:0":
+            raise OSError("port is in use")
+        return name, virtual
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(Backend=lambda name, load: FakeBackend())
+    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
+
+
+@pytest.mark.usefixtures("backend")
+def test_ports_are_found_by_a_part_of_their_name() -> None:
+    assert open_port("synth a") == ("Synth A:0", False)
+    assert open_port("virtual") == (VIRTUAL_NAME, True)
+    with pytest.raises(MidiPortError, match="Synth A:0"):
+        open_port("organ")
+    with pytest.raises(MidiPortError, match="in use"):
+        open_port("synth b")
+
+
+def test_missing_rtmidi_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(MidiPortError, match="pip install"):
+        open_port("any")

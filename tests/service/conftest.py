@@ -1,0 +1,104 @@
+"""A real server process on a free port, with a model of pure tones or with a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
+START_S = 60.0
+STOP_S = 30.0
+
+
+class RunningServer:
+    """A server in a process of its own."""
+
+    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *(a.format(port=self.port) for a in arguments)],
+                cwd=REPOSITORY,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"the server has ended:\n{self.log}"
+            try:
+                if httpx.get(f"{self.url}/readyz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"the server was not ready in {START_S} s:\n{self.log}")
+
+    def terminate(self) -> int:
+        """Asks it to end, as a supervisor would; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S)
+
+    def sessions(self) -> int:
+        count: int = httpx.get(f"{self.url}/readyz").json()["sessions"]
+        return count
+
+
+StartServer = Callable[..., RunningServer]
+
+
+@contextmanager
+def server_starter(folder: Path) -> Iterator[StartServer]:
+    """Starts `python -m ARGUMENTS`, `{port}` filled in; kills at the end who is still there."""
+    servers: list[RunningServer] = []
+
+    def start(*arguments: str, wait: bool = True, **environment: str) -> RunningServer:
+        log = folder / f"server-{len(servers)}.log"
+        servers.append(RunningServer(list(arguments), log, environment))
+        if wait:
+            servers[-1].wait_until_ready()
+        return servers[-1]
+
+    try:
+        yield start
+    finally:
+        for server in servers:
+            if server.process.poll() is None:
+                server.process.kill()
+                server.process.wait(STOP_S)
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Servers of one test, with settings of its own."""
+    with server_starter(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def tone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The service with the model that hears pure tones, shared by the tests of a module."""
+    with server_starter(tmp_path_factory.mktemp("server")) as start:
+        yield start(*TONES)

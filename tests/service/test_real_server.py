@@ -1,0 +1,270 @@
+"""The service as users have it: a process, real sockets, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from model.checkpoint import save_checkpoint
+from model.config import ModelConfig, RSEConfig, StridedConfig
+from model.transcriber import Transcriber
+from tests.service.apps import (
+    MELODY,
+    RATE_HZ,
+    START,
+    check_notes,
+    chunks,
+    melody,
+    midi_pitches,
+    of_type,
+    pcm16,
+)
+from tests.service.conftest import TONES, RunningServer, StartServer
+
+PITCHES = [pitch for pitch, _, _ in MELODY]
+
+
+async def begin(socket: ClientConnection, **fields: Any) -> dict[str, Any]:
+    await socket.send(json.dumps({**START, **fields}))
+    ready: dict[str, Any] = json.loads(await socket.recv())
+    assert ready["type"] == "ready", ready
+    return ready
+
+
+async def hear(socket: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
+    messages = []
+    try:
+        while True:
+            messages.append(json.loads(await socket.recv()))
+    except ConnectionClosed as closed:
+        return messages, closed.rcvd.code if closed.rcvd else None
+
+
+async def flush(socket: ClientConnection) -> list[dict[str, Any]]:
+    await socket.send('{"type": "flush", "id": "now"}')
+    messages: list[dict[str, Any]] = []
+    while not messages or messages[-1]["type"] != "flushed":
+        messages.append(json.loads(await socket.recv()))
+    return messages
+
+
+async def check_session(server: RunningServer) -> None:
+    """A whole session, which must go well."""
+    async with connect(server.websocket_url, compression=None) as socket:
+        await begin(socket)
+        for chunk in chunks(pcm16(melody())):
+            await socket.send(chunk)
+        await socket.send('{"type": "stop"}')
+        messages, code = await hear(socket)
+    assert code == 1000
+    assert check_notes(messages) == PITCHES
+    assert midi_pitches(messages[-1]["midi_base64"]) == PITCHES
+
+
+async def sessions_become(server: RunningServer, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while await asyncio.to_thread(server.sessions) != count:
+        assert time.monotonic() < deadline, "a session was not freed"
+        await asyncio.sleep(0.02)
+
+
+async def test_sessions_side_by_side(tone_server: RunningServer) -> None:
+    await asyncio.gather(*(check_session(tone_server) for _ in range(4)))
+
+
+async def test_killed_clients_harm_nobody(tone_server: RunningServer) -> None:
+    data = chunks(pcm16(melody()))
+    async with connect(tone_server.websocket_url) as survivor:
+        await begin(survivor)
+        for n in range(8):
+            victim = await connect(tone_server.websocket_url)
+            await begin(victim)
+            for chunk in data[: n * 2]:
+                await victim.send(chunk)
+            victim.transport.abort()  # no close frame: as a client that is killed
+        for chunk in data:
+            await survivor.send(chunk)
+        await survivor.send('{"type": "stop"}')
+        messages, code = await hear(survivor)
+    assert (code, check_notes(messages)) == (1000, PITCHES)
+    await sessions_become(tone_server, 0)
+    await check_session(tone_server)
+    assert "Traceback" not in tone_server.log
+
+
+async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> None:
+    async def faulty(message: str | bytes, started: bool) -> int | None:
+        async with connect(tone_server.websocket_url) as socket:
+            if started:
+                await begin(socket)
+            await socket.send(message)
+            return (await hear(socket))[1]
+
+    assert await faulty("la la la", started=False) == 4400
+    assert await faulty(b"\0\0", started=False) == 4400
+    assert await faulty("la la la", started=True) == 4400
+    assert await faulty(bytes(100_000), started=True) == 4413
+    assert await faulty(bytes(1_000_000), started=True) == 1009  # cut off before it is held
+    await sessions_become(tone_server, 0)
+    await check_session(tone_server)
+    assert "Traceback" not in tone_server.log
+
+
+async def test_refused_before_the_upgrade_when_full(start_server: StartServer) -> None:
+    server = start_server(*TONES, RSE_MAX_SESSIONS="1", RSE_RETRY_AFTER_S="3")
+    async with connect(server.websocket_url) as first:
+        await begin(first)
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(server.websocket_url)
+        assert refused.value.response.status_code == 503
+        assert refused.value.response.headers["Retry-After"] == "3"
+        assert json.loads(refused.value.response.body)["code"] == "too_many_sessions"
+        async with connect(server.websocket_url, origin=server.url) as browser:  # type: ignore[arg-type]
+            messages, code = await hear(browser)
+        assert ([m["code"] for m in messages], code) == (["too_many_sessions"], 4429)
+    await sessions_become(server, 0)
+    await check_session(server)
+
+
+async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:
+    server = start_server(
+        *TONES, RSE_SEND_TIMEOUT_S="0.5", RSE_MAX_OUTBOUND_MESSAGES="16", RSE_IDLE_TIMEOUT_S="60"
+    )
+    async with connect(server.websocket_url, max_queue=1, ping_interval=None) as socket:
+        await begin(socket)
+
+        async def flood() -> None:
+            question = json.dumps({"type": "flush", "id": "x" * 128})
+            while True:
+                await socket.send(question)
+
+        # Nothing is read here, so that the answers fill every buffer on the way.
+        flooding = asyncio.create_task(flood())
+        # Nor does the client leave: only the server can have ended this session.
+        await sessions_become(server, 0)
+        flooding.cancel()
+        await asyncio.wait([flooding])
+        socket.transport.abort()
+    await check_session(server)
+    assert "Traceback" not in server.log
+
+
+async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer) -> None:
+    server = start_server(*TONES)
+    held = pcm16(melody()[: round(1.5 * RATE_HZ)])  # the last note still sounds
+
+    async def play(ready_to_go: asyncio.Barrier) -> tuple[list[dict[str, Any]], int | None]:
+        async with connect(server.websocket_url) as socket:
+            await begin(socket)
+            for chunk in chunks(held):
+                await socket.send(chunk)
+            before = await flush(socket)
+            await ready_to_go.wait()
+            after, code = await hear(socket)
+            return before + after, code
+
+    barrier = asyncio.Barrier(4)
+    players = [asyncio.create_task(play(barrier)) for _ in range(3)]
+    await barrier.wait()
+    exit_code = await asyncio.to_thread(server.terminate)
+    for messages, code in await asyncio.gather(*players):
+        assert check_notes(messages) == PITCHES
+        assert (messages[-1]["type"], messages[-1]["reason"]) == ("done", "draining")
+        assert midi_pitches(messages[-1]["midi_base64"]) == PITCHES
+        assert not of_type(messages, "error")
+        assert code == 1001
+    assert exit_code == 0
+    assert "Traceback" not in server.log
+
+
+def test_the_page_and_its_headers(tone_server: RunningServer) -> None:
+    page = httpx.get(tone_server.url)
+    assert page.status_code == 200
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    script = httpx.get(f"{tone_server.url}/app.js")
+    assert script.headers["Content-Type"] == "text/javascript; charset=utf-8"
+    missing = httpx.get(f"{tone_server.url}/../settings.py")
+    assert missing.status_code == 404
+    assert missing.json()["code"] == "not_found"
+
+
+# -- `python -m service` with a checkpoint --------------------------------------------------------
+
+
+@pytest.fixture
+def tiny_checkpoint(tmp_path: Path) -> Path:
+    """Random weights of the paper's architecture, as small as it gets."""
+    config = ModelConfig(
+        name="tiny",
+        sample_rate=11_025,
+        front_end=StridedConfig(convolutions=5),
+        rse=RSEConfig(maps=16, blocks=1),
+    )
+    torch.manual_seed(1)
+    path = tmp_path / "tiny.safetensors"
+    save_checkpoint(Transcriber(config, {}), {"config": config.to_json()}, path)
+    return path
+
+
+async def test_the_command_with_a_checkpoint(
+    start_server: StartServer, tiny_checkpoint: Path
+) -> None:
+    arguments = ("service", "--port", "{port}", "--device", "cpu", "--model", str(tiny_checkpoint))
+    server = start_server(*arguments)
+    assert server.url in server.log
+    async with httpx.AsyncClient() as client:
+        info = (await client.get(f"{server.url}/info")).json()
+    assert (info["model"], info["device"], info["ready"]) == ("tiny", "cpu", True)
+    assert str(tiny_checkpoint.parent) not in json.dumps(info)
+    async with connect(server.websocket_url) as socket:
+        ready = await begin(socket)
+        assert ready["model"] == "tiny"
+        for chunk in chunks(pcm16(melody())):
+            await socket.send(chunk)
+        await socket.send('{"type": "stop"}')
+        messages, code = await hear(socket)
+    assert code == 1000
+    check_notes(messages)
+    assert messages[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
+    os.kill(server.process.pid, signal.SIGINT)  # Ctrl+C
+    assert server.process.wait(30) == 0
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "complaint"),
+    [
+        (["--model", "nothing-of-that-name"], {}, "nothing-of-that-name"),
+        (["--port", "70000"], {}, "port"),
+        (["--device", "abacus"], {}, "device"),
+        ([], {"RSE_MAX_SESSIONS": "none"}, "max_sessions"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be(
+    start_server: StartServer, arguments: list[str], environment: dict[str, str], complaint: str
+) -> None:
+    server = start_server("service", *arguments, wait=False, **environment)
+    assert server.process.wait(60) == 2
+    assert complaint in server.log
+    assert "Traceback" not in server.log
+
+
+def test_damaged_weights_end_the_command(start_server: StartServer, tiny_checkpoint: Path) -> None:
+    tiny_checkpoint.write_bytes(tiny_checkpoint.read_bytes()[:-100])
+    arguments = ("service", "--port", "{port}", "--model", str(tiny_checkpoint))
+    server = start_server(*arguments, wait=False)
+    assert server.process.wait(60) == 1
+    assert "cannot load the model" in server.log

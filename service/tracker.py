@@ -279,7 +279,7 @@ class NoteTracker:
         """
         assert self._onset is not None
         at = self._back + i
-        before, peak, after = self._recent[self._onset, at - 1 : at + 2, pitch].astype(float)
+        before, peak, after = self._recent[self._onset, at - 1 : at + 2, pitch].tolist()
         lowest = min(before, after)
         shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
         return max(0.0, self._next + i + min(0.5, max(-0.5, shift)))

@@ -94,6 +94,8 @@ def test_the_laws_of_events(
     open_notes: dict[int, NoteEvent] = {}
     begun: list[int] = []
     for event in events:
+        assert type(event.time_s) is type(event.confidence) is float  # plain: they become JSON
+        assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
         assert 0 <= event.frame <= frames
         assert abs(event.time_s - event.frame * FRAME_S) <= 0.5 * FRAME_S + 1e-6
         if event.kind == "note_on":

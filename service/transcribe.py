@@ -1,0 +1,165 @@
+"""Recordings through the same session as live streams: a file, or an array for evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from service.decode import AudioDecoder, DecodeError
+from service.engine import Engine, Priority, Transcriber
+from service.events import Note, NoteEvent
+from service.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
+from service.pcm import BadAudioError
+from service.session import SessionLimits, TooManyNotesError, Totals, TranscriptionSession
+from service.tracker import TrackerSettings
+
+_FILE_LIMITS = SessionLimits(max_pending_windows=8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileProgress:
+    """How far a file is; ``fraction``, 0 to 1, is None where its header states no length."""
+
+    frames: int
+    time_s: float
+    fraction: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """What a recording has come to; ``notes`` by onset time, then pitch."""
+
+    notes: list[Note]
+    totals: Totals
+    midi: bytes
+
+
+async def transcribe_file(
+    file: BinaryIO,
+    engine: Engine,
+    options: StreamOptions = FILE_OPTIONS,
+    *,
+    max_duration_s: float | None = None,
+    tracker: TrackerSettings | None = None,
+    limits: SessionLimits = _FILE_LIMITS,
+) -> AsyncGenerator[NoteEvent | FileProgress | Performance, None]:
+    """Transcribe an audio file as it is decoded, after the live streams.
+
+    Yields note events in time order, progress after every block of a second or so, and at the
+    end one Performance. A file that turns out bad on the way gives what was heard before, with
+    its Performance, and then raises. Close the generator (``contextlib.aclosing``) if it is not
+    read to its end.
+
+    Args:
+        file: seekable binary file, at its beginning; read in a thread, not closed.
+        max_duration_s: longest audio taken.
+
+    Raises:
+        DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
+        SampleRateError: a sample rate outside of 8,000 to 192,000 Hz.
+        BadAudioError: a sample is NaN or infinite.
+        TooManyNotesError: ``limits.max_notes`` are exceeded.
+        EngineError: the model failed.
+    """
+    with await asyncio.to_thread(AudioDecoder, file, max_duration_s) as decoder:
+        session = TranscriptionSession(
+            engine, decoder.audio, options, priority=Priority.FILE, tracker=tracker, limits=limits
+        )
+        fault: Exception | None = None
+        try:
+            try:
+                while (block := await asyncio.to_thread(decoder.read)) is not None:
+                    for event in await session.push_samples(block):
+                        yield event
+                    yield _progress(session, engine, decoder.stated_duration_s)
+            except BadAudioError as error:
+                fault = error
+                for event in await session.push_samples(error.samples):
+                    yield event
+            except (DecodeError, TooManyNotesError) as error:
+                fault = error
+            for event in await session.finish():
+                yield event
+            midi = await asyncio.to_thread(session.midi)
+            yield Performance(notes=session.notes, totals=session.totals, midi=midi)
+            if fault is not None:
+                raise fault
+        finally:
+            session.abort()
+
+
+def _progress(
+    session: TranscriptionSession, engine: Engine, duration_s: float | None
+) -> FileProgress:
+    time_s = session.frames * HOP / engine.config.sample_rate
+    fraction = None if duration_s is None else min(1.0, time_s / duration_s)
+    return FileProgress(frames=session.frames, time_s=time_s, fraction=fraction)
+
+
+class ArrayTranscription(NamedTuple):
+    """Notes and, per frame, the probabilities that they were found in.
+
+    ``frame_probabilities`` and ``onset_probabilities`` are float32 [frames, 128]; the latter is
+    None for models without an onset head.
+    """
+
+    notes: list[Note]
+    frame_probabilities: NDArray[np.float32]
+    onset_probabilities: NDArray[np.float32] | None
+
+
+def transcribe_array(
+    samples: NDArray[np.float32],
+    rate: int,
+    transcriber: Transcriber | Engine,
+    options: StreamOptions = FILE_OPTIONS,
+    *,
+    tracker: TrackerSettings | None = None,
+) -> ArrayTranscription:
+    """Transcribe mono samples, shape [n], at ``rate`` Hz, through the streaming path.
+
+    For scripts and evaluation; not to be called from a running event loop. Give an ``Engine``
+    instead of a transcriber to use its worker for many recordings.
+
+    Raises:
+        BadAudioError: a sample is NaN or infinite.
+        OptionsError: the rate is out of range.
+    """
+    if isinstance(transcriber, Engine):
+        return asyncio.run(_transcribe_array(samples, rate, transcriber, options, tracker))
+    with Engine(transcriber) as engine:
+        return asyncio.run(_transcribe_array(samples, rate, engine, options, tracker))
+
+
+async def _transcribe_array(
+    samples: NDArray[np.float32],
+    rate: int,
+    engine: Engine,
+    options: StreamOptions,
+    tracker: TrackerSettings | None,
+) -> ArrayTranscription:
+    heads = engine.config.heads
+    kept: list[NDArray[np.float32]] = [np.zeros((2, 0, PITCHES), np.float32)]
+    rows = [heads.index("frame"), heads.index("onset") if "onset" in heads else 0]
+    session = TranscriptionSession(
+        engine,
+        AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
+        options,
+        priority=Priority.FILE,
+        tracker=tracker,
+        limits=_FILE_LIMITS,
+        on_frames=lambda _, probabilities: kept.append(probabilities[rows]),
+    )
+    try:
+        await session.push_samples(samples)
+        await session.finish()
+    finally:
+        session.abort()
+    frames, onsets = np.concatenate(kept, axis=1)
+    return ArrayTranscription(session.notes, frames, onsets if "onset" in heads else None)

@@ -1,0 +1,126 @@
+"""Score a model on real recordings, through the pipeline that users get.
+
+``python -m training.evaluate real --data-dir DIR --lookahead-ms 200 --json OUT``
+
+DIR holds audio and labels in any of the layouts of ``training.recordings``. Audio is decoded,
+resampled, cut into windows, transcribed and tracked by the service's own streaming code; the
+figures are therefore those of a live stream with the same look-ahead. Labels can be shifted where
+a data set's audio is known to lag behind them. Nothing here chooses a threshold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from model.checkpoint import CheckpointError, load, shipped
+from model.config import HOP
+from model.transcriber import Transcriber
+from service.engine import Engine
+from service.events import Note
+from service.options import StreamOptions
+from service.transcribe import transcribe_array
+from training.metrics import NoteList, note_list, onset_errors, scores
+from training.recordings import LabelError, Recording, recordings
+
+FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
+LIVE_BLOCK_FRAMES = 4
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    real = commands.add_parser("real", help="recordings with note labels")
+    real.add_argument("--data-dir", type=Path, required=True)
+    real.add_argument("--lookahead-ms", type=float, default=200.0)
+    real.add_argument(
+        "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
+    )
+    real.add_argument("--block-frames", type=int, default=LIVE_BLOCK_FRAMES)
+    real.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+    real.add_argument("--json", type=Path, help="write all figures to this file")
+    options = parser.parse_args(arguments)
+    try:
+        report = evaluate_folder(
+            options.data_dir,
+            load(options.model),
+            StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames),
+            options.label_shift_ms / 1000,
+        )
+    except (CheckpointError, LabelError, ValueError, OSError) as error:
+        print(f"training.evaluate: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(report, indent=1))
+    return 0
+
+
+def evaluate_folder(
+    folder: Path, transcriber: Transcriber, options: StreamOptions, label_shift_s: float
+) -> dict[str, Any]:
+    """Figures of every recording below a folder and their means; prints a table as it goes."""
+    print(f"{folder}, {transcriber.config.name}, look-ahead {options.lookahead_ms:g} ms")
+    print(f"{'recording':34}" + "".join(f"{figure:>16}" for figure in FIGURES))
+    rows: dict[str, dict[str, float]] = {}
+    late: list[NDArray[np.float64]] = []
+    with Engine(transcriber) as engine:
+        for recording in recordings(folder):
+            figures, errors = evaluate_recording(recording, engine, options, label_shift_s)
+            rows[recording.name] = figures
+            late.append(errors)
+            print(_row(recording.name, figures), flush=True)
+    mean = {f: float(np.nanmean([row[f] for row in rows.values()])) for f in FIGURES}
+    print(_row("mean", mean))
+    timing = np.concatenate(late) if late else np.zeros(0)
+    if len(timing):
+        print(f"onsets come {1000 * np.median(timing):+.1f} ms late in the median")
+    return {
+        "model": transcriber.config.name,
+        "lookahead_ms": options.lookahead_ms,
+        "block_frames": options.block_frames,
+        "label_shift_ms": 1000 * label_shift_s,
+        "onset_error_ms": {
+            "median": 1000 * float(np.median(timing)) if len(timing) else None,
+            "deviation": 1000 * float(np.std(timing)) if len(timing) else None,
+        },
+        "recordings": rows,
+        "mean": mean,
+    }
+
+
+def evaluate_recording(
+    recording: Recording, engine: Engine, options: StreamOptions, label_shift_s: float
+) -> tuple[dict[str, float], NDArray[np.float64]]:
+    """The four figures, and by how many seconds matched onsets come late."""
+    samples, rate = soundfile.read(recording.audio, dtype="float32", always_2d=True)
+    result = transcribe_array(samples.mean(axis=1), rate, engine, options)
+    estimated, reference = estimated_notes(result.notes), recording.notes.shifted(label_shift_s)
+    frame_s = HOP / engine.config.sample_rate
+    figures = scores(reference, estimated, result.frame_probabilities, frame_s)
+    return figures, onset_errors(reference, estimated)
+
+
+def estimated_notes(notes: list[Note]) -> NoteList:
+    """The service's notes as columns."""
+    return note_list(
+        np.array([(note.onset_s, note.offset_s, note.pitch, note.velocity) for note in notes])
+    )
+
+
+def _row(name: str, figures: dict[str, float]) -> str:
+    return f"{name:34}" + "".join(f"{figures[figure]:16.3f}" for figure in FIGURES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -101,8 +101,8 @@ async function listen() {
     say(detail, true);
   });
   live.addEventListener("ready", ({ detail }) => {
-    delayMs = detail.delay_ms;
-    $("delay").textContent = `${Math.round(delayMs)} ms`;
+    trouble = "";
+    $("delay").textContent = `${Math.round(detail.delay_ms)} ms`;
     readout(0);
   });
   live.addEventListener("level", ({ detail }) => meter.push(detail));
@@ -112,11 +112,8 @@ async function listen() {
   });
   live.addEventListener("finish", () => finishLive(next));
   let trouble = "";
-  let delayMs = 0;
 
-  function readout(behindMs) {
-    // Being behind by the stated delay is as it should be; the lag is what comes on top.
-    const lagMs = Math.max(0, behindMs - delayMs);
+  function readout(lagMs) {
     $("lag").textContent = lagMs < 1000 ? `${Math.round(lagMs)} ms` : `${(lagMs / 1000).toFixed(1)} s`;
     $("lag").classList.toggle("trouble", lagMs > 500);
     $("dropped").textContent = `${live.lostSeconds.toFixed(1)} s`;
@@ -174,7 +171,7 @@ uploads.addEventListener("progress", ({ detail: { take: current, seconds } }) =>
   showPosition();
 });
 uploads.addEventListener("finish", ({ detail: { take: finished, words } }) => {
-  takes.add(finished);
+  if (finished.midi) takes.add(finished); // none where nothing was found before a failure
   show(finished);
   $("upload").hidden = !uploads.busy;
   enter(uploads.busy ? "transcribing" : "idle");
@@ -235,7 +232,7 @@ async function seek(seconds) {
 }
 
 function download() {
-  const name = take.name.replace(/\.[^.]+$/, "").replace(/[^\p{L}\p{N} _-]+/gu, "-");
+  const name = take.name.replace(/\.[^.]+$/, "").replace(/[/\\:*?"<>|]+/g, ".");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([take.midi], { type: "audio/midi" }));
   link.download = `${name}.mid`;

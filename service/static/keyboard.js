@@ -44,7 +44,7 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
     const lit = sounding.has(pitch);
     const named = pitch % 12 === 0 || (row >= LABEL_ROOM * 1.6 && !isBlackKey(pitch));
     if (!named || isBlackKey(pitch)) continue;
-    context.fillStyle = lit ? palette.onNote : palette.text;
+    context.fillStyle = lit ? palette.onNote : palette.keyText;
     context.fillText(noteName(pitch), width - 5, rows.top(pitch) + row / 2 + 0.5);
   }
   context.restore();

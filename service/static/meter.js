@@ -24,6 +24,7 @@ export class Meter {
 
   reset() {
     this.#level = this.#peak = FLOOR_DB;
+    this.#element.classList.remove("clipping");
     this.#draw();
     this.#speak();
   }

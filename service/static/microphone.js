@@ -38,12 +38,17 @@ export class Microphone extends EventTarget {
       this.#stream = await navigator.mediaDevices.getUserMedia({ audio });
       // The context runs at the device's own rate; the server resamples better than we would.
       this.#context = new AudioContext({ latencyHint: "interactive" });
-      await this.#context.audioWorklet.addModule(WORKLET_URL);
       await this.#context.resume();
       this.rate = this.#context.sampleRate;
     } catch (cause) {
       await this.close();
       throw new Error(wordsFor(cause), { cause });
+    }
+    try {
+      await this.#context.audioWorklet.addModule(WORKLET_URL);
+    } catch (cause) {
+      await this.close();
+      throw new Error("The server cannot be reached.", { cause });
     }
     for (const track of this.#stream.getAudioTracks()) {
       track.addEventListener("ended", () => this.dispatchEvent(new Event("ended")));

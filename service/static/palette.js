@@ -3,6 +3,10 @@
  * Velocity runs soft -> middle -> loud through three hues that also differ in lightness.
  */
 
+// Players rarely leave this range of velocity: all colours are spent within it.
+const SOFT = 25;
+const LOUD = 105;
+
 const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
 export class Palette {
@@ -19,10 +23,13 @@ export class Palette {
     this.white = read("key-white");
     this.black = read("key-black");
     this.edge = read("key-edge");
+    this.keyText = read("key-text");
     this.onNote = read("on-note");
     this.font = style.fontFamily;
     const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
-    this.velocities = Array.from({ length: 128 }, (_, velocity) => ramp(stops, velocity / 127));
+    this.velocities = Array.from({ length: 128 }, (_, velocity) =>
+      ramp(stops, Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)))),
+    );
   }
 
   velocity(value) {

@@ -13,12 +13,14 @@ import { Viewport } from "./viewport.js";
 
 const RULER_HEIGHT = 20;
 const HEAD_SHARE = 0.94; // where the newest moment stands while live
+const EDGE_SHARE = 0.01; // room before the take's first moment and after its last
 const CURSOR_SHARE = 0.35; // where the cursor stands while playing
 const DRAG_PIXELS = 4; // less is a click
 const GRID_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60];
 const GRID_MIN_PIXELS = 64;
 const NAME_MIN_ROW = 10;
 const NAME_MIN_WIDTH = 24;
+const FAINT = 0.75;
 
 export class Roll extends EventTarget {
   #canvas;
@@ -71,7 +73,7 @@ export class Roll extends EventTarget {
   /** Follow a live take: `headAt` tells the moment at the head of the roll in seconds. */
   follow(headAt, span = 10) {
     this.#headAt = headAt;
-    if (headAt) this.#view.show(headAt() - span * HEAD_SHARE, span, false);
+    if (headAt) this.#track(span);
     this.redraw();
   }
 
@@ -92,7 +94,7 @@ export class Roll extends EventTarget {
     this.#headAt = null;
     this.#view.fitPitches(this.#take.notes);
     const seconds = Math.max(2, this.#take.duration);
-    this.#view.show(-seconds * 0.01, seconds * 1.02);
+    this.#view.show(-seconds * EDGE_SHARE, seconds * (1 + 2 * EDGE_SHARE));
     this.redraw();
   }
 
@@ -108,6 +110,11 @@ export class Roll extends EventTarget {
     this.#frame = requestAnimationFrame((now) => this.#tick(now));
   }
 
+  /** The head runs through an empty roll first, then the roll runs under it. */
+  #track(span) {
+    this.#view.show(Math.max(-span * EDGE_SHARE, this.#headAt() - span * HEAD_SHARE), span, false);
+  }
+
   #anchor() {
     if (this.#headAt) return this.#headAt();
     const { start, span } = this.#view.goal;
@@ -117,8 +124,9 @@ export class Roll extends EventTarget {
 
   #pan(start) {
     const { span } = this.#view.goal;
-    const latest = this.#take.duration + span * 0.01 - span;
-    this.#view.show(Math.max(-span * 0.01, Math.min(start, Math.max(latest, -span * 0.01))));
+    const earliest = -span * EDGE_SHARE;
+    const latest = Math.max(earliest, this.#take.duration + span * EDGE_SHARE - span);
+    this.#view.show(Math.max(earliest, Math.min(start, latest)));
   }
 
   #changed() {
@@ -145,8 +153,7 @@ export class Roll extends EventTarget {
     this.#lastTime = now;
     if (!this.#take) return;
     if (this.#headAt) {
-      const { span } = this.#view.goal;
-      this.#view.show(this.#headAt() - span * HEAD_SHARE, span, false);
+      this.#track(this.#view.goal.span);
     } else if (this.#cursorAt) {
       this.#cursor = this.#cursorAt();
       this.#pan(this.#cursor - this.#view.goal.span * CURSOR_SHARE);
@@ -266,8 +273,9 @@ export class Roll extends EventTarget {
       context.roundRect(left, y, barWidth, barHeight, radius);
       context.fill();
       if (named && barWidth >= NAME_MIN_WIDTH) {
+        // On a faint bar the page shines through: there the page's own ink reads better.
+        context.fillStyle = context.globalAlpha < FAINT ? palette.strong : palette.onNote;
         context.globalAlpha = 1;
-        context.fillStyle = palette.onNote;
         context.fillText(noteName(note.pitch), left + 4, y + barHeight / 2 + 0.5);
       }
     }

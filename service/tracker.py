@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from model.config import PITCHES
@@ -222,35 +221,37 @@ class NoteTracker:
 
     def _read(self, count: int) -> _Decisions:
         """The settings' conditions on all frames to be decided at once."""
-        settings, delay, back = self.settings, self._delay, self._back
+        settings, delay, radius = self.settings, self._delay, self.settings.onset_radius_frames
         frame = self._recent[self._frame]
+        silent = np.zeros((count, PITCHES), np.bool_)
 
-        def ahead(values: NDArray[np.float32], first: int, length: int) -> NDArray[np.float32]:
-            """Row i: values of the frames i + first ... i + first + length - 1; [n, 128, length]"""
-            start = back + first
-            return sliding_window_view(values[start : start + count + length - 1], length, axis=0)
+        def over(
+            reduce: np.ufunc, values: NDArray[np.float32], first: int, last: int
+        ) -> NDArray[np.float32]:
+            """Row i: the frames from ``first`` to ``last``, counted from frame i, reduced."""
+            start = self._back + first
+            out = values[start : start + count]
+            for shift in range(1, last - first + 1):
+                out = reduce(out, values[start + shift : start + shift + count])
+            return out
 
-        release = ahead(frame, 0, settings.release_frames).max(axis=2)
-        said = _Decisions(
-            peak=np.zeros((count, PITCHES), np.bool_),
-            start=np.zeros((count, PITCHES), np.bool_),
-            release=release < settings.frame_off_threshold,
-        )
+        release = over(np.maximum, frame, 0, settings.release_frames - 1)
+        said = _Decisions(peak=silent, start=silent, release=release < settings.frame_off_threshold)
         if self._start_threshold is not None:
-            run = ahead(frame, -self._start_back, self._start_back + delay + 1).min(axis=2)
+            run = over(np.minimum, frame, -self._start_back, delay)
             said.start = run >= self._start_threshold
         if self._onset is not None:
-            onset, radius = self._recent[self._onset], settings.onset_radius_frames
-            here = onset[back : back + count]
+            onset = self._recent[self._onset]
+            here = over(np.maximum, onset, 0, 0)
             # The first of equals is the peak, so exactly one frame of a plateau is.
             said.peak = (
                 (here >= settings.onset_threshold)
-                & (here > ahead(onset, -radius, radius).max(axis=2))
-                & (here >= ahead(onset, 1, radius).max(axis=2))
-                & (ahead(frame, 0, delay + 1).max(axis=2) >= settings.frame_on_threshold)
+                & (here > over(np.maximum, onset, -radius, -1))
+                & (here >= over(np.maximum, onset, 1, radius))
+                & (over(np.maximum, frame, 0, delay) >= settings.frame_on_threshold)
             )
             # Where an onset is coming, it begins the note, not its frames.
-            said.start &= ahead(onset, 0, delay + 1).max(axis=2) < settings.onset_threshold
+            said.start = said.start & (over(np.maximum, onset, 0, delay) < settings.onset_threshold)
         return said
 
     def _decide_frame(self, i: int, said: _Decisions) -> list[NoteEvent]:
@@ -266,7 +267,7 @@ class NoteTracker:
         }
         for pitch in np.flatnonzero(ends).tolist():
             events.append(self._end(pitch, frame, begins.get(pitch, frame)))
-        for pitch, time_frames in sorted(begins.items(), key=lambda item: (item[1], item[0])):
+        for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
             events.append(self._begin(i, pitch, time_frames, struck=bool(said.peak[i, pitch])))
         events.sort(key=lambda event: (event.time_s, event.kind == "note_on", event.pitch))
         return events

@@ -63,7 +63,7 @@ def create_app(
     app.include_router(health.router)
     app.include_router(upload.router)
     app.include_router(websocket.router)
-    page.mount(app)
+    page.serve(app)
     describe(app)
     return app
 

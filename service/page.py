@@ -82,7 +82,18 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def mount(app: FastAPI) -> None:
-    """Serves the page; to be called last, for it takes every address that is left."""
+def serve(app: FastAPI) -> None:
+    """Serves the page at every address that no endpoint has.
+
+    As the router's fallback, not as a mount at /: that would also answer for endpoints that are
+    asked with the wrong method.
+    """
+    files = PageFiles(directory=STATIC, html=True)
+    not_found = app.router.not_found
+
+    async def page_or_nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = files if scope["type"] == "http" else not_found
+        await endpoint(scope, receive, send)
+
+    app.router.default = page_or_nothing
     app.add_middleware(SecurityHeaders)
-    app.mount("/", PageFiles(directory=STATIC, html=True), name="page")

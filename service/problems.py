@@ -25,10 +25,12 @@ class ProblemCode(StrEnum):
     UNKNOWN_MODEL = "unknown_model"
     BAD_UPLOAD = "bad_upload"
     UPLOAD_TOO_LARGE = "upload_too_large"
-    RECORDING_TOO_LONG = "recording_too_long"
+    AUDIO_TOO_LONG = "audio_too_long"
     UNDECODABLE = "undecodable"
     EMPTY_AUDIO = "empty_audio"
+    BAD_SAMPLE_RATE = "bad_sample_rate"
     BAD_AUDIO = "bad_audio"
+    TOO_MANY_NOTES = "too_many_notes"
     NOT_ACCEPTABLE = "not_acceptable"
     TOO_MANY_SESSIONS = "too_many_sessions"
     TOO_MANY_UPLOADS = "too_many_uploads"
@@ -45,10 +47,12 @@ STATUS: dict[ProblemCode, int] = {
     ProblemCode.UNKNOWN_MODEL: 422,
     ProblemCode.BAD_UPLOAD: 400,
     ProblemCode.UPLOAD_TOO_LARGE: 413,
-    ProblemCode.RECORDING_TOO_LONG: 413,
+    ProblemCode.AUDIO_TOO_LONG: 413,
     ProblemCode.UNDECODABLE: 422,
     ProblemCode.EMPTY_AUDIO: 422,
+    ProblemCode.BAD_SAMPLE_RATE: 422,
     ProblemCode.BAD_AUDIO: 422,
+    ProblemCode.TOO_MANY_NOTES: 413,
     ProblemCode.NOT_ACCEPTABLE: 406,
     ProblemCode.TOO_MANY_SESSIONS: 503,
     ProblemCode.TOO_MANY_UPLOADS: 503,

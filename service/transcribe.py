@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from service.decode import AudioDecoder, DecodeError
-from service.engine import Engine, Priority, Transcriber
+from service.engine import Engine, EngineError, Priority, Transcriber
 from service.events import Note, NoteEvent
 from service.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.pcm import BadAudioError
@@ -52,8 +52,8 @@ async def transcribe_file(
     """Transcribe an audio file as it is decoded, after the live streams.
 
     Yields note events in time order, progress after every block of a second or so, and at the
-    end one Performance. A file that turns out bad on the way gives what was heard before, with
-    its Performance, and then raises. Close the generator (``contextlib.aclosing``) if it is not
+    end one Performance. A file that turns out bad on the way, or a model that fails, gives what was
+    heard before, with its Performance, and then raises. Close the generator (``contextlib.aclosing``) if it is not
     read to its end.
 
     Args:
@@ -82,9 +82,14 @@ async def transcribe_file(
                 fault = error
                 for event in await session.push_samples(error.samples):
                     yield event
-            except (DecodeError, TooManyNotesError) as error:
+            except (DecodeError, TooManyNotesError, EngineError) as error:
                 fault = error
-            for event in await session.finish():
+            try:
+                rest = await session.finish()
+            except EngineError as error:
+                fault = fault or error
+                rest = session.abort()
+            for event in rest:
                 yield event
             midi = await asyncio.to_thread(session.midi)
             yield Performance(notes=session.notes, totals=session.totals, midi=midi)

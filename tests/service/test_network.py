@@ -104,3 +104,13 @@ def test_centre_mode_slides_by_single_hops() -> None:
         window = padded[HOP * frame : HOP * frame + WINDOW]
         expected = transcriber.predict(torch.from_numpy(window.copy())[None])[0, :, CENTRE_FRAME]
         np.testing.assert_allclose(live[:, frame], expected.numpy(), atol=TOLERANCE)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_model_on_a_gpu_is_fed_there() -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(FILTERBANK).eval()
+    samples = play([(60, 0.1, 0.5)], 0.8, FILTERBANK.sample_rate)
+    cpu = streamed(transcriber, samples, StreamOptions(), 300, Priority.LIVE)
+    gpu = streamed(transcriber.to("cuda"), samples, StreamOptions(), 300, Priority.LIVE)
+    np.testing.assert_allclose(gpu, cpu, atol=0.02)  # its convolutions run in TF32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import aclosing
 
@@ -108,6 +109,20 @@ async def test_notes_come_before_the_file_has_been_read(engine: Engine) -> None:
                 break
     assert file.tell() < len(file.getbuffer()) / 4
     assert not file.closed
+
+
+def test_memory_does_not_grow_with_the_length(engine: Engine) -> None:
+    def peak_bytes(seconds: float) -> int:
+        file = wav(play(MELODY, seconds, RATE_HZ), "PCM_16")
+        tracemalloc.start()
+        try:
+            asyncio.run(collect(file, engine))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak_bytes(5.0)  # what is allocated once
+    assert peak_bytes(60.0) < peak_bytes(15.0) + 100_000  # a second of samples is 176,400 bytes
 
 
 async def test_a_bad_sample_gives_what_lies_before_and_then_raises(engine: Engine) -> None:

@@ -16,7 +16,8 @@ import soundfile
 from playwright.sync_api import sync_playwright
 
 from tests.conftest import require_system
-from tests.service.browser import ServerProcess, chromium
+from tests.service.browser import chromium
+from tests.service.conftest import server_starter
 
 ZOOM_STEP = 1.5  # of one press on "Zoom in"
 EASING_MS = 1000  # the roll glides to its place
@@ -40,10 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        ServerProcess.shipped(Path(folder) / "log.txt", model=chosen.model) as server,
+        server_starter(Path(folder)) as start,
         sync_playwright() as playwright,
         chromium(playwright, require_system("chromium")) as browser,
     ):
+        weights = ["--model", chosen.model] if chosen.model else []
+        server = start("service", "--port", "{port}", *weights)
         page = browser.new_page(
             viewport={"width": chosen.width, "height": chosen.height},
             device_scale_factor=chosen.scale,

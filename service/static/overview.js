@@ -2,6 +2,9 @@
 
 import { opacity, Palette } from "./palette.js";
 
+const LIVE_WAIT_MS = 250;
+const NOTES_PER_MS = 20;
+
 export class Overview {
   #canvas;
   #context;
@@ -30,8 +33,8 @@ export class Overview {
   #soon() {
     if (this.#pending) return;
     this.#pending = true;
-    // Every note is drawn, so a live take redraws this strip a few times a second only.
-    const wait = this.#take?.live ? 250 : 0;
+    // Every note is drawn, so a live take redraws this strip seldom, a long one seldomer.
+    const wait = this.#take?.live ? LIVE_WAIT_MS + this.#take.notes.length / NOTES_PER_MS : 0;
     setTimeout(() => {
       this.#pending = false;
       this.#draw();

@@ -115,7 +115,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#keepSeconds = Math.min(MAX_REPLAY_S, ready.limits.max_buffered_ms / 1000);
     this.#trim();
     this.#origin = this.#kept[0]?.first ?? this.#captured;
-    if (this.sessions > 1) this.lostSamples += Math.max(0, this.#origin - this.#settled);
+    this.lostSamples += Math.max(0, this.#origin - this.#settled);
     this.#tell("ready", ready);
     for (const { pcm } of this.#kept) this.#socket.send(pcm);
     if (this.#stopping) this.#sendStop();

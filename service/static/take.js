@@ -63,8 +63,9 @@ export class Take extends EventTarget {
 
   /** Notes that overlap [start, end), found without walking the whole take. */
   *between(start, end) {
-    const longest = this.open.size ? Infinity : this.longest;
-    for (let i = this.firstAtOrAfter(start - longest); i < this.notes.length; i += 1) {
+    let earliest = start - this.longest;
+    for (const { onset } of this.open.values()) earliest = Math.min(earliest, onset);
+    for (let i = this.firstAtOrAfter(earliest); i < this.notes.length; i += 1) {
       const note = this.notes[i];
       if (note.onset >= end) return;
       if ((note.offset ?? Infinity) >= start) yield note;

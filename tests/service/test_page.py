@@ -18,7 +18,9 @@ from playwright.sync_api import Browser, Download, Page, Playwright, expect, syn
 
 from tests.conftest import require_system
 from tests.fakes import play
-from tests.service.browser import ServerProcess, chromium
+from tests.service.browser import chromium
+from tests.service.conftest import TONES as TONES_SERVER
+from tests.service.conftest import RunningServer, StartServer
 
 RATE_HZ = 48_000
 # (pitch, onset, offset) in seconds; the fake microphone plays this once from when it is opened
@@ -36,12 +38,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recordings") / "four tones.wav"
     soundfile.write(path, play(TONES, 3.4, RATE_HZ), RATE_HZ, subtype="PCM_16")
     return path
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess.fake(tmp_path_factory.mktemp("server") / "log.txt") as process:
-        yield process
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +88,11 @@ class Session:
 
 
 @pytest.fixture
-def tab(browser: Browser, server: ServerProcess) -> Iterator[Session]:
+def tab(browser: Browser, tone_server: RunningServer) -> Iterator[Session]:
     """A fresh tab on the page; a complaint on its console fails the test."""
     context = browser.new_context()
     session = Session(context.new_page())
-    session.page.goto(server.url)
+    session.page.goto(tone_server.url)
     yield session
     context.close()
     assert session.complaints == []
@@ -131,7 +127,7 @@ def test_microphone_gives_notes_and_a_midi_file(tab: Session, tmp_path: Path) ->
 
 
 def test_recording_gives_the_notes_that_the_server_finds(
-    tab: Session, server: ServerProcess, recording: Path, tmp_path: Path
+    tab: Session, tone_server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
     tab.upload(recording)
     page = tab.page
@@ -142,7 +138,7 @@ def test_recording_gives_the_notes_that_the_server_finds(
     assert download.suggested_filename == "four tones.mid"
     assert pitches_of(download, tmp_path / "file.mid") == PITCHES
 
-    found = _transcribe(server, recording)
+    found = _transcribe(tone_server, recording)
     assert [note["pitch"] for note in found] == PITCHES
     page.locator("summary", has_text="Notes").click()
     expect(page.locator("#notes tr")).to_have_count(len(TONES))
@@ -280,23 +276,23 @@ def test_unplugged_microphone_keeps_the_take(tab: Session, tmp_path: Path) -> No
 
 
 def test_lost_server_leaves_no_stuck_note_and_comes_back(
-    playwright: Playwright, tmp_path: Path
+    playwright: Playwright, start_server: StartServer, tmp_path: Path
 ) -> None:
     long_tone = tmp_path / "long.wav"
     soundfile.write(long_tone, play([(69, 0.3, 59.0)], 60.0, 8000), 8000)
-    with (
-        chromium(playwright, require_system("chromium"), microphone=long_tone) as browser,
-        ServerProcess.fake(tmp_path / "log.txt") as server,
-    ):
+    server = start_server(*TONES_SERVER)
+    with chromium(playwright, require_system("chromium"), microphone=long_tone) as browser:
         tab = Session(browser.new_page())
         tab.page.goto(server.url)
         tab.page.get_by_role("button", name="Listen").click()
         tab.page.wait_for_selector("#roll[data-open-count='1']")
-        server.kill()
+        server.process.kill()
+        server.process.wait()
         tab.page.wait_for_selector("body[data-state=reconnecting]")
         assert tab.roll["openCount"] == "0"
         expect(tab.page.locator("#status.trouble")).to_contain_text("trying again")
-        server.start()
+
+        start_server(TONES_SERVER[0], str(server.port), wait=False)
         tab.page.wait_for_selector(LISTENING)
         tab.wait_for_notes(2)  # the tone still sounds, so the new session finds it anew
         expect(tab.page.locator("#reconnects")).to_have_text("1")
@@ -361,7 +357,7 @@ def test_length_of_a_damaged_file_is_unknown(tab: Session, data: bytes) -> None:
     assert seconds is None
 
 
-def _transcribe(server: ServerProcess, path: Path) -> list[dict[str, float]]:
+def _transcribe(server: RunningServer, path: Path) -> list[dict[str, float]]:
     """The notes of `POST /transcribe`, as any other client gets them."""
     with path.open("rb") as file:
         response = httpx.post(

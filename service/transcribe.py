@@ -52,9 +52,9 @@ async def transcribe_file(
     """Transcribe an audio file as it is decoded, after the live streams.
 
     Yields note events in time order, progress after every block of a second or so, and at the
-    end one Performance. A file that turns out bad on the way, or a model that fails, gives what was
-    heard before, with its Performance, and then raises. Close the generator (``contextlib.aclosing``) if it is not
-    read to its end.
+    end one Performance. Where the file turns out bad on the way, or the model fails, it gives
+    what was heard before, with its Performance, and then raises. Close the generator
+    (``contextlib.aclosing``) if it is not read to its end.
 
     Args:
         file: seekable binary file, at its beginning; read in a thread, not closed.

@@ -1,0 +1,159 @@
+"""Uploads to the service as a process: long recordings, clients that leave, too big bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.service.apps import MELODY, RATE_HZ, check_notes, melody, midi_pitches
+from tests.service.conftest import TONES, RunningServer, StartServer
+
+PITCHES = [pitch for pitch, _, _ in MELODY]
+MIB = 1024 * 1024
+FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+
+
+def flac(seconds_of_silence: float = 0.0) -> bytes:
+    """The melody and then silence, which takes next to no bytes."""
+    buffer = io.BytesIO()
+    with soundfile.SoundFile(buffer, "w", RATE_HZ, 1, format="FLAC", subtype="PCM_16") as file:
+        file.write(melody())
+        second = np.zeros(RATE_HZ, np.float32)
+        for _ in range(round(seconds_of_silence)):
+            file.write(second)
+    return buffer.getvalue()
+
+
+def peak_bytes(server: RunningServer) -> int:
+    """The most memory the server has ever had in use."""
+    status = Path(f"/proc/{server.process.pid}/status")
+    if not status.exists():
+        pytest.skip("this system does not say how much memory a process has used")
+    line = next(n for n in status.read_text().splitlines() if n.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+async def uploads_become_none(server: RunningServer) -> None:
+    """Waits until an upload finds a place again."""
+    deadline = time.monotonic() + 20
+    async with httpx.AsyncClient(timeout=60) as client:
+        while (await client.post(f"{server.url}/transcribe")).status_code == 503:
+            assert time.monotonic() < deadline, "the place of an upload was not freed"
+            await asyncio.sleep(0.05)
+
+
+def test_memory_does_not_grow_with_the_recording(tone_server: RunningServer) -> None:
+    """Twenty minutes, 106 MB as floats: a tenth of that is more than blocks and notes need."""
+    url = f"{tone_server.url}/transcribe"
+    httpx.post(url, files={"file": flac(30)}, timeout=60).raise_for_status()
+    before = peak_bytes(tone_server)
+    minutes_20 = flac(1200)
+    headers = {"Accept": "application/x-ndjson"}
+    answer = httpx.post(url, files={"file": minutes_20}, headers=headers, timeout=110)
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert check_notes(lines) == PITCHES
+    assert lines[-1]["totals"]["audio_s"] == pytest.approx(1201.6)
+    assert peak_bytes(tone_server) - before < 40 * MIB
+
+
+async def test_lines_come_while_the_recording_is_transcribed(tone_server: RunningServer) -> None:
+    headers = {"Accept": "application/x-ndjson"}
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST", f"{tone_server.url}/transcribe", files={"file": flac(300)}, headers=headers
+        ) as answer,
+    ):
+        fractions = []
+        async for line in answer.aiter_lines():
+            message = json.loads(line)
+            if message["type"] == "progress":
+                fractions.append(message["fraction"])
+                # The server answers others meanwhile: nothing waits for the model but uploads.
+                if len(fractions) == 2:
+                    health = await client.get(f"{tone_server.url}/healthz")
+                    assert health.status_code == 200
+    assert len(fractions) > 10
+    assert fractions == sorted(fractions)
+    assert midi_pitches(message["midi_base64"]) == PITCHES
+
+
+async def leave(url: str, accept: str, body: AsyncIterator[bytes] | bytes) -> None:
+    """Sends (a part of) an upload and is gone half a second later, or with the first line."""
+    headers = {"Content-Type": "multipart/form-data; boundary=x", "Accept": accept}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1), httpx.AsyncClient(timeout=60) as client:
+            async with client.stream("POST", url, content=body, headers=headers) as answer:
+                assert answer.status_code == 200
+                await anext(answer.aiter_lines())
+
+
+async def test_clients_that_leave_free_their_places(start_server: StartServer) -> None:
+    server = start_server(*TONES, RSE_MAX_UPLOADS="1")
+    url = f"{server.url}/transcribe"
+
+    async def half_a_body() -> AsyncIterator[bytes]:
+        yield FILE_HEAD + bytes(10_000)
+        await asyncio.sleep(60)
+
+    # An hour in this mode takes far longer than the test waits for the place.
+    hour = FILE_HEAD + flac(3600) + b"\r\n--x--\r\n"
+    for accept in ("audio/midi", "application/x-ndjson"):
+        await leave(f"{url}?mode=centre", accept, hour)
+        await uploads_become_none(server)
+    await leave(url, "*/*", half_a_body())
+    await uploads_become_none(server)
+    assert await asyncio.to_thread(transcribes, url)
+    assert "Traceback" not in server.log
+
+
+def transcribes(url: str) -> bool:
+    return httpx.post(url, files={"file": flac()}, timeout=60).status_code == 200
+
+
+def test_a_body_that_is_too_big_is_told(start_server: StartServer) -> None:
+    server = start_server(*TONES, RSE_MAX_UPLOAD_BYTES=str(MIB))
+    url = f"{server.url}/transcribe"
+    stated = httpx.post(url, files={"file": bytes(4 * MIB)}, timeout=60)
+    assert (stated.status_code, stated.json()["code"]) == (413, "upload_too_large")
+
+    def body() -> Iterator[bytes]:
+        yield FILE_HEAD
+        for _ in range(64):
+            yield bytes(MIB // 16)
+
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    unstated = httpx.post(url, content=body(), headers=headers, timeout=60)
+    assert (unstated.status_code, unstated.json()["code"]) == (413, "upload_too_large")
+    assert transcribes(url)
+
+
+async def test_an_upload_under_way_is_finished_before_the_end(start_server: StartServer) -> None:
+    server = start_server(*TONES)
+    headers = {"Accept": "application/x-ndjson"}
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST", f"{server.url}/transcribe", files={"file": flac(120)}, headers=headers
+        ) as answer,
+    ):
+        lines = []
+        ending: asyncio.Task[int] | None = None
+        async for line in answer.aiter_lines():
+            lines.append(json.loads(line))
+            if ending is None:
+                ending = asyncio.create_task(asyncio.to_thread(server.terminate))
+    assert check_notes(lines) == PITCHES
+    assert (lines[-1]["type"], lines[-1]["reason"]) == ("done", "stop")
+    assert ending is not None
+    assert await ending == 0

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from model.config import HOP, WINDOW
 from service.engine import Engine, Priority
 from service.events import Note, NoteEvent
-from service.midi import midi_file
 from service.options import AudioFormat, Delay, StreamOptions, stated_delay
 from service.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
 from service.resample import Resampler, latency_ms
 from service.ring import SampleRing
+from service.score import Score
 from service.tracker import NoteTracker, TrackerSettings
 from service.windows import WindowSchedule
 
@@ -154,9 +154,7 @@ class TranscriptionSession:
         self._dropped = 0
         self._frames = 0
         self._end_frame: int | None = None  # known at the end: frames from there on are dropped
-        self._begun: dict[int, NoteEvent] = {}  # by note_id: the notes that sound
-        self._notes: list[Note] = []
-        self._n_begun = 0
+        self._score = Score()
         self._unsaid: list[NoteEvent] = []
         self._stream = engine.open_stream(priority, self._schedule.positions)
 
@@ -174,7 +172,7 @@ class TranscriptionSession:
     def totals(self) -> Totals:
         """What has been done so far."""
         return Totals(
-            notes=self._n_begun,
+            notes=self._score.begun,
             frames=self._frames,
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
@@ -196,11 +194,11 @@ class TranscriptionSession:
     @property
     def notes(self) -> list[Note]:
         """The finished notes, by onset time, then pitch."""
-        return sorted(self._notes, key=lambda note: (note.onset_s, note.pitch))
+        return self._score.notes
 
     def midi(self) -> bytes:
         """The finished notes as a Standard MIDI File."""
-        return midi_file(self._notes)
+        return self._score.midi()
 
     async def push(self, data: bytes) -> list[NoteEvent]:
         """Take PCM bytes of any number and return the events that they complete, in time order.
@@ -303,7 +301,7 @@ class TranscriptionSession:
             self._input_ended = True
             bad.events = self._say()
             raise bad
-        if len(self._notes) > self._limits.max_notes:
+        if self._score.ended > self._limits.max_notes:
             self._input_ended = True
             raise TooManyNotesError(f"more than {self._limits.max_notes} notes in one session")
         self._state = SessionState.OPEN
@@ -351,12 +349,7 @@ class TranscriptionSession:
     def _note(self, events: list[NoteEvent]) -> None:
         """Remember events: for the caller, and as notes."""
         self._unsaid += events
-        for event in events:
-            if event.kind == "note_on":
-                self._begun[event.note_id] = event
-                self._n_begun += 1
-            else:
-                self._notes.append(Note.of(self._begun.pop(event.note_id), event))
+        self._score.add(events)
 
     def _say(self) -> list[NoteEvent]:
         events, self._unsaid = self._unsaid, []

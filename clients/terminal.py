@@ -80,12 +80,12 @@ class Terminal:
             if note.note_id == off.note_id:
                 self._recent[place] = (note, off.time_s)
         if self._live is None:
-            self._console.print(_line(on, off.time_s), highlight=False)
+            self._console.print(_line(on, off.time_s), highlight=False, soft_wrap=True)
 
     def _say(self, text: str, style: str) -> None:
         self._status = Text(text, style=style)
         if self._live is None:
-            self._console.print(self._status)
+            self._console.print(self._status, soft_wrap=True)
 
     # -- what is shown ---------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ class PortAudioError(Exception):
 class FakeSounddevice:
     """Stands for the module: one playback device, one input device with two channels.
 
-    Channel 1 is silent, channel 2 holds a ramp. The device ends after ``seconds``; None means
-    that it goes on until it is closed.
+    The last channel that is opened hears ``sample``, the others silence. The device ends after
+    ``seconds``; None means that it goes on until it is closed.
     """
 
     PortAudioError = PortAudioError
@@ -30,11 +30,16 @@ class FakeSounddevice:
         self.seconds = seconds
         self.opens = opens
         self.default = SimpleNamespace(device=(1, 0))
+        self.pause_s = 0.0005  # between two blocks
         self.streams: list[FakeInputStream] = []
         self.devices: list[dict[str, Any]] = [
             {"name": "Speaker", "max_input_channels": 0, "default_samplerate": 48_000.0},
             {"name": "Piano Mic", "max_input_channels": 2, "default_samplerate": float(RATE)},
         ]
+
+    def sample(self, indices: np.ndarray) -> np.ndarray:
+        """What the last channel hears at each sample: here a ramp."""
+        return indices.astype(np.int16)
 
     def query_devices(self, device: int | str | None = None, kind: str | None = None) -> Any:
         if kind is None:
@@ -78,12 +83,11 @@ class FakeInputStream:
         seconds = self.owner.seconds
         buffer = np.zeros((self.blocksize, self.options["channels"]), np.int16)
         while not self.closed.is_set() and (seconds is None or sent < seconds * RATE):
-            ramp = np.arange(sent, sent + self.blocksize)
-            buffer[:, -1] = ramp.astype(np.int16)
+            buffer[:, -1] = self.owner.sample(np.arange(sent, sent + self.blocksize))
             self.callback(buffer, self.blocksize, None, None)
             buffer[:] = -1  # PortAudio uses its buffer again
             sent += self.blocksize
-            self.closed.wait(0.0005)
+            self.closed.wait(self.owner.pause_s)
         self.finished()
 
     def close(self) -> None:

@@ -1,0 +1,241 @@
+"""The clients with the real service in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import mido
+import numpy as np
+import pretty_midi
+import pytest
+import soundfile
+
+from clients import file, live, microphone
+from clients.client import ServerError, TranscriptionClient, TranscriptionError
+from clients.protocol import Event, Flushed, NoteOff, NoteOn, StartOptions
+from tests.clients.fake_devices import RATE as DEVICE_RATE
+from tests.clients.fake_devices import FakePort, FakeSounddevice
+from tests.fakes import play
+from tests.service.conftest import TONES, RunningServer, server_starter
+
+RATE = 44_100
+# (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.
+NOTES = [
+    (69, 0.02, 0.9),
+    (81, 0.5, 1.4),
+    (57, 1.0, 2.0),
+    (69, 1.1, 1.6),
+    (69, 1.7, 2.4),
+    (93, 2.2, 3.2),
+    (57, 2.6, 3.2),
+]
+DURATION_S = 3.2
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The service with a model that hears pure tones."""
+    with server_starter(tmp_path_factory.mktemp("server")) as start:
+        yield start(*TONES)
+
+
+@pytest.fixture(scope="module")
+def song(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("song") / "song.flac"
+    soundfile.write(path, play(NOTES, DURATION_S, RATE), RATE, subtype="PCM_16")
+    return path
+
+
+def transcribe(server: RunningServer, *arguments: str | Path) -> int:
+    return file.main([*map(str, arguments), "--url", server.url])
+
+
+def test_the_file_client_writes_the_notes_that_were_played(
+    server: RunningServer, song: Path, tmp_path: Path
+) -> None:
+    out, notes = tmp_path / "song.mid", tmp_path / "song.json"
+    assert transcribe(server, song, "-o", out, "--json", notes) == 0
+    heard = json.loads(notes.read_text())["notes"]
+    assert [note["pitch"] for note in heard] == [pitch for pitch, _, _ in NOTES]
+    for note, (_, onset_s, offset_s) in zip(heard, NOTES, strict=True):
+        assert note["onset_s"] == pytest.approx(onset_s, abs=0.03)
+        assert note["offset_s"] == pytest.approx(offset_s, abs=0.06)
+    written = [note for part in pretty_midi.PrettyMIDI(str(out)).instruments for note in part.notes]
+    assert sorted((note.pitch, note.velocity) for note in written) == sorted(
+        (note["pitch"], note["velocity"]) for note in heard
+    )
+    by_onset = sorted(written, key=lambda note: (note.start, note.pitch))
+    for note, from_json in zip(by_onset, heard, strict=True):
+        assert note.start == pytest.approx(from_json["onset_s"], abs=0.002)
+        assert note.end == pytest.approx(from_json["offset_s"], abs=0.002)
+
+
+def test_websocket_and_upload_tell_the_same(
+    server: RunningServer, song: Path, tmp_path: Path
+) -> None:
+    """Flow control, block sizes and pace of the client leave no trace in the notes."""
+    notes = tmp_path / "song.json"
+    assert transcribe(server, song, "-o", tmp_path / "song.mid", "--json", notes) == 0
+    with song.open("rb") as opened:
+        answer = httpx.post(
+            f"{server.url}/transcribe",
+            files={"file": opened},
+            headers={"Accept": "application/json"},
+        )
+    assert answer.status_code == 200
+    assert json.loads(notes.read_text())["notes"] == answer.json()["notes"]
+
+
+def test_a_long_recording_goes_through_the_flow_control(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    """Many times what may be under way at once, so that markers must have come back."""
+    long = [(69, second + 0.1, second + 0.6) for second in range(40)]
+    path = tmp_path / "long.wav"
+    soundfile.write(path, play(long, 40, 8_000), 8_000, subtype="FLOAT")
+    assert transcribe(server, path, "--json", tmp_path / "long.json") == 0
+    heard = json.loads((tmp_path / "long.json").read_text())["notes"]
+    assert len(heard) == 40
+
+
+async def test_flush_is_answered_between_the_notes(server: RunningServer) -> None:
+    audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
+    options = StartOptions(encoding="pcm_s16le", sample_rate=RATE, lookahead_ms=50)
+    async with TranscriptionClient(server.url, options) as client:
+        await client.send(audio[: 2 * RATE])
+        await client.flush("one second")
+        events: list[Event] = []
+        async for event in client:
+            events.append(event)
+            if isinstance(event, Flushed):
+                break
+        assert any(isinstance(event, NoteOn) for event in events)
+        await client.send(audio[2 * RATE :])
+        done = await client.stop()
+        events += [event async for event in client]
+    assert done.totals["received_samples"] == len(audio) // 2
+    begun = [event.note_id for event in events if isinstance(event, NoteOn)]
+    assert sorted(begun) == sorted(e.note_id for e in events if isinstance(e, NoteOff))
+    assert len(begun) == len(NOTES)
+    written = mido.MidiFile(file=io.BytesIO(done.midi))
+    assert sum(message.type == "note_on" and message.velocity > 0 for message in written) == 7
+
+
+async def test_bad_audio_keeps_the_notes_before_it(server: RunningServer) -> None:
+    audio = play(NOTES, DURATION_S, RATE)
+    audio[int(2.1 * RATE)] = np.nan
+    options = StartOptions(encoding="pcm_f32le", sample_rate=RATE)
+    events: list[Event] = []
+    failure: TranscriptionError | None = None
+    async with TranscriptionClient(server.url, options) as client:
+        try:
+            await client.send(audio.astype("<f4").tobytes())
+        except ServerError:
+            pass  # it came while the audio was still going out
+        with pytest.raises(ServerError, match="bad_audio"):
+            await client.stop()
+        try:
+            async for event in client:
+                events.append(event)
+        except ServerError as error:
+            failure = error
+    assert isinstance(failure, ServerError)
+    assert failure.code == "bad_audio"
+    assert failure.done is not None
+    assert failure.done.midi.startswith(b"MThd")
+    begun = [event.note_id for event in events if isinstance(event, NoteOn)]
+    assert len(begun) >= 4
+    assert sorted(begun) == sorted(e.note_id for e in events if isinstance(e, NoteOff))
+
+
+async def test_a_wrong_option_is_refused_by_name(server: RunningServer) -> None:
+    options = StartOptions(encoding="pcm_s16le", sample_rate=RATE, model="no such model")
+    with pytest.raises(ServerError) as caught:
+        await TranscriptionClient(server.url, options).connect()
+    assert caught.value.code == "unknown_model"
+
+
+class ToneDevice(FakeSounddevice):
+    """An input device that hears ``NOTES`` over and over, at many times the pace of life."""
+
+    def __init__(self, seconds: float | None) -> None:
+        super().__init__(seconds=seconds)
+        self.audio = (play(NOTES, DURATION_S, DEVICE_RATE) * 32767).astype(np.int16)
+
+    def sample(self, indices: np.ndarray) -> np.ndarray:
+        return self.audio[indices % len(self.audio)]
+
+
+def test_the_microphone_client_plays_what_it_hears(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, device = FakePort(), ToneDevice(seconds=DURATION_S)
+    monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)
+    monkeypatch.setattr(microphone, "open_port", lambda name: port)
+    take = tmp_path / "take.mid"
+    arguments = ["--url", server.url, "--midi-port", "synth", "--midi", str(take)]
+    assert microphone.main(arguments) == 0
+    played = [message.note for message in port.messages if message.type == "note_on"]
+    assert played == [pitch for pitch, _, _ in NOTES]
+    assert port.sounding == set()
+    assert [m.note for m in mido.MidiFile(take) if m.type == "note_on"] == played
+
+
+async def test_a_killed_service_is_taken_up_again_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL in the middle of a take; a new process on the same port hears the rest of it."""
+    monkeypatch.setattr(live, "LONGEST_DELAY_S", 0.2)
+    monkeypatch.setattr(microphone, "MAX_BACKLOG_S", 600.0)  # a slow machine starts slowly
+    port, device = FakePort(), ToneDevice(seconds=None)
+    device.pause_s = 0.005
+    monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)
+    monkeypatch.setattr(microphone, "open_port", lambda name: port)
+    take = tmp_path / "take.mid"
+    with server_starter(tmp_path) as start:
+        first = start(*TONES)
+        arguments = ["--url", first.url, "--midi-port", "synth", "--midi", str(take)]
+        running = asyncio.create_task(asyncio.to_thread(microphone.main, arguments))
+
+        async def until_messages(count: int) -> None:
+            while len(port.messages) < count:
+                assert not running.done()
+                await asyncio.sleep(0.01)
+
+        try:
+            await until_messages(20)
+            os.kill(first.process.pid, signal.SIGKILL)
+            first.process.wait()
+            told = len(port.messages)
+            start(TONES[0], str(first.port), wait=False)
+            await until_messages(told + 40)
+        finally:
+            device.seconds = 0.0  # the device ends, and with it the take
+        assert await running == 0
+    assert port.sounding == set()
+    played = [
+        (note.pitch, note.start)
+        for part in pretty_midi.PrettyMIDI(str(take)).instruments
+        for note in part.notes
+    ]
+    # Every onset is there once, on both sides of the break; only a length may have suffered.
+    end_s = max(onset_s for _, onset_s in played)
+    expected = [
+        (pitch, onset_s + repeat * DURATION_S)
+        for repeat in range(int(end_s / DURATION_S) + 1)
+        for pitch, onset_s, _ in NOTES
+        if onset_s + repeat * DURATION_S < end_s + 0.05
+    ]
+    assert len(played) == len(expected) > 20
+    by_time = sorted(played, key=lambda note: (round(note[1], 1), note[0]))
+    for (pitch, onset_s), wanted in zip(
+        by_time, sorted(expected, key=lambda note: (round(note[1], 1), note[0])), strict=True
+    ):
+        assert (pitch, onset_s) == (wanted[0], pytest.approx(wanted[1], abs=0.03))

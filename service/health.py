@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.problems import ProblemCode, busy, responses
-from service.state import ServiceState
+from service.state import NOT_RUNNING, ServiceState
 
 router = APIRouter(tags=["state"])
 
@@ -82,7 +82,7 @@ async def readyz(request: Request, response: Response) -> Ready:
     if state.draining.is_set():
         raise busy(ProblemCode.DRAINING, "the server is going down", later)
     if not state.ready:
-        raise busy(ProblemCode.NOT_READY, state.load_error or "the model is not loaded yet", later)
+        raise busy(ProblemCode.NOT_READY, state.load_error or NOT_RUNNING, later)
     response.headers["Cache-Control"] = "no-store"
     return Ready(sessions=state.sessions.taken, max_sessions=state.sessions.total)
 

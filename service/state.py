@@ -11,6 +11,8 @@ from service.problems import Problem, ProblemCode, busy
 from service.protocol import ErrorCode, ProtocolError
 from service.settings import Settings
 
+NOT_RUNNING = "the model is not loaded yet, or has failed"
+
 
 class Places:
     """A fixed number of places, counted; nothing waits for one."""
@@ -57,7 +59,12 @@ class ServiceState:
     @property
     def ready(self) -> bool:
         """The weights are loaded and warm, and new work is welcome."""
-        return self.engine is not None and not self.draining.is_set()
+        return self._running and not self.draining.is_set()
+
+    @property
+    def _running(self) -> bool:
+        """The engine is there and its worker lives."""
+        return self.engine is not None and self.engine.ready
 
     def loaded(self) -> Engine:
         """The engine, for those who were admitted: nobody is before it is there."""
@@ -74,8 +81,8 @@ class ServiceState:
         """Why no new session is taken, None where one is."""
         if self.draining.is_set():
             return ProtocolError(ErrorCode.DRAINING, "the server is going down")
-        if self.engine is None:
-            return ProtocolError(ErrorCode.NOT_READY, "the model is not loaded yet")
+        if not self._running:
+            return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         if not placed:
             return ProtocolError(
                 ErrorCode.TOO_MANY_SESSIONS, f"all {self.sessions.total} sessions are taken"
@@ -87,8 +94,8 @@ class ServiceState:
         later = self.settings.retry_after_s
         if self.draining.is_set():
             return busy(ProblemCode.DRAINING, "the server is going down", later)
-        if self.engine is None:
-            return busy(ProblemCode.NOT_READY, "the model is not loaded yet", later)
+        if not self._running:
+            return busy(ProblemCode.NOT_READY, NOT_RUNNING, later)
         if not placed:
             detail = f"all {self.uploads.total} places for uploads are taken"
             return busy(ProblemCode.TOO_MANY_UPLOADS, detail, later)

@@ -165,9 +165,9 @@ class Connection:
             hop_samples=HOP,
             frame_rate_hz=rate_hz / HOP,
             mode=options.mode,
-            lookahead_ms=session.delay.lookahead_ms,
+            lookahead_ms=round(session.delay.lookahead_ms, 3),
             block_frames=options.frames_per_window,
-            delay_ms=session.delay.total_ms,
+            delay_ms=round(session.delay.total_ms, 3),
             limits=Limits.model_validate(self._settings, from_attributes=True),
         )
 

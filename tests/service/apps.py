@@ -24,7 +24,7 @@ START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": RATE_HZ}
 # Two notes that end before the audio does, and one that is still held when it ends.
 MELODY = [(69, 0.30, 0.70), (81, 0.80, 1.20), (57, 1.30, 1.80)]
 DURATION_S = 1.6
-READY_S = 20.0
+READY_S = 100.0  # a machine that does much else must not fail a test
 
 
 def melody() -> NDArray[np.float32]:

@@ -17,8 +17,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
-START_S = 60.0
-STOP_S = 30.0
+START_S = 100.0
+STOP_S = 60.0
 
 
 class RunningServer:

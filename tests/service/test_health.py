@@ -18,7 +18,7 @@ def test_ready_only_when_the_model_is() -> None:
     go_on = threading.Event()
 
     def load(name: str, device: str) -> FakeTranscriber:
-        assert go_on.wait(30)
+        assert go_on.wait(100)
         return FakeTranscriber()
 
     app = create_app(Settings(retry_after_s=9), load_model=load)
@@ -31,7 +31,7 @@ def test_ready_only_when_the_model_is() -> None:
         assert waiting.json()["code"] == "not_ready"
         assert client.get("/info").json()["ready"] is False
         go_on.set()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while client.get("/readyz").status_code != 200:
             assert time.monotonic() < deadline
         assert client.get("/readyz").json()["status"] == "ready"
@@ -45,11 +45,18 @@ def test_a_model_that_cannot_be_loaded_is_told_without_its_path() -> None:
 
     app = create_app(Settings(), load_model=load, on_load_failure=failed.set)
     with TestClient(app) as client:
-        assert failed.wait(20)
+        assert failed.wait(100)
         answer = client.get("/readyz")
         assert answer.status_code == 503
         assert "OSError" in answer.json()["detail"]
         assert "secret" not in answer.text
+
+
+def test_a_dead_engine_is_not_ready() -> None:
+    with serving() as (client, _):
+        client.app.state.service.engine.close()  # type: ignore[attr-defined]
+        assert client.get("/readyz").json()["code"] == "not_ready"
+        assert client.post("/transcribe").json()["code"] == "not_ready"
 
 
 def test_info_has_the_card_and_the_settings_and_no_address() -> None:

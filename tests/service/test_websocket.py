@@ -98,7 +98,7 @@ def test_ready_states_the_model_the_delay_and_the_limits() -> None:
     assert ready["model"] == model.config.name
     assert ready["sample_rate_hz"] == model.config.sample_rate
     assert ready["frame_rate_hz"] == pytest.approx(1000 / hop_ms)
-    assert ready["lookahead_ms"] == pytest.approx(8 * hop_ms)  # 100 ms in whole hops
+    assert ready["lookahead_ms"] == pytest.approx(8 * hop_ms, abs=1e-3)  # 100 ms in whole hops
     assert ready["delay_ms"] >= ready["lookahead_ms"] + 3 * hop_ms
     assert ready["limits"] == {
         "max_message_bytes": 65536,
@@ -107,7 +107,7 @@ def test_ready_states_the_model_the_delay_and_the_limits() -> None:
         "max_buffered_ms": 2000,
     }
     assert (centre["mode"], centre["block_frames"]) == ("centre", 1)
-    assert centre["lookahead_ms"] == pytest.approx(32 * hop_ms)
+    assert centre["lookahead_ms"] == pytest.approx(32 * hop_ms, abs=1e-3)
     assert centre["session_id"] != ready["session_id"]
 
 
@@ -337,11 +337,10 @@ def test_a_failing_model_ends_its_session_and_no_other() -> None:
 
 
 def test_idle_clients_are_told_and_keep_their_notes() -> None:
-    with serving(idle_timeout_s=0.3, progress_interval_ms=100) as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
-            send_melody(socket)
-            messages, code = hear(socket)
+    with serving(idle_timeout_s=2) as (client, _), client.websocket_connect(ADDRESS) as socket:
+        begin(socket)
+        send_melody(socket)
+        messages, code = hear(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["idle_timeout"]
     assert of_type(messages, "error")[0]["retryable"]
     assert check_notes(messages) == PITCHES
@@ -357,14 +356,17 @@ def test_a_client_that_never_starts_is_sent_away() -> None:
 
 
 def test_a_session_has_an_end_in_audio() -> None:
-    with serving(max_session_s=1, idle_timeout_s=1) as (client, _):
+    limit_s = 20
+    with serving(max_session_s=limit_s, idle_timeout_s=limit_s) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
             begin(socket)
             send_melody(socket)
+            for _ in range(limit_s):
+                socket.send_bytes(bytes(2 * RATE_HZ))
             messages, code = hear(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["session_too_long"]
-    assert check_notes(messages) == PITCHES[:2]
-    assert messages[-1]["totals"]["audio_s"] <= 1
+    assert check_notes(messages) == PITCHES
+    assert limit_s - 1 < messages[-1]["totals"]["audio_s"] <= limit_s
     assert code == CloseCode.TIMEOUT
 
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from model.checkpoint import CheckpointError, load, shipped
 from model.config import HOP
-from model.transcriber import Transcriber
-from service.engine import Engine
+from service.engine import Engine, Transcriber
 from service.events import Note
 from service.options import StreamOptions
 from service.transcribe import transcribe_array

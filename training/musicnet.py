@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 
 from model.config import FRAMES, HEADS, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
 from model.transcriber import StridedNetwork, Transcriber
 from training.losses import HeadWeights, Labels, heads_loss, released_loss
+from training.metrics import frame_average_precision
 from training.synth.config import SynthConfig
 from training.synth.dataset import Batch, SynthStream
 from training.synth.labels import ONSET_SCALE
@@ -117,7 +117,9 @@ class MusicTask:
             # zip: a network may have the frame head alone
             for head, (name, labels) in zip(network.config.heads, truth.items(), strict=False):
                 predicted = probabilities[:, HEADS.index(head), frame]
-                metrics[f"{name}_{lookahead}ms"] = average_precision(predicted, labels[:, frame])
+                metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
+                    predicted, labels[:, frame]
+                )
         return metrics
 
     def card(self) -> dict[str, Any]:
@@ -138,11 +140,6 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     """Audio (batch, WINDOW) and labels (batch, FRAMES, PITCHES), all float32."""
     frame, onset, velocity = torch.from_numpy(batch.targets()).to(device).unbind(1)
     return _audio(batch.audio, device), Labels(frame, onset, velocity)
-
-
-def average_precision(probabilities: NDArray, labels: NDArray) -> float:
-    """Micro-averaged over all notes, as the paper evaluates (scikit-learn's step-wise AP)."""
-    return float(average_precision_score(labels.ravel() > 0, probabilities.ravel()))
 
 
 def _audio(values: NDArray, device: torch.device) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from model.config import SAMPLE_RATE
-from tests.training.synth.conftest import CENTS, INSTRUMENTS, PRE_S
+from tests.training.conftest import CENTS, INSTRUMENTS, PRE_S
 from training.synth.bank import HELD_OUT, OVERSAMPLING, load_bank
 from training.synth.config import SynthConfig
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training.synth.conftest import melody
+from tests.training.conftest import melody
 from training.synth.config import SynthConfig
 from training.synth.scores import Notes, load_pieces, merged, with_pedal
 

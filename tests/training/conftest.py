@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import mido
 import numpy as np
 import pytest
 import soundfile
+import torch
 from numpy.typing import NDArray
 
-from model.config import SAMPLE_RATE
+from model.checkpoint import save_checkpoint
+from model.config import LIVE, SAMPLE_RATE, FilterbankConfig, RSEConfig
+from model.transcriber import Transcriber
 from training.synth.bank import HELD_OUT
 from training.synth.config import SynthConfig
 
@@ -83,6 +87,8 @@ def write_bank(root: Path) -> None:
             "family": family,
             "instrument": instrument,
             "kind": kind,
+            "licence": "MIT",
+            "attribution": f"The players of the {instrument}",
             "file": file,
             "notes": notes,
         }
@@ -157,6 +163,8 @@ def synth_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     {
                         "id": f"{split}-{ensemble}",
                         "file": name,
+                        "source": "made for the tests",
+                        "licence": "MIT",
                         "ensemble": ensemble,
                         "expressive": expressive,
                         "split": split,
@@ -175,3 +183,17 @@ def synth_config(synth_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         excerpt_max_s=6.0,
         pool_excerpts=3,
     )
+
+
+TINY = replace(
+    LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small untrained transcription network on disk."""
+    path = tmp_path_factory.mktemp("tiny") / "tiny.safetensors"
+    torch.manual_seed(0)
+    save_checkpoint(Transcriber(TINY), {"config": TINY.to_json()}, path)
+    return path

@@ -1,0 +1,90 @@
+"""Labels in every layout, and labels that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mido
+import numpy as np
+import pytest
+import soundfile
+
+from training.recordings import LabelError, read_midi, read_table, recordings
+
+
+def silence(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, np.zeros(800), 8000)
+
+
+def text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> None:
+    silence(tmp_path / "flac" / "a.flac")
+    silence(tmp_path / "b.wav")
+    silence(tmp_path / "unlabelled.wav")
+    text(tmp_path / "tsv" / "a.tsv", "# onset\toffset\tnote\tvelocity\n0.5\t1.0\t60.0\t64.0\n")
+    text(tmp_path / "b.csv", "0.1,0.2,61\n")
+    found = {recording.name: recording for recording in recordings(tmp_path)}
+    assert sorted(found) == ["a", "b"]
+    assert found["a"].notes.onset_s.tolist() == [0.5]
+    assert found["a"].notes.velocity.tolist() == [64]
+    assert found["b"].notes.pitch.tolist() == [61]
+
+
+def test_a_folder_without_labels_is_an_error(tmp_path: Path) -> None:
+    silence(tmp_path / "a.wav")
+    with pytest.raises(LabelError, match="no audio with labels"):
+        list(recordings(tmp_path))
+
+
+@pytest.mark.parametrize("row", ["0.5,0.4,60,64", "0.5,1.0,128,64", "0.5,1.0", "0.5,x,60,64"])
+def test_bad_rows_are_named(tmp_path: Path, row: str) -> None:
+    path = text(tmp_path / "a.csv", f"0.1,0.2,60,64\n{row}\n")
+    with pytest.raises(LabelError, match="a.csv:2"):
+        read_table(path)
+
+
+def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None:
+    silence(tmp_path / "audio" / "x.ogg")
+    text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n1.5,2.0\n")
+    text(tmp_path / "notes" / "x.csv", "onset,offset,pitch,velocity\n0,12,71,64\n12,24,74,64\n")
+    text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
+    (recording,) = recordings(tmp_path)
+    assert recording.notes.onset_s.tolist() == [63.0, 63.5]
+    assert recording.notes.pitch.tolist() == [71, 74]
+    text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n")
+    with pytest.raises(LabelError, match="differ in length"):
+        list(recordings(tmp_path))
+
+
+def test_the_pedal_lengthens_midi_notes_up_to_the_next_strike(tmp_path: Path) -> None:
+    track = mido.MidiTrack()
+    for message, seconds in (
+        (mido.Message("control_change", control=64, value=127), 0.0),
+        (mido.Message("note_on", note=60, velocity=70), 0.5),
+        (mido.Message("note_off", note=60), 0.25),
+        (mido.Message("note_on", note=62, velocity=70), 0.25),
+        (mido.Message("note_off", note=62), 0.25),
+        (mido.Message("note_on", note=60, velocity=70), 0.25),
+        (mido.Message("control_change", control=64, value=0), 0.5),
+        (mido.Message("note_off", note=60), 0.5),
+    ):
+        track.append(message.copy(time=round(seconds * 960)))
+    file = mido.MidiFile(ticks_per_beat=480)
+    file.tracks.append(track)
+    file.save(tmp_path / "a.mid")
+    notes = read_midi(tmp_path / "a.mid")
+    assert notes.pitch.tolist() == [60, 62, 60]
+    np.testing.assert_allclose(notes.onset_s, [0.5, 1.0, 1.5], atol=1e-6)
+    np.testing.assert_allclose(notes.offset_s, [1.5, 2.0, 2.5], atol=1e-6)
+
+
+def test_a_midi_file_that_is_none_is_named(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.mid", "no music")
+    with pytest.raises(LabelError, match="a.mid"):
+        read_midi(path)

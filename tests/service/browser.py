@@ -16,9 +16,8 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--use-fake-ui-for-media-stream",
-    "--use-fake-device-for-media-stream",
 ]
+FAKE_MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
 
 
 @contextmanager
@@ -28,6 +27,7 @@ def chromium(
     """A headless browser; `microphone` is a WAV that its fake microphone plays once."""
     flags = list(FLAGS)
     if microphone is not None:
+        flags += FAKE_MICROPHONE
         flags.append(f"--use-file-for-fake-audio-capture={microphone}%noloop")
     browser = playwright.chromium.launch(executable_path=executable, headless=True, args=flags)
     try:

@@ -28,6 +28,7 @@ TONES = [(69, 0.5, 1.0), (81, 1.2, 1.6), (57, 1.8, 2.4), (69, 2.6, 3.0)]
 NAMES = ["A4", "A5", "A3", "A4"]
 PITCHES = [pitch for pitch, _, _ in TONES]
 PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)
 
 LISTENING = "body[data-state=listening]"
 IDLE = "body[data-state=idle]"

@@ -20,6 +20,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from model.config import ModelConfig
+from model.precision import fastest_dtype
 from model.transcriber import Transcriber
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -77,8 +78,16 @@ def load_weights(module: torch.nn.Module, tensors: Mapping[str, Tensor], origin:
     module.load_state_dict({k: tensors[k].to(expected[k].dtype) for k in expected})
 
 
-def load(name_or_path: str | Path = "live", device: str | torch.device = "cpu") -> Transcriber:
-    """A transcription network in evaluation mode, in float32. Raises CheckpointError."""
+def load(
+    name_or_path: str | Path = "live",
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+) -> Transcriber:
+    """A transcription network in evaluation mode. Raises CheckpointError.
+
+    dtype: what it computes in; None takes what is fastest on the device. To save the weights
+    again, load them in float32.
+    """
     path = resolve(name_or_path)
     card = read_card(path)
     try:
@@ -87,7 +96,8 @@ def load(name_or_path: str | Path = "live", device: str | torch.device = "cpu") 
         raise CheckpointError(f"{path}: {error}") from error
     transcriber = Transcriber(config, card)
     load_weights(transcriber, read_tensors(path), path)
-    return transcriber.to(device).eval()
+    transcriber = transcriber.to(device).eval()
+    return transcriber.compute_in(dtype or fastest_dtype(torch.device(device)))
 
 
 def save_checkpoint(

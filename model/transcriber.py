@@ -158,6 +158,7 @@ class Transcriber(nn.Module):
         super().__init__()
         self.config = config
         self.card = card or {}
+        self.compute_dtype = torch.float32
         match config.front_end:
             case StridedConfig() as front_end:
                 self.network: StridedNetwork | FilterbankNetwork = StridedNetwork(config, front_end)
@@ -179,11 +180,27 @@ class Transcriber(nn.Module):
         frame = logits[:, :1] * self.scale + self.offset
         return torch.cat([frame, logits[:, 1:]], dim=1)
 
+    def compute_in(self, dtype: torch.dtype) -> Transcriber:
+        """Runs the network behind the front-end in this type from now on; for inference.
+
+        The layers that multiply matrices keep their weights in it; filters, norms and the
+        probabilities stay float32, which costs little.
+        """
+        self.compute_dtype = dtype
+        for name, module in self.network.named_modules():
+            if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and "filterbank" not in name:
+                module.to(dtype)
+        return self
+
     @torch.inference_mode()
     def predict(self, windows: Tensor) -> Tensor:
         """(batch, WINDOW) samples -> (batch, heads, FRAMES, PITCHES) probabilities, float32."""
         self._check(windows)
-        return torch.sigmoid(self.calibrate(self(windows)).float())
+        match self.network:
+            case FilterbankNetwork() as network:
+                return self.predict_features(network.filterbank(windows))
+            case _:
+                return self.predict_features(windows)
 
     def open_stream(self) -> FeatureStream:
         """A new front-end state for one stream of audio."""
@@ -192,12 +209,14 @@ class Transcriber(nn.Module):
     @torch.inference_mode()
     def predict_features(self, features: Tensor) -> Tensor:
         """A batch of ``FeatureStream.advance`` rows -> the same as :meth:`predict`."""
-        match self.network:
-            case FilterbankNetwork() as network:
-                logits = network.from_features(features)
-            case _:
-                logits = self(features)
-        return torch.sigmoid(self.calibrate(logits).float())
+        reduced = self.compute_dtype != torch.float32
+        with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
+            match self.network:
+                case FilterbankNetwork() as network:
+                    logits = network.from_features(features)
+                case _:
+                    logits = self(features)
+        return torch.sigmoid(self.calibrate(logits.float()))
 
     def _check(self, windows: Tensor) -> None:
         if windows.ndim != 2 or windows.shape[1] != WINDOW:

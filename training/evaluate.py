@@ -30,7 +30,7 @@ from training.metrics import NoteList, note_list, onset_errors, scores
 from training.recordings import LabelError, Recording, recordings
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
-LIVE_BLOCK_FRAMES = 4
+LIVE_BLOCK_FRAMES = 8
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,6 +16,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from model.checkpoint import WEIGHTS, load, save_checkpoint
 from training.synth.config import SynthConfig
 from training.tune import HeldOutPieces, tune
@@ -39,9 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
 
-    transcriber = load(options.run / f"{options.checkpoint}.safetensors")
+    checkpoint = options.run / f"{options.checkpoint}.safetensors"
+    transcriber = load(checkpoint, dtype=torch.float32)
     synth = SynthConfig(root=options.synth, cache=options.cache)
-    pieces = HeldOutPieces(transcriber, synth, options.pieces, options.seconds)
+    pieces = HeldOutPieces(load(checkpoint), synth, options.pieces, options.seconds)
     settings = tune(pieces)
     card = {
         **transcriber.card,

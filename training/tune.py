@@ -55,7 +55,10 @@ class HeldOutPieces:
             for piece in validation_pieces(synth, pieces, seconds, seed=11):
                 for lookahead in LOOKAHEADS_MS:
                     result = transcribe_array(
-                        piece.audio, rate, engine, StreamOptions(lookahead_ms=lookahead)
+                        piece.audio,
+                        rate,
+                        engine,
+                        StreamOptions(lookahead_ms=lookahead, block_frames=8),
                     )
                     rows = [result.frame_probabilities]
                     if result.onset_probabilities is not None:

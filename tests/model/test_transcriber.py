@@ -126,3 +126,15 @@ def test_the_paper_network_has_the_papers_size() -> None:
     count = sum(p.numel() for p in Transcriber(CONFIGS["released"]).parameters())
     assert count == 3_204_000
     assert round(count / 2**20, 2) == 3.06  # "3.06 M" in the paper counts in 2^20
+
+
+@BOTH
+def test_bfloat16_stays_near_float32(config: ModelConfig) -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(config).eval()
+    window = torch.randn(1, WINDOW) * 0.1
+    full = transcriber.predict(window)
+    half = transcriber.compute_in(torch.bfloat16).predict(window)
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half, full, atol=0.02, rtol=0)
+    assert not torch.equal(half, full)

@@ -1,0 +1,21 @@
+"""Which number format a device computes fastest in without losing notes."""
+
+from __future__ import annotations
+
+import torch
+
+
+def fastest_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where the processor multiplies it in hardware, else float32.
+
+    Elsewhere bfloat16 is emulated and slower than float32.
+    """
+    match device.type:
+        case "cuda":
+            native = torch.cuda.is_bf16_supported(including_emulation=False)
+        case "cpu":
+            capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+            native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
+        case _:
+            native = False
+    return torch.bfloat16 if native else torch.float32

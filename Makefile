@@ -4,7 +4,10 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 # Recordings with labels, for the accuracy benchmark.
 SHARED ?= ../shared
-LOOKAHEADS_MS ?= 50 100 200 372
+LOOKAHEADS_MS ?= 50 100 190 372
+MODEL ?= live
+# Folder for the figures as JSON; empty writes none.
+JSON ?=
 PYTHON ?= python3
 VENV ?= .venv
 
@@ -33,12 +36,13 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 
 bench: bench-accuracy ## every benchmark
 
+# The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path
 	@for set in $(SHARED)/real/*/; do \
-	  for ms in $(LOOKAHEADS_MS); do \
-	    echo "== $$(basename $$set), look-ahead $$ms ms"; \
-	    $(PY) -m training.evaluate real --data-dir $$set --lookahead-ms $$ms || exit 1; \
-	  done; \
+	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
+	  $(PY) -m training.evaluate real --data-dir $$set --label-shift-ms $$shift_ms \
+	    --lookahead-ms $(LOOKAHEADS_MS) --model $(MODEL) \
+	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || exit 1; \
 	done
 
 clean: ## remove the environment, caches and builds

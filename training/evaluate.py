@@ -4,8 +4,9 @@
 
 DIR holds audio and labels in any of the layouts of ``training.recordings``. Audio is decoded,
 resampled, cut into windows, transcribed and tracked by the service's own streaming code; the
-figures are therefore those of a live stream with the same look-ahead. Labels can be shifted where
-a data set's audio is known to lag behind them. Nothing here chooses a threshold.
+figures are therefore those of a live stream with the same look-ahead. Several look-aheads can be
+given at once. Labels can be shifted where a data set's audio is known to lag behind them. Nothing
+here chooses a threshold.
 """
 
 from __future__ import annotations
@@ -28,74 +29,86 @@ from service.options import StreamOptions
 from service.transcribe import transcribe_array
 from training.metrics import NoteList, note_list, onset_errors, scores
 from training.recordings import LabelError, Recording, recordings
+from training.window_memo import WindowMemo
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
-LIVE_BLOCK_FRAMES = 8
+Report = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     real = commands.add_parser("real", help="recordings with note labels")
     real.add_argument("--data-dir", type=Path, required=True)
-    real.add_argument("--lookahead-ms", type=float, default=200.0)
+    real.add_argument("--lookahead-ms", type=float, nargs="+", default=[200.0])
     real.add_argument(
         "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
     )
-    real.add_argument("--block-frames", type=int, default=LIVE_BLOCK_FRAMES)
+    real.add_argument("--block-frames", type=int, default=StreamOptions().block_frames)
     real.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     real.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args(arguments)
     try:
-        report = evaluate_folder(
-            options.data_dir,
-            load(options.model),
-            StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames),
-            options.label_shift_ms / 1000,
+        streams = [
+            StreamOptions(lookahead_ms=ms, block_frames=options.block_frames)
+            for ms in options.lookahead_ms
+        ]
+        reports = evaluate_folder(
+            options.data_dir, load(options.model), streams, options.label_shift_ms / 1000
         )
     except (CheckpointError, LabelError, ValueError, OSError) as error:
         print(f"training.evaluate: {error}", file=sys.stderr)
         return 1
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report, indent=1))
+        # One look-ahead: its report. Several: the first one's, and all of them below it.
+        rest = {"by_lookahead": reports} if len(reports) > 1 else {}
+        options.json.write_text(json.dumps({**reports[0], **rest}, indent=1))
     return 0
 
 
 def evaluate_folder(
-    folder: Path, transcriber: Transcriber, options: StreamOptions, label_shift_s: float
-) -> dict[str, Any]:
-    """Figures of every recording below a folder and their means; prints a table as it goes."""
-    print(f"{folder}, {transcriber.config.name}, look-ahead {options.lookahead_ms:g} ms")
-    print(f"{'recording':34}" + "".join(f"{figure:>16}" for figure in FIGURES))
-    rows: dict[str, dict[str, float]] = {}
-    late: list[NDArray[np.float64]] = []
-    with Engine(transcriber) as engine:
+    folder: Path, transcriber: Transcriber, streams: list[StreamOptions], label_shift_s: float
+) -> list[Report]:
+    """A report for each way of streaming; prints a row for each recording as it goes."""
+    print(f"{folder}: {transcriber.config.name}, label shift {1000 * label_shift_s:g} ms")
+    print(_row("recording", "look-ahead", dict(zip(FIGURES, FIGURES, strict=True))))
+    memo = WindowMemo(transcriber)
+    rows: list[dict[str, dict[str, float]]] = [{} for _ in streams]
+    late: list[list[NDArray[np.float64]]] = [[] for _ in streams]
+    with Engine(memo) as engine:
         for recording in recordings(folder):
-            figures, errors = evaluate_recording(recording, engine, options, label_shift_s)
-            rows[recording.name] = figures
-            late.append(errors)
-            print(_row(recording.name, figures), flush=True)
-    mean = {f: float(np.nanmean([row[f] for row in rows.values()])) for f in FIGURES}
-    print(_row("mean", mean))
-    timing = np.concatenate(late) if late else np.zeros(0)
-    if len(timing):
-        print(f"onsets come {1000 * np.median(timing):+.1f} ms late in the median")
-    return {
-        "model": transcriber.config.name,
-        "lookahead_ms": options.lookahead_ms,
-        "block_frames": options.block_frames,
-        "label_shift_ms": 1000 * label_shift_s,
-        "onset_error_ms": {
-            "median": 1000 * float(np.median(timing)) if len(timing) else None,
-            "deviation": 1000 * float(np.std(timing)) if len(timing) else None,
-        },
-        "recordings": rows,
-        "mean": mean,
-    }
+            for options, figures_of, errors_of in zip(streams, rows, late, strict=True):
+                figures, errors = evaluate_recording(recording, engine, options, label_shift_s)
+                figures_of[recording.name] = figures
+                errors_of.append(errors)
+                print(_row(recording.name, _milliseconds(options), figures), flush=True)
+            memo.forget()
+    reports = []
+    for options, figures_of, errors_of in zip(streams, rows, late, strict=True):
+        timing = 1000 * np.concatenate(errors_of)
+        mean = {f: float(np.nanmean([row[f] for row in figures_of.values()])) for f in FIGURES}
+        print(_row("mean", _milliseconds(options), mean))
+        reports.append(
+            {
+                "model": transcriber.config.name,
+                "lookahead_ms": options.lookahead_ms,
+                "block_frames": options.block_frames,
+                "label_shift_ms": 1000 * label_shift_s,
+                "onset_error_ms": {
+                    "median": float(np.median(timing)) if len(timing) else None,
+                    "deviation": float(np.std(timing)) if len(timing) else None,
+                },
+                "recordings": figures_of,
+                "mean": mean,
+            }
+        )
+        if len(timing):
+            print(f"  matched onsets come {np.median(timing):+.1f} ms late in the median")
+    return reports
 
 
 def evaluate_recording(
@@ -117,8 +130,13 @@ def estimated_notes(notes: list[Note]) -> NoteList:
     )
 
 
-def _row(name: str, figures: dict[str, float]) -> str:
-    return f"{name:34}" + "".join(f"{figures[figure]:16.3f}" for figure in FIGURES)
+def _milliseconds(options: StreamOptions) -> str:
+    return f"{options.lookahead_ms:g} ms"
+
+
+def _row(name: str, lookahead: str, figures: dict[str, Any]) -> str:
+    cells = [f"{v:.3f}" if isinstance(v, float) else v for v in map(figures.get, FIGURES)]
+    return f"{name:34}{lookahead:>10}" + "".join(f"{cell:>16}" for cell in cells)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ import pytest
 import soundfile
 
 from service.options import StreamOptions
+from service.transcribe import transcribe_array
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluate import FIGURES, evaluate_folder, main
+from training.window_memo import WindowMemo
 
 NOTES = [(FAKE_PITCHES[i % 4], 0.3 + 0.4 * i, 0.6 + 0.4 * i) for i in range(6)]
 
@@ -25,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_the_model_hears_is_scored(folder: Path) -> None:
-    report = evaluate_folder(folder, FakeTranscriber(), StreamOptions(), label_shift_s=0.0)
+    (report,) = evaluate_folder(folder, FakeTranscriber(), [StreamOptions()], label_shift_s=0.0)
     assert report["recordings"].keys() == {"tones"}
     assert report["mean"] == pytest.approx(report["recordings"]["tones"])
     for figure in FIGURES:
@@ -34,7 +36,7 @@ def test_what_the_model_hears_is_scored(folder: Path) -> None:
 
 
 def test_shifted_labels_are_another_truth(folder: Path) -> None:
-    report = evaluate_folder(folder, FakeTranscriber(), StreamOptions(), label_shift_s=0.1)
+    (report,) = evaluate_folder(folder, FakeTranscriber(), [StreamOptions()], label_shift_s=0.1)
     assert report["mean"]["onset_f1"] < 0.1
     assert report["label_shift_ms"] == 100
 
@@ -48,6 +50,28 @@ def test_the_command_writes_json(folder: Path, tmp_path: Path, tiny_checkpoint: 
     report = json.loads(out.read_text())
     assert set(report["mean"]) == set(FIGURES)
     assert all(np.isfinite(value) for value in report["mean"].values())
+
+
+def test_several_lookaheads_give_what_each_alone_gives(folder: Path) -> None:
+    streams = [StreamOptions(lookahead_ms=ms) for ms in (50, 100, 200)]
+    together = evaluate_folder(folder, FakeTranscriber(), streams, label_shift_s=0.0)
+    alone = [evaluate_folder(folder, FakeTranscriber(), [s], label_shift_s=0.0) for s in streams]
+    assert [[report] for report in together] == alone
+    assert [report["lookahead_ms"] for report in together] == [50, 100, 200]
+
+
+def test_windows_are_computed_once(folder: Path) -> None:
+    samples, rate = soundfile.read(folder / "tones.wav", dtype="float32")
+    memo = WindowMemo(FakeTranscriber())
+    direct = transcribe_array(samples, rate, FakeTranscriber(), StreamOptions())
+    first = transcribe_array(samples, rate, memo, StreamOptions())
+    computed = memo.computed
+    second = transcribe_array(samples, rate, memo, StreamOptions())
+    assert memo.computed == computed > 0
+    assert direct.notes == first.notes == second.notes
+    memo.forget()
+    transcribe_array(samples, rate, memo, StreamOptions())
+    assert memo.computed == 2 * computed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Losses over symbols: by hand, and against the released code's training trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.config import RSEConfig
+from model.released_names import from_released
+from model.symbols import SymbolConfig, SymbolNetwork
+from training.symbol_losses import algorithmic_loss, least_entropy
+
+
+def test_the_least_entropy_of_four_classes_is_the_released_one() -> None:
+    assert least_entropy(4, 0.01) == pytest.approx(0.0669877, abs=1e-7)
+
+
+def test_the_best_prediction_costs_nothing() -> None:
+    targets = torch.tensor([[1, 2, 0, 0]])
+    best = torch.full((1, 4, 4), 0.01 / 3)
+    best.scatter_(-1, targets.unsqueeze(-1), 0.99)
+    assert algorithmic_loss(best.log(), targets).item() == pytest.approx(0, abs=1e-6)
+    assert algorithmic_loss((best + 0.1).log(), targets) > 0.01
+
+
+def test_padding_weighs_a_hundredth() -> None:
+    targets = torch.tensor([[1, 2, 0, 0]])
+    wrong = torch.zeros(1, 4, 4)
+    wrong[0, :, 3] = 10.0
+    fair = torch.full((1, 4, 4), 0.01 / 3)
+    fair.scatter_(-1, targets.unsqueeze(-1), 0.99)
+    in_word, in_padding = fair.log().clone(), fair.log().clone()
+    in_word[0, 1] = wrong[0, 1]
+    in_padding[0, 2] = wrong[0, 2]
+    ratio = algorithmic_loss(in_word, targets) / algorithmic_loss(in_padding, targets)
+    assert ratio.item() == pytest.approx(100, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["badd_bins8_16", "sort_bins8"])
+def test_the_first_training_cost_is_the_released_one(name: str, shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "oracles" / f"train_{name}_h16.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with np.load(path) as file:
+        meta = json.loads(str(file["meta"]))
+        arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
+    rse = RSEConfig(
+        maps=meta["n_hidden"],
+        blocks=meta["n_blocks"],
+        norm="sequence",
+        activation="sigmoid_gelu",
+        residual_speed=2.0,
+        dropout=0.0,
+    )
+    network = SymbolNetwork(SymbolConfig(meta["n_input"], meta["n_output"], rse))
+    variables = {k.removeprefix("init/"): v for k, v in arrays.items() if k.startswith("init/")}
+    network.load_state_dict(from_released(network, variables))
+    costs = [
+        algorithmic_loss(
+            network(arrays[f"batch/1/{length}/x"].long()),
+            arrays[f"batch/1/{length}/y"].long(),
+            meta["label_smoothing"],
+        )
+        for length in meta["bins"]
+    ]
+    recorded = arrays["bin_cost"].reshape(12, -1)[0]
+    torch.testing.assert_close(torch.stack(costs), recorded, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,38 @@
+"""Losses of the networks over symbols, as the authors' released code computes them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+PADDING = 0  # symbol and class of positions behind the end of a sequence
+PADDING_WEIGHT = 0.01  # of a padding position, where others weigh 1
+
+
+def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -> Tensor:
+    """Smoothed cross-entropy above its minimum, positions weighted (released code).
+
+    logits: (batch, length, classes) float; targets: (batch, length) integer classes, PADDING
+    behind the end, which is predicted like any class but counts PADDING_WEIGHT. Each example's
+    weights are divided by their mean. Returns the mean over batch and length, a scalar that is 0
+    for the best possible prediction.
+    """
+    classes = logits.shape[-1]
+    rest = smoothing / (classes - 1)  # of the probability, for each wrong class
+    logarithms = F.log_softmax(logits.float(), dim=-1)  # (batch, length, classes)
+    right = logarithms.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    wrong = logarithms.sum(dim=-1) - right
+    entropy = -(1 - smoothing) * right - rest * wrong  # (batch, length)
+    weights = torch.where(targets == PADDING, PADDING_WEIGHT, 1.0)
+    weights = weights / weights.mean(dim=1, keepdim=True)
+    return ((entropy - least_entropy(classes, smoothing)) * weights).mean()
+
+
+def least_entropy(classes: int, smoothing: float) -> float:
+    """Smallest cross-entropy with a smoothed label, in nats."""
+    rest = smoothing / (classes - 1)
+    kept = (1 - smoothing) * math.log(1 - smoothing)
+    return -(kept + (classes - 1) * rest * math.log(rest + 1e-20))

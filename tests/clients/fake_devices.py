@@ -80,9 +80,10 @@ class FakeInputStream:
 
     def _run(self) -> None:
         sent = 0
-        seconds = self.owner.seconds
         buffer = np.zeros((self.blocksize, self.options["channels"]), np.int16)
-        while not self.closed.is_set() and (seconds is None or sent < seconds * RATE):
+        while not self.closed.is_set():
+            if self.owner.seconds is not None and sent >= self.owner.seconds * RATE:
+                break
             buffer[:, -1] = self.owner.sample(np.arange(sent, sent + self.blocksize))
             self.callback(buffer, self.blocksize, None, None)
             buffer[:] = -1  # PortAudio uses its buffer again

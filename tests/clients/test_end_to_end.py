@@ -195,7 +195,7 @@ async def test_a_killed_service_is_taken_up_again_by_the_next(
     monkeypatch.setattr(live, "LONGEST_DELAY_S", 0.2)
     monkeypatch.setattr(microphone, "MAX_BACKLOG_S", 600.0)  # a slow machine starts slowly
     port, device = FakePort(), ToneDevice(seconds=None)
-    device.pause_s = 0.005
+    device.pause_s = 0.01  # about the pace of life
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)
     monkeypatch.setattr(microphone, "open_port", lambda name: port)
     take = tmp_path / "take.mid"

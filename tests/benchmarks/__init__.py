@@ -1,0 +1,1 @@
+"""Measurements of speed: printed, kept as JSON, never asserted."""

@@ -1,0 +1,111 @@
+"""A recording streamed at the pace of a microphone to a real server process.
+
+Measured: the frames that leave the engine a second, whether the lag grows, and how late each event
+arrives beyond the delay that ``ready`` stated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import soxr
+
+from clients.client import TranscriptionClient
+from clients.protocol import Done, NoteOff, NoteOn, Progress, StartOptions
+from tests.service.conftest import server_starter
+
+RATE_HZ = 48_000
+CHUNK_S = 0.02
+PERCENTILES = (50, 95, 99)
+
+
+@dataclass
+class Stream:
+    """What a streaming client saw."""
+
+    delay_ms: float
+    lateness_ms: list[float]
+    """Of each event, beyond the stated delay."""
+    lag: list[tuple[float, float]]
+    """Seconds since the start, and the server's behind_ms then."""
+    frames: list[tuple[float, int]]
+    """Seconds since the start, and the frames that had left the engine by then."""
+    done: Done
+
+
+async def stream(url: str, pcm: np.ndarray, options: StartOptions) -> Stream:
+    """Sends int16 PCM in 20 ms chunks, each when a microphone would have it."""
+    lateness: list[float] = []
+    lag: list[tuple[float, float]] = []
+    frames: list[tuple[float, int]] = []
+    step = round(CHUNK_S * options.sample_rate)
+    async with TranscriptionClient(url, options) as client:
+        assert client.ready is not None
+        delay_ms = client.ready.delay_ms
+        began = time.monotonic()
+
+        async def listen() -> None:
+            async for event in client:
+                now = time.monotonic() - began
+                match event:
+                    case NoteOn() | NoteOff():
+                        lateness.append(1000 * (now - event.time_s) - delay_ms)
+                    case Progress():
+                        lag.append((now, event.behind_ms))
+                        frames.append((now, event.frames))
+
+        listener = asyncio.create_task(listen())
+        for first in range(0, len(pcm), step):
+            chunk = pcm[first : first + step]
+            due = began + (first + len(chunk)) / options.sample_rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await client.send(chunk.tobytes())
+        done = await client.stop()
+        await listener
+    return Stream(delay_ms, lateness, lag, frames, done)
+
+
+def read_pcm(path: Path, seconds: float) -> np.ndarray:
+    """The first `seconds` of a recording as mono int16 at RATE_HZ."""
+    with soundfile.SoundFile(path) as file:
+        samples = file.read(round(seconds * file.samplerate), dtype="float32", always_2d=True)
+        resampled = soxr.resample(samples.mean(axis=1), file.samplerate, RATE_HZ)
+    return (np.clip(resampled, -1, 1) * 32767).astype("<i2")
+
+
+def report(result: Stream, audio_s: float) -> dict[str, Any]:
+    """Figures of one stream."""
+    times, behind = np.array(result.lag).T
+    clock, out = np.array(result.frames, dtype=float).T
+    late = np.array(result.lateness_ms) if result.lateness_ms else np.full(1, np.nan)
+    return {
+        "audio_s": audio_s,
+        "stated_delay_ms": result.delay_ms,
+        "frames": result.done.totals["frames"],
+        "frames_a_second": float(np.polyfit(clock, out, 1)[0]),
+        "events": len(result.lateness_ms),
+        "lateness_beyond_delay_ms": {f"p{p}": float(np.percentile(late, p)) for p in PERCENTILES},
+        "behind_ms_median": float(np.median(behind)),
+        "behind_ms_worst": float(behind.max()),
+        "behind_ms_growth_a_minute": float(60 * np.polyfit(times, behind, 1)[0]),
+    }
+
+
+def run(audio: Path, seconds: float, model: str, lookahead_ms: float) -> dict[str, Any]:
+    """Starts a server, streams the recording, returns the figures."""
+    pcm = read_pcm(audio, seconds)
+    options = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ, lookahead_ms=lookahead_ms)
+    threads = str(os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
+        server = start("service", "--port", "{port}", "--model", model, OMP_NUM_THREADS=threads)
+        result = asyncio.run(stream(server.url, pcm, options))
+        server.terminate()
+    return report(result, len(pcm) / RATE_HZ)

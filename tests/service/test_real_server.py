@@ -32,7 +32,13 @@ from tests.service.apps import (
 )
 from tests.service.conftest import TONES, RunningServer, StartServer
 
+pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
+
 PITCHES = [pitch for pitch, _, _ in MELODY]
+
+
+def connect_to(server: RunningServer, **options: Any) -> connect:
+    return connect(server.websocket_url, open_timeout=60, **options)
 
 
 async def begin(socket: ClientConnection, **fields: Any) -> dict[str, Any]:
@@ -61,7 +67,7 @@ async def flush(socket: ClientConnection) -> list[dict[str, Any]]:
 
 async def check_session(server: RunningServer) -> None:
     """A whole session, which must go well."""
-    async with connect(server.websocket_url, compression=None) as socket:
+    async with connect_to(server, compression=None) as socket:
         await begin(socket)
         for chunk in chunks(pcm16(melody())):
             await socket.send(chunk)
@@ -85,10 +91,10 @@ async def test_sessions_side_by_side(tone_server: RunningServer) -> None:
 
 async def test_killed_clients_harm_nobody(tone_server: RunningServer) -> None:
     data = chunks(pcm16(melody()))
-    async with connect(tone_server.websocket_url) as survivor:
+    async with connect_to(tone_server) as survivor:
         await begin(survivor)
         for n in range(8):
-            victim = await connect(tone_server.websocket_url)
+            victim = await connect_to(tone_server)
             await begin(victim)
             for chunk in data[: n * 2]:
                 await victim.send(chunk)
@@ -105,7 +111,7 @@ async def test_killed_clients_harm_nobody(tone_server: RunningServer) -> None:
 
 async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> None:
     async def faulty(message: str | bytes, started: bool) -> int | None:
-        async with connect(tone_server.websocket_url) as socket:
+        async with connect_to(tone_server) as socket:
             if started:
                 await begin(socket)
             await socket.send(message)
@@ -123,14 +129,14 @@ async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> 
 
 async def test_refused_before_the_upgrade_when_full(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_MAX_SESSIONS="1", RSE_RETRY_AFTER_S="3")
-    async with connect(server.websocket_url) as first:
+    async with connect_to(server) as first:
         await begin(first)
         with pytest.raises(InvalidStatus) as refused:
-            await connect(server.websocket_url)
+            await connect_to(server)
         assert refused.value.response.status_code == 503
         assert refused.value.response.headers["Retry-After"] == "3"
         assert json.loads(refused.value.response.body)["code"] == "too_many_sessions"
-        async with connect(server.websocket_url, origin=server.url) as browser:  # type: ignore[arg-type]
+        async with connect_to(server, origin=server.url) as browser:
             messages, code = await hear(browser)
         assert ([m["code"] for m in messages], code) == (["too_many_sessions"], 4429)
     await sessions_become(server, 0)
@@ -141,7 +147,7 @@ async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer
     server = start_server(
         *TONES, RSE_SEND_TIMEOUT_S="0.5", RSE_MAX_OUTBOUND_MESSAGES="16", RSE_IDLE_TIMEOUT_S="60"
     )
-    async with connect(server.websocket_url, max_queue=1, ping_interval=None) as socket:
+    async with connect_to(server, max_queue=1, ping_interval=None) as socket:
         await begin(socket)
 
         async def flood() -> None:
@@ -165,7 +171,7 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     held = pcm16(melody()[: round(1.5 * RATE_HZ)])  # the last note still sounds
 
     async def play(ready_to_go: asyncio.Barrier) -> tuple[list[dict[str, Any]], int | None]:
-        async with connect(server.websocket_url) as socket:
+        async with connect_to(server) as socket:
             await begin(socket)
             for chunk in chunks(held):
                 await socket.send(chunk)
@@ -189,14 +195,14 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
 
 
 def test_the_page_and_its_headers(tone_server: RunningServer) -> None:
-    page = httpx.get(tone_server.url)
+    page = httpx.get(tone_server.url, timeout=60)
     assert page.status_code == 200
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "default-src 'self'" in page.headers["Content-Security-Policy"]
     assert page.headers["X-Content-Type-Options"] == "nosniff"
-    script = httpx.get(f"{tone_server.url}/app.js")
+    script = httpx.get(f"{tone_server.url}/app.js", timeout=60)
     assert script.headers["Content-Type"] == "text/javascript; charset=utf-8"
-    missing = httpx.get(f"{tone_server.url}/../settings.py")
+    missing = httpx.get(f"{tone_server.url}/../settings.py", timeout=60)
     assert missing.status_code == 404
     assert missing.json()["code"] == "not_found"
 
@@ -225,11 +231,11 @@ async def test_the_command_with_a_checkpoint(
     arguments = ("service", "--port", "{port}", "--device", "cpu", "--model", str(tiny_checkpoint))
     server = start_server(*arguments)
     assert server.url in server.log
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("tiny", "cpu", True)
     assert str(tiny_checkpoint.parent) not in json.dumps(info)
-    async with connect(server.websocket_url) as socket:
+    async with connect_to(server) as socket:
         ready = await begin(socket)
         assert ready["model"] == "tiny"
         for chunk in chunks(pcm16(melody())):
@@ -240,7 +246,7 @@ async def test_the_command_with_a_checkpoint(
     check_notes(messages)
     assert messages[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
     os.kill(server.process.pid, signal.SIGINT)  # Ctrl+C
-    assert server.process.wait(60) == 0
+    assert server.process.wait(240) == 0
     assert "Traceback" not in server.log
 
 
@@ -257,7 +263,7 @@ def test_the_command_refuses_what_cannot_be(
     start_server: StartServer, arguments: list[str], environment: dict[str, str], complaint: str
 ) -> None:
     server = start_server("service", *arguments, wait=False, **environment)
-    assert server.process.wait(60) == 2
+    assert server.process.wait(240) == 2
     assert complaint in server.log
     assert "Traceback" not in server.log
 
@@ -266,5 +272,5 @@ def test_damaged_weights_end_the_command(start_server: StartServer, tiny_checkpo
     tiny_checkpoint.write_bytes(tiny_checkpoint.read_bytes()[:-100])
     arguments = ("service", "--port", "{port}", "--model", str(tiny_checkpoint))
     server = start_server(*arguments, wait=False)
-    assert server.process.wait(60) == 1
+    assert server.process.wait(240) == 1
     assert "cannot load the model" in server.log

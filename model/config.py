@@ -45,6 +45,11 @@ class RSEConfig:
     """"released" pairs neighbours, then distance 2, 4, ...; "paper" follows its text."""
     dropout: float = 0.1
     """Divided by log2 of the sequence length and applied after every switch layer."""
+    unit: Literal["residual", "gated"] = "residual"
+    """The paper's unit, or the gated one of the original Shuffle-Exchange network, for which only
+    maps, blocks, shuffle and dropout count."""
+    residual_scale: Literal["learned", "one", "none"] = "learned"
+    """sigma(S); or an ablation of the paper: o = i + h c ("one"), o = c ("none")."""
 
 
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)

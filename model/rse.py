@@ -3,6 +3,8 @@
 A Beneš block on n = 2^b elements is (b - 1) x [switch, shuffle], then (b - 1) x [switch, inverse
 shuffle]; each half shares one set of weights (paper, figure 2). After the last block comes one
 more switch layer: 2 * blocks * (b - 1) + 1 switch layers in all, so O(n log n) work.
+
+With gated units this is the original Shuffle-Exchange network in the same arrangement.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import RSEConfig
+from model.gated_switch import GatedBenesBlock, GatedSwitchUnit
 from model.shuffle import deinterleave, interleave
-from model.switch import ResidualSwitchUnit
+from model.switch import ResidualSwitchUnit, depth_scaled
 
 
 class BenesBlock(nn.Module):
@@ -43,8 +46,15 @@ class ResidualShuffleExchange(nn.Module):
 
     def __init__(self, config: RSEConfig) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(BenesBlock(config) for _ in range(config.blocks))
-        self.last = ResidualSwitchUnit(config)
+        self.gated = config.unit == "gated"
+        if self.gated:
+            self.blocks = nn.ModuleList(
+                GatedBenesBlock(config, k == 0) for k in range(config.blocks)
+            )
+            self.last: nn.Module = GatedSwitchUnit(config)
+        else:
+            self.blocks = nn.ModuleList(BenesBlock(config) for _ in range(config.blocks))
+            self.last = ResidualSwitchUnit(config)
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,12 +64,11 @@ class ResidualShuffleExchange(nn.Module):
             raise ValueError("a shuffle-exchange network needs at least one element")
         bits = max(1, (length - 1).bit_length())
         x = F.pad(x, (0, 0, 0, 2**bits - length))  # (batch, n, m)
+        before: list[Tensor] | None = None
         for block in self.blocks:
-            x = block(x)
+            if self.gated:
+                x, before = block(x, before)
+            else:
+                x = block(x)
         x = F.dropout(self.last(x), depth_scaled(self.dropout, bits), self.training)
         return x[:, :length]
-
-
-def depth_scaled(dropout: float, bits: int) -> float:
-    """Released code: deeper networks (longer sequences) drop less in each layer."""
-    return dropout / bits

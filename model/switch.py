@@ -3,6 +3,8 @@
 For a pair of neighbours i = [i1, i2] (2m features)::
 
     g = GELU(norm(Z i));   c = W g + B;   [o1, o2] = sigma(S) * i + h * c
+
+The paper's ablations (section "Ablation study") leave out the norm, the residual or its scale.
 """
 
 from __future__ import annotations
@@ -80,8 +82,10 @@ class ResidualSwitchUnit(nn.Module):
         self.z = nn.Linear(pair, hidden, bias=False)
         self.norm = make_norm(config.norm, hidden)
         self.w = nn.Linear(hidden, pair)
-        logit = math.log(config.residual / (1 - config.residual))
-        self.s = nn.Parameter(torch.full((pair,), logit / config.residual_speed))
+        self.residual_scale = config.residual_scale
+        if config.residual_scale == "learned":
+            logit = math.log(config.residual / (1 - config.residual))
+            self.s = nn.Parameter(torch.full((pair,), logit / config.residual_speed))
         nn.init.xavier_uniform_(self.z.weight)
         nn.init.xavier_uniform_(self.w.weight)
         nn.init.uniform_(self.w.bias, 0, 0.01)
@@ -91,6 +95,18 @@ class ResidualSwitchUnit(nn.Module):
         batch, n, maps = x.shape
         pairs = x.reshape(batch, n // 2, 2 * maps)
         hidden = activate(self.activation, self.norm(self.z(pairs)))  # (batch, n/2, hidden)
-        out = torch.sigmoid(self.residual_speed * self.s) * pairs
-        out = out + self.update_scale * self.w(hidden)
+        update = self.w(hidden)
+        match self.residual_scale:
+            case "learned":
+                residual = torch.sigmoid(self.residual_speed * self.s) * pairs
+                out = residual + self.update_scale * update
+            case "one":
+                out = pairs + self.update_scale * update
+            case _:
+                out = update
         return out.view(batch, n, maps)
+
+
+def depth_scaled(dropout: float, bits: int) -> float:
+    """Released code: deeper networks (longer sequences, 2^bits) drop less in each layer."""
+    return dropout / bits

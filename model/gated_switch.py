@@ -1,0 +1,97 @@
+"""The gated Switch Unit of the original Shuffle-Exchange network, the baseline of the paper.
+
+For a pair of neighbours s = [s1, s2] (2m features; paper, section "Neural Shuffle-Exchange
+networks")::
+
+    r1, r2 = sigma(Wr1 s + Br1), sigma(Wr2 s + Br2)        reset gates
+    c1, c2 = tanh(Wc1 (r1 * s) + Bc1), tanh(Wc2 (r2 * s) + Bc2)
+    u      = sigma(Wu s + Bu)                              update gate
+    [o1, o2] = u * swapHalf(s1, s2) + (1 - u) * [c1, c2]
+
+swapHalf lets each element keep the first half of its features and take the second half of its
+neighbour's, so that an idle unit (u = 1) still mixes. The residual unit needs no skip
+connections; this one does: in every Beneš block but the first, gates and candidates see
+s + D * p, where p is what the same layer of the block before put out and D a learnt vector.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import RSEConfig
+from model.shuffle import deinterleave, interleave
+from model.switch import depth_scaled
+
+GATE_BIAS = 0.5  # released code: gates begin a little open
+SKIP_SCALE = 0.5  # released code: first value of D, kept within 0 ... 1
+
+
+class GatedSwitchUnit(nn.Module):
+    """One switch layer: the same gated unit on every pair of neighbours."""
+
+    def __init__(self, config: RSEConfig, skip: bool = False) -> None:
+        """skip: whether the unit takes the output of the block before (D exists)."""
+        super().__init__()
+        pair = 2 * config.maps
+        self.gates = nn.Linear(pair, 3 * pair)  # reset gates r1 and r2, update gate u
+        self.candidate1 = nn.Linear(pair, config.maps)
+        self.candidate2 = nn.Linear(pair, config.maps)
+        self.skip_scale = nn.Parameter(torch.full((config.maps,), SKIP_SCALE)) if skip else None
+        for gate in self.gates.weight.detach().chunk(3):  # each like a matrix of its own
+            nn.init.xavier_uniform_(gate)
+        nn.init.constant_(self.gates.bias, GATE_BIAS)
+        for candidate in (self.candidate1, self.candidate2):
+            nn.init.xavier_uniform_(candidate.weight)
+            nn.init.zeros_(candidate.bias)
+
+    def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
+        """x, before: (batch, n, m), n even -> the same shape.
+
+        before: this layer's output in the block before, where the unit was made with `skip`.
+        """
+        batch, n, maps = x.shape
+        seen = x
+        if self.skip_scale is not None and before is not None:
+            seen = x + self.skip_scale.clamp(0, 1) * before
+        s = seen.reshape(batch, n // 2, 2 * maps)
+        reset1, reset2, update = torch.sigmoid(self.gates(s)).chunk(3, dim=-1)
+        candidates = torch.cat([self.candidate1(reset1 * s), self.candidate2(reset2 * s)], dim=-1)
+        out = update * swap_half(x) + (1 - update) * torch.tanh(candidates)  # (batch, n/2, 2m)
+        return out.view(batch, n, maps)
+
+
+def swap_half(x: Tensor) -> Tensor:
+    """(batch, n, m) -> pairs (batch, n/2, 2m) whose second feature halves changed places."""
+    batch, n, maps = x.shape
+    pairs = x.reshape(batch, n // 2, 2, maps)
+    kept, given = pairs.split([maps // 2, maps - maps // 2], dim=-1)
+    return torch.cat([kept, given.flip(2)], dim=-1).flatten(2)
+
+
+class GatedBenesBlock(nn.Module):
+    """A Beneš block of gated units that hands its layers' outputs to the block after it."""
+
+    def __init__(self, config: RSEConfig, first: bool) -> None:
+        super().__init__()
+        self.forward_switch = GatedSwitchUnit(config, skip=not first)
+        self.reverse_switch = GatedSwitchUnit(config, skip=not first)
+        released = config.shuffle == "released"
+        self.shuffle = deinterleave if released else interleave
+        self.unshuffle = interleave if released else deinterleave
+        self.dropout = config.dropout
+
+    def forward(self, x: Tensor, before: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
+        """x: (batch, n, m), n a power of two; before: the second result of the block before."""
+        layers = x.shape[1].bit_length() - 2  # in each half
+        rate = depth_scaled(self.dropout, layers + 1)
+        outputs: list[Tensor] = []
+        for layer in range(2 * layers):
+            ahead = layer < layers
+            unit = self.forward_switch if ahead else self.reverse_switch
+            earlier = None if before is None else before[layer]
+            x = F.dropout(unit(x, earlier), rate, self.training)
+            outputs.append(x)
+            x = self.shuffle(x) if ahead else self.unshuffle(x)
+        return x, outputs

@@ -1,0 +1,100 @@
+"""The gated unit of the original Shuffle-Exchange network, and the paper's ablations."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from model.config import LIVE, ModelConfig, RSEConfig
+from model.gated_switch import GatedSwitchUnit, swap_half
+from model.rse import ResidualShuffleExchange
+from model.switch import ResidualSwitchUnit
+
+GATED = RSEConfig(maps=6, blocks=2, unit="gated", dropout=0.0)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 13, 64])
+def test_any_length_keeps_its_shape(length: int) -> None:
+    network = ResidualShuffleExchange(GATED)
+    assert network(torch.randn(2, length, 6)).shape == (2, length, 6)
+
+
+def test_swap_half_exchanges_the_second_half_of_neighbours() -> None:
+    x = torch.tensor([[[1, 2], [3, 4], [5, 6], [7, 8]]])
+    assert swap_half(x).tolist() == [[[1, 4, 3, 2], [5, 8, 7, 6]]]
+
+
+def test_the_unit_computes_the_formulas_of_the_paper() -> None:
+    torch.manual_seed(0)
+    unit = GatedSwitchUnit(RSEConfig(maps=4, unit="gated")).double()
+    x = torch.randn(1, 2, 4, dtype=torch.double)
+    s = x.flatten()  # one pair
+    w, b = unit.gates.weight, unit.gates.bias
+    r1, r2, u = (torch.sigmoid(w[i : i + 8] @ s + b[i : i + 8]) for i in (0, 8, 16))
+    c1 = torch.tanh(unit.candidate1.weight @ (r1 * s) + unit.candidate1.bias)
+    c2 = torch.tanh(unit.candidate2.weight @ (r2 * s) + unit.candidate2.bias)
+    swapped = torch.cat([s[:2], s[6:8], s[4:6], s[2:4]])
+    expected = u * swapped + (1 - u) * torch.cat([c1, c2])
+    torch.testing.assert_close(unit(x).flatten(), expected)
+
+
+def test_an_open_update_gate_only_swaps() -> None:
+    unit = GatedSwitchUnit(GATED)
+    torch.nn.init.zeros_(unit.gates.weight)
+    torch.nn.init.constant_(unit.gates.bias, 100.0)
+    x = torch.randn(2, 8, 6)
+    torch.testing.assert_close(unit(x), swap_half(x).view(2, 8, 6))
+
+
+def test_skip_connections_join_the_same_layers_of_neighbouring_blocks() -> None:
+    network = ResidualShuffleExchange(GATED)
+    scales = [name for name, _ in network.named_parameters() if name.endswith("skip_scale")]
+    assert scales == ["blocks.1.forward_switch.skip_scale", "blocks.1.reverse_switch.skip_scale"]
+    x = torch.randn(1, 16, 6)
+    with_skips = network(x)
+    for name, parameter in network.named_parameters():
+        if name in scales:
+            torch.nn.init.constant_(parameter, -1.0)  # clamped: none
+    assert not torch.allclose(network(x), with_skips)
+    network(x).sum().backward()
+
+
+def test_every_output_depends_on_every_input() -> None:
+    torch.manual_seed(0)
+    network = ResidualShuffleExchange(replace(GATED, blocks=1)).double()
+    x = torch.randn(1, 16, 6, dtype=torch.double, requires_grad=True)
+    y = network(x)
+    for position in range(16):
+        (gradient,) = torch.autograd.grad(y[0, position].sum(), x, retain_graph=True)
+        assert torch.all(gradient[0].abs().sum(dim=1) > 0)
+
+
+def test_without_residual_the_unit_puts_out_its_update_alone() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 4, 6)
+    units = {}
+    for scale in ("learned", "one", "none"):
+        torch.manual_seed(1)
+        config = RSEConfig(maps=6, residual_scale=scale)  # type: ignore[arg-type]
+        units[scale] = ResidualSwitchUnit(config)
+    update = units["none"](x)
+    h = units["one"].update_scale
+    torch.testing.assert_close(units["one"](x), x + h * update)
+    torch.testing.assert_close(units["learned"](x), 0.9 * x + h * update)
+    assert "s" not in dict(units["one"].named_parameters())
+
+
+@pytest.mark.parametrize(("factor", "hidden"), [(1, 12), (2, 24), (4, 48)])
+def test_the_hidden_layer_scales(factor: int, hidden: int) -> None:
+    unit = ResidualSwitchUnit(RSEConfig(maps=6, hidden_factor=factor))
+    assert unit.z.weight.shape == (hidden, 12)
+
+
+def test_configurations_from_before_these_fields_still_load() -> None:
+    old = LIVE.to_json()
+    for name in ("unit", "residual_scale"):
+        del old["rse"][name]
+    assert ModelConfig.from_json(old) == LIVE
+    assert asdict(LIVE)["rse"]["unit"] == "residual"

@@ -1,0 +1,60 @@
+"""The binned data set of the algorithmic tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.algorithmic.data import BINS, Examples, Shuffled, distinct_examples, make_bins
+from training.algorithmic.generators import PROBLEMS
+
+# Sizes that the released code's data set had when it was built, per bin.
+RELEASED_SIZES = {
+    "addition": {8: 162, 16: 28_941, 32: 168_000, 64: 336_000},
+    "multiplication": {8: 162, 16: 28_941, 32: 168_000, 64: 336_000},
+    "sorting": {8: 51_184, 16: 84_000, 32: 168_000, 64: 336_000},
+}
+
+
+@pytest.mark.parametrize("name", ["addition", "sorting"])
+def test_bins_are_as_large_as_in_the_released_code(name: str) -> None:
+    bins = make_bins(PROBLEMS[name], np.random.default_rng(0), bins=(8, 16))
+    for size, examples in bins.items():
+        assert len(examples) == pytest.approx(RELEASED_SIZES[name][size], rel=0.05)
+        assert examples.inputs.shape == examples.targets.shape == (len(examples), size)
+
+
+def test_examples_lie_in_the_smallest_bin_but_for_a_twentieth() -> None:
+    bins = make_bins(PROBLEMS["sorting"], np.random.default_rng(0), per_length=200)
+    assert list(bins) == list(BINS)
+    for smaller, size in zip(BINS, BINS[1:], strict=False):
+        lengths = np.count_nonzero(bins[size].inputs, axis=1)
+        own = np.count_nonzero(lengths > smaller)
+        assert own == 200 * (size - smaller)
+        assert len(bins[size]) - own == own // 20
+    padded = bins[64].inputs == 0
+    assert np.all(padded[:, 1:] >= padded[:, :-1])  # at the end only
+
+
+def test_inputs_of_a_length_are_distinct() -> None:
+    examples = distinct_examples(PROBLEMS["addition"], np.random.default_rng(0), 7, 1000)
+    rows = {row.tobytes() for row in examples.inputs}
+    assert len(rows) == len(examples)
+    assert 40 <= len(rows) <= 64  # 2^6 exist
+
+
+def test_a_batch_is_a_function_of_seed_and_step() -> None:
+    examples = distinct_examples(PROBLEMS["sorting"], np.random.default_rng(0), 8, 50)
+    one, two = (Shuffled(examples, 16, seed=3) for _ in range(2))
+    walked = [one.batch(step).inputs for step in range(9)]
+    assert np.array_equal(two.batch(8).inputs, walked[8])
+    assert np.array_equal(two.batch(2).inputs, walked[2])
+    assert not np.array_equal(Shuffled(examples, 16, seed=4).batch(2).inputs, walked[2])
+
+
+def test_an_epoch_shows_every_example_once() -> None:
+    inputs = np.arange(1, 49, dtype=np.uint8).reshape(48, 1)
+    shuffled = Shuffled(Examples(inputs, inputs), 16, seed=0)
+    for epoch in range(2):
+        seen = np.concatenate([shuffled.batch(3 * epoch + i).inputs for i in range(3)])
+        assert sorted(seen.ravel()) == list(range(1, 49))

@@ -1,0 +1,1 @@
+"""The paper's algorithmic tasks: binary addition, binary multiplication and sorting."""

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 PADDING = 0  # symbol and class of positions behind the end of a sequence
 PADDING_WEIGHT = 0.01  # of a padding position, where others weigh 1
+ANSWER = 2  # LAMBADA's class of positions that hold the answer; 1 is any other word
 
 
 def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -> Tensor:
@@ -36,3 +37,33 @@ def least_entropy(classes: int, smoothing: float) -> float:
     rest = smoothing / (classes - 1)
     kept = (1 - smoothing) * math.log(1 - smoothing)
     return -(kept + (classes - 1) * rest * math.log(rest + 1e-20))
+
+
+def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
+    """Cross-entropy over positions, the answer's occurrences sharing the mass (released code).
+
+    logits: (batch, length, classes) float, of which only channel ANSWER counts; targets: (batch,
+    length) integer classes. The smoothed rest of the mass is spread over every position, padding
+    too. Where a passage lacks its answer, that rest is all there is. Returns the batch mean.
+    """
+    answers = (targets == ANSWER).float()
+    shares = answers / answers.sum(dim=1, keepdim=True).clamp(min=1)  # (batch, length)
+    shares = (1 - smoothing) * shares + smoothing / targets.shape[1]
+    return F.cross_entropy(logits[:, :, ANSWER].float(), shares)
+
+
+def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Share of the batch whose most probable position holds the answer (released code)."""
+    chosen = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
+    return (targets.gather(1, chosen) == ANSWER).float().mean()
+
+
+def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Right symbols among positions where prediction or target is not padding (released code).
+
+    A mean over examples of each example's share.
+    """
+    predicted = logits.argmax(dim=-1)
+    counted = (targets != PADDING) | (predicted != PADDING)
+    right = ((predicted == targets) & counted).sum(dim=1)
+    return (right / counted.sum(dim=1).clamp(min=1)).mean()

@@ -12,7 +12,13 @@ import torch
 from model.config import RSEConfig
 from model.released_names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.symbol_losses import algorithmic_loss, least_entropy
+from training.symbol_losses import (
+    algorithmic_accuracy,
+    algorithmic_loss,
+    lambada_accuracy,
+    lambada_loss,
+    least_entropy,
+)
 
 
 def test_the_least_entropy_of_four_classes_is_the_released_one() -> None:
@@ -38,6 +44,52 @@ def test_padding_weighs_a_hundredth() -> None:
     in_padding[0, 2] = wrong[0, 2]
     ratio = algorithmic_loss(in_word, targets) / algorithmic_loss(in_padding, targets)
     assert ratio.item() == pytest.approx(100, rel=1e-3)
+
+
+def test_algorithmic_accuracy_counts_where_either_is_not_padding() -> None:
+    targets = torch.tensor([[1, 2, 0, 0], [1, 1, 1, 1]])
+    predicted = torch.tensor([[1, 1, 3, 0], [1, 1, 1, 0]])
+    logits = torch.nn.functional.one_hot(predicted, 4).float()
+    assert algorithmic_accuracy(logits, targets).item() == pytest.approx((1 / 3 + 3 / 4) / 2)
+
+
+def test_the_answers_of_a_passage_share_its_mass() -> None:
+    targets = torch.tensor([[1, 2, 2, 0]])
+    shares = torch.tensor([[0.025, 0.475, 0.475, 0.025]])
+    logits = torch.randn(1, 4, 3)
+    logits[:, :, 2] = shares.log() + 5
+    least = -(shares * shares.log()).sum().item()
+    assert lambada_loss(logits, targets, 0.1).item() == pytest.approx(least)
+    assert lambada_accuracy(logits, targets) == 1
+    logits[0, 0, 2] += 9
+    assert lambada_loss(logits, targets, 0.1) > least
+    assert lambada_accuracy(logits, targets) == 0
+
+
+def test_a_passage_without_its_answer_has_a_finite_loss() -> None:
+    assert lambada_loss(torch.zeros(2, 4, 3), torch.ones(2, 4, dtype=torch.long)).isfinite()
+
+
+@pytest.mark.parametrize("name", ["badd_n16", "bmul_n64", "sort_n8", "lambada_n256"])
+def test_the_costs_of_examples_are_the_released_ones(name: str, shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "oracles" / f"{name}_h16.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with np.load(path) as file:
+        smoothing = json.loads(str(file["meta"]))["label_smoothing"]
+        prediction, y, costs, accuracy = (
+            torch.as_tensor(file[k])
+            for k in ("out/prediction", "in/y", "out/per_item_cost", "out/accuracy")
+        )
+    lambada = name.startswith("lambada")
+    loss, measure = (
+        (lambada_loss, lambada_accuracy) if lambada else (algorithmic_loss, algorithmic_accuracy)
+    )
+    ours = torch.stack(
+        [loss(p[None], t[None], smoothing) for p, t in zip(prediction, y, strict=True)]
+    )
+    torch.testing.assert_close(ours, costs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(measure(prediction, y), accuracy, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["badd_bins8_16", "sort_bins8"])

@@ -14,7 +14,7 @@ def fastest_dtype(device: torch.device) -> torch.dtype:
         case "cuda":
             native = torch.cuda.is_bf16_supported(including_emulation=False)
         case "cpu":
-            capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+            capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
             native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
         case _:
             native = False

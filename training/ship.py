@@ -2,23 +2,20 @@
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card with configuration, data,
 validation figures and the thresholds tuned on held-out instruments, and a model card to read
-(``NAME.md``) with the attributions that the licences of the training material ask for.
+(``NAME.md``). Figures on recordings are added afterwards by ``python -m training.card``.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import logging
 import sys
-from collections import Counter
 from pathlib import Path
-from typing import Any
-
 import torch
 
 from model.checkpoint import WEIGHTS, load, save_checkpoint
+from training.card import sources, write_card
 from training.synth.config import SynthConfig
 from training.tune import HeldOutPieces, tune
 
@@ -55,67 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
     }
     path = options.out / f"{options.name}.safetensors"
     save_checkpoint(transcriber, card, path, half=True)
-    (options.out / f"{options.name}.md").write_text(model_card(card))
+    write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
     return 0
-
-
-def sources(synth: Path) -> dict[str, list[dict[str, Any]]]:
-    """Licences and attributions of the note bank and the scores."""
-    bank = json.loads((synth / "bank_index.json").read_text())["instruments"]
-    pieces = json.loads((synth / "midi_index.json").read_text())["pieces"]
-    sounds: dict[tuple[str, str], list[str]] = {}
-    for name, entry in bank.items():
-        sounds.setdefault((entry["attribution"], entry["licence"]), []).append(name)
-    scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
-    return {
-        "sounds": [
-            {"attribution": who, "licence": licence, "instruments": names}
-            for (who, licence), names in sounds.items()
-        ],
-        "scores": [
-            {"source": where, "licence": licence, "pieces": count}
-            for (where, licence), count in sorted(scores.items())
-        ],
-    }
-
-
-def model_card(card: dict[str, Any]) -> str:
-    """The card as a page to read; what is measured on recordings is added to it by hand."""
-    training, validation = card["training"], card["validation"]
-    lines = [
-        f"# Model card: {card['name']}",
-        "",
-        f"Trained for {training['hours']:.2f} h ({training['steps']} steps of "
-        f"{card['data']['batch_size']} windows) on synthesised audio alone: recorded single notes "
-        "of the instruments below play the scores below, humanised, detuned, in made-up rooms "
-        "and with noise. No recording of a performance was used.",
-        "",
-        "## Validation (held-out instruments and scores)",
-        "",
-        "| figure | value |",
-        "|---|---|",
-        *(f"| {name} | {value:.3f} |" for name, value in validation.items()),
-        "",
-        "Frame and onset average precision at one frame per window, for each look-ahead.",
-        "",
-        "## Note tracker thresholds (chosen on held-out instruments)",
-        "",
-        *(f"- `{name}`: {value}" for name, value in card["tracker"].items()),
-        "",
-        "## Training material and attributions",
-        "",
-        *(
-            f"- {sound['attribution']} ({sound['licence']}): {', '.join(sound['instruments'])}"
-            for sound in card["sources"]["sounds"]
-        ),
-        *(
-            f"- {score['source']} ({score['licence']}): {score['pieces']} pieces"
-            for score in card["sources"]["scores"]
-        ),
-        "",
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 LOOKAHEADS_MS = (100.0, 200.0)
 CANDIDATES: dict[str, Sequence[float | int]] = {
-    "onset_threshold": [0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6],
+    "onset_threshold": [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6],
     "frame_on_threshold": [0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5],
     "frame_off_threshold": [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4],
-    "frame_start_threshold": [0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
-    "frame_start_frames": [4, 6, 9, 12],
-    "release_frames": [2, 3, 4],
-    "min_note_frames": [3, 4, 5],
+    "frame_start_threshold": [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
+    "frame_start_frames": [3, 4, 6, 9, 12],
+    "release_frames": [2, 3, 4, 6],
+    "min_note_frames": [3, 4, 5, 7],
 }
 ROUNDS = 2
 

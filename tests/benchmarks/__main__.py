@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _processor() -> str:
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return str(capabilities.get("cpu_name") or platform.processor() or platform.machine())
 
 

@@ -12,9 +12,11 @@ import torch
 from model.checkpoint import load
 from model.config import FRAMES, LIVE, PITCHES, ModelConfig, RSEConfig
 from tests.training.conftest import TINY
+from training import card as card_page
 from training import run, ship
 from training.losses import HeadWeights, Labels, heads_loss
 from training.musicnet import MusicConfig, MusicTask, usable_frames
+from training.presets import MUSIC_PRESETS
 from training.synth.config import SynthConfig
 
 PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
@@ -78,9 +80,9 @@ def test_the_right_answer_costs_less_than_the_wrong_one() -> None:
 def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    preset = run.MUSIC_PRESETS["laptop"]
+    preset = MUSIC_PRESETS["laptop"]
     small = replace(preset, music=music(synth_config))
-    monkeypatch.setitem(run.MUSIC_PRESETS, "laptop", small)
+    monkeypatch.setitem(MUSIC_PRESETS, "laptop", small)
     out = tmp_path / "run"
     arguments = ["musicnet", "--preset", "laptop", "--out", str(out), "--loop.minutes", "0"]
     assert run.main([*arguments, "--loop.steps", "2"]) == 0
@@ -101,6 +103,19 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert shipped.card["tracker"]["min_note_frames"] >= 2
     page = (weights / "small.md").read_text()
     assert "The players of the violin (MIT): violin_one" in page
+    figures = {
+        "lookahead_ms": 100.0,
+        "block_frames": 4,
+        "label_shift_ms": 0.0,
+        "mean": dict.fromkeys(card_page.FIGURES, 0.123),
+        "recordings": {"one": {}},
+    }
+    (tmp_path / "set.json").write_text(json.dumps(figures))
+    status = card_page.main([str(weights / "small.safetensors"), f"my set={tmp_path}/set.json"])
+    assert status == 0
+    page = (weights / "small.md").read_text()
+    assert "| my set (1) | 100 ms | 4 frames | 0.123" in page
+    assert load(weights / "small.safetensors").card["recordings"]["my set"][0]["count"] == 1
     assert str(synth_config.root) not in page + (weights / "small.json").read_text()
 
 

@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.checkpoint import read_tensors, save_checkpoint, write_whole
+from training.released_optim import ReleasedRAdam, released_groups, released_rate
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class LoopConfig:
     warmup: float = 0.02
     """Part of the schedule over which the rate rises from zero; then it falls linearly to zero."""
     weight_decay: float = 0.01
+    optimizer: Literal["radam", "released"] = "radam"
+    """"released": the released code's variant, which clips by itself and has no warm-up."""
     gradient_clip: float = 5.0
     """Largest norm of the gradient over all parameters; 0 leaves it as it is."""
     average: float = 0.999
@@ -83,12 +86,7 @@ class Trainer:
         self.task, self.config, self.folder = task, config, folder
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         task.network.to(self.device)
-        # The variant with decoupled decay; frozen parameters are left out.
-        self.optimizer = torch.optim.RAdam(
-            parameter_groups(task.network, config.weight_decay),
-            lr=config.learning_rate,
-            decoupled_weight_decay=True,
-        )
+        self.optimizer = make_optimizer(task.network, config)
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network,
             multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(config.average),
@@ -104,6 +102,16 @@ class Trainer:
         if self.config.minutes:
             return min(1.0, self.seconds / (60 * self.config.minutes))
         return min(1.0, self.step / self.config.steps)
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next step."""
+        config = self.config
+        if config.optimizer != "released":
+            return config.learning_rate * schedule(self.progress, config.warmup)
+        if config.minutes:
+            return config.learning_rate * schedule(self.progress, 0)
+        return config.learning_rate * released_rate(self.step + 1, config.steps)
 
     def resume(self) -> None:
         """Continues from the folder's last checkpoint. Raises OSError if there is none."""
@@ -143,15 +151,14 @@ class Trainer:
     def train_step(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """One optimiser step: backward, clip, step, zero."""
         network = self.task.network.train()
-        rate = self.config.learning_rate * schedule(self.progress, self.config.warmup)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self.learning_rate
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):
             loss, parts = self.task.loss(batch)
         if not torch.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
         loss.backward()
-        if self.config.gradient_clip:
+        if self.config.gradient_clip and self.config.optimizer != "released":
             nn.utils.clip_grad_norm_(network.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -198,6 +205,18 @@ class Trainer:
         line = {"kind": kind, "step": self.step, "hours": self.seconds / 3600, **values}
         with (self.folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
+    """The optimiser that ``LoopConfig.optimizer`` names; frozen parameters are left out."""
+    if config.optimizer == "released":
+        groups = released_groups(network, config.weight_decay)
+        return ReleasedRAdam(groups, lr=config.learning_rate)
+    return torch.optim.RAdam(
+        parameter_groups(network, config.weight_decay),
+        lr=config.learning_rate,
+        decoupled_weight_decay=True,
+    )
 
 
 def schedule(progress: float, warmup: float) -> float:

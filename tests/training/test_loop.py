@@ -90,6 +90,20 @@ def test_clipping_changes_the_step(tmp_path: Path) -> None:
     assert not torch.equal(loose, weights_after(1e-3))
 
 
+def test_the_released_optimiser_learns_resumes_and_falls_to_a_rate_of_zero(tmp_path: Path) -> None:
+    config = replace(QUICK, optimizer="released")
+    first = Trainer(Line(), replace(config, max_minutes=1e-9), tmp_path)
+    assert first.learning_rate == pytest.approx(0.1 * (1 - 1 / 400))
+    first.run()
+    second = Trainer(Line(), config, tmp_path)
+    second.resume()
+    before = first.task.validate(first.task.network)["negative_error"]
+    assert second.run()["negative_error"] > before / 10
+    assert second.learning_rate == 0
+    with pytest.raises(ValueError, match="parameter group"):
+        Trainer(Line(), QUICK, tmp_path).resume()
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     trainer = Trainer(Line(), QUICK, tmp_path)
     with pytest.raises(FloatingPointError, match="step 0"):

@@ -5,14 +5,18 @@ An embedding, the shuffle-exchange network and a linear output at every position
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from model.checkpoint import CheckpointError, load_weights, read_card, read_tensors, resolve
 from model.config import RSEConfig
 from model.rse import ResidualShuffleExchange
 
+KIND = "symbols"  # marks these configurations among others in checkpoints
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units keep
 
 
@@ -27,6 +31,21 @@ class SymbolConfig:
     rse: RSEConfig = field(default_factory=RSEConfig)
     word_features: int = 0
     """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary that :meth:`from_json` reads back."""
+        return {"kind": KIND, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
+        """Raises ValueError for unknown fields or the configuration of another kind."""
+        values = dict(data)
+        if values.pop("kind", None) != KIND:
+            raise ValueError("not the configuration of a network over symbols")
+        try:
+            return cls(rse=RSEConfig(**values.pop("rse")), **values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the configuration of a network over symbols: {error}") from error
 
 
 class SymbolNetwork(nn.Module):
@@ -62,6 +81,19 @@ class SymbolNetwork(nn.Module):
         """(batch, length) -> (batch, length, classes) logits."""
         out: Tensor = self.output(self.rse(self.embed(symbols)))
         return out
+
+
+def load_symbol_network(path: str | Path) -> SymbolNetwork:
+    """A checkpoint's network over symbols, in evaluation mode. Raises CheckpointError."""
+    path = resolve(path)
+    card = read_card(path)
+    try:
+        config = SymbolConfig.from_json(card["config"])
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    network = SymbolNetwork(config)
+    load_weights(network, read_tensors(path), path)
+    return network.eval()
 
 
 def _initialise(linear: nn.Linear) -> None:

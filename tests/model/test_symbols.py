@@ -1,0 +1,50 @@
+"""Networks over symbols: checkpoints and configurations (outputs: test_oracles.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.checkpoint import CheckpointError, load, save_checkpoint
+from model.config import LIVE, RSEConfig
+from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
+
+CONFIG = SymbolConfig(5, 4, RSEConfig(maps=4, blocks=1))
+
+
+@pytest.mark.parametrize("word_features", [0, 7])
+def test_a_checkpoint_comes_back(tmp_path: Path, word_features: int) -> None:
+    config = SymbolConfig(5, 4, CONFIG.rse, word_features)
+    network = SymbolNetwork(config).eval()
+    save_checkpoint(network, {"config": config.to_json()}, tmp_path / "x.safetensors")
+    loaded = load_symbol_network(tmp_path / "x.safetensors")
+    assert loaded.config == config
+    assert not loaded.training
+    symbols = torch.randint(0, 5, (2, 16))
+    torch.testing.assert_close(loaded(symbols), network(symbols))
+
+
+def test_a_frozen_embedding_is_mapped_to_the_width_of_the_network() -> None:
+    network = SymbolNetwork(SymbolConfig(5, 3, CONFIG.rse, word_features=7))
+    assert network(torch.randint(0, 5, (2, 16))).shape == (2, 16, 3)
+    assert not network.embedding.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    "change", [{"kind": "other"}, {"rse": {"maps": 4, "wings": 2}}, {"wings": 2}]
+)
+def test_other_configurations_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="not the configuration of a network over symbols"):
+        SymbolConfig.from_json({**CONFIG.to_json(), **change})
+
+
+def test_transcription_and_symbol_checkpoints_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    save_checkpoint(SymbolNetwork(CONFIG), {"config": CONFIG.to_json()}, path)
+    with pytest.raises(CheckpointError, match="not a network that transcribes"):
+        load(path)
+    save_checkpoint(SymbolNetwork(CONFIG), {"config": LIVE.to_json()}, path)
+    with pytest.raises(CheckpointError, match="not the configuration of a network over symbols"):
+        load_symbol_network(path)

@@ -1,0 +1,80 @@
+"""The algorithmic task in the training loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.config import RSEConfig
+from model.symbols import load_symbol_network
+from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.loop import LoopConfig, Trainer
+from training.symbol_losses import algorithmic_loss
+
+TINY = AlgorithmicConfig(
+    task="sorting",
+    rse=RSEConfig(maps=8, blocks=1, dropout=0.1),
+    bins=(8, 16),
+    batch_size=4,
+    examples_per_length=50,
+    validation_examples=20,
+)
+
+
+def make_task(config: AlgorithmicConfig = TINY) -> AlgorithmicTask:
+    torch.manual_seed(5)
+    return AlgorithmicTask(config)
+
+
+def test_a_step_has_a_batch_of_every_bin_and_averages_their_costs() -> None:
+    task = make_task()
+    task.network.eval()
+    with task.batches(seed=0) as batches:
+        batch = next(batches)
+    assert {size: examples.inputs.shape for size, examples in batch.items()} == {
+        8: (4, 8),
+        16: (4, 16),
+    }
+    costs = [
+        algorithmic_loss(
+            task.network(torch.from_numpy(examples.inputs).long()),
+            torch.from_numpy(examples.targets).long(),
+        )
+        for examples in batch.values()
+    ]
+    loss, parts = task.loss(batch)
+    torch.testing.assert_close(loss, sum(costs) / 2)
+    torch.testing.assert_close(parts["longest_loss"], costs[1].detach())
+
+
+def test_the_stream_can_begin_at_any_step() -> None:
+    task = make_task()
+    with task.batches(seed=2) as batches:
+        walked = [next(batches) for _ in range(6)]
+    with task.batches(seed=2, step=5) as batches:
+        assert (next(batches)[16].inputs == walked[5][16].inputs).all()
+
+
+def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
+    config = LoopConfig(steps=400, learning_rate=0.01, average=0.9, bfloat16=False)
+    task = make_task(
+        AlgorithmicConfig(
+            **{**vars(TINY), "bins": (4, 8), "batch_size": 32, "rse": RSEConfig(maps=16, blocks=1)}
+        )
+    )
+    before = task.validate(task.network)["accuracy"]
+    after = Trainer(task, config, tmp_path).run()
+    assert after["accuracy"] > before + 0.2
+    assert after["error"] == pytest.approx(1 - after["accuracy"])
+    loaded = load_symbol_network(tmp_path / "last.safetensors")
+    assert loaded.config.rse == RSEConfig(maps=16, blocks=1)
+
+
+@pytest.mark.parametrize("name", ["addition", "multiplication", "sorting"])
+def test_every_task_has_a_finite_loss(name: str) -> None:
+    task = make_task(AlgorithmicConfig(**{**vars(TINY), "task": name}))
+    with task.batches(seed=0) as batches:
+        loss, _ = task.loss(next(batches))
+    assert torch.isfinite(loss)

@@ -1,0 +1,138 @@
+"""Accuracy against length: ``python -m training.algorithmic.evaluate RUN_DIR``.
+
+Networks trained on lengths up to 64 are tried on 8, 16, ..., 4096 (paper, figure "generalization
+to longer sequences"). The table goes to RUN_DIR/generalisation.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from model.checkpoint import CheckpointError, read_card, write_whole
+from model.symbols import SymbolNetwork, load_symbol_network
+from training.algorithmic.data import Examples, distinct_examples
+from training.algorithmic.generators import PADDING, PROBLEMS, Problem
+
+LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
+EXAMPLES = 1024  # of each length (released code)
+BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
+RESULT = "generalisation.json"
+
+
+@dataclass(frozen=True)
+class Score:
+    """How right a network is on examples of one length."""
+
+    length: int
+    examples: int
+    symbol_accuracy: float
+    """Right symbols among positions where target or output is not padding, pooled (released
+    code)."""
+    sequence_accuracy: float
+    """Examples that are right at every such position."""
+
+
+def draw_examples(problem: Problem, rng: np.random.Generator, length: int, count: int) -> Examples:
+    """`count` examples of a nominal length, padded to it; repeated where fewer exist."""
+    examples = distinct_examples(problem, rng, length, count).padded(length)
+    return examples.take(np.arange(count) % len(examples))
+
+
+@torch.inference_mode()
+def score_examples(network: nn.Module, examples: Examples) -> Score:
+    """Runs a network over examples; leaves it in evaluation mode."""
+    network.eval()
+    device = next(network.parameters()).device
+    count, length = examples.inputs.shape
+    batch = max(1, BATCH_SYMBOLS // length)
+    symbols = wrong = whole = 0
+    for begin in range(0, count, batch):
+        inputs = torch.from_numpy(examples.inputs[begin : begin + batch]).to(device)
+        targets = torch.from_numpy(examples.targets[begin : begin + batch]).to(device).long()
+        outputs = network(inputs.long()).argmax(dim=-1)
+        # A wrong symbol is never padding in both: counted without asking.
+        mistakes = (outputs != targets).sum(dim=1)
+        symbols += int(((outputs != PADDING) | (targets != PADDING)).sum())
+        wrong += int(mistakes.sum())
+        whole += int((mistakes == 0).sum())
+    return Score(length, count, 1 - wrong / max(1, symbols), whole / count)
+
+
+def generalisation(
+    network: nn.Module,
+    problem: Problem,
+    lengths: tuple[int, ...] = LENGTHS,
+    examples: int = EXAMPLES,
+    seed: int = 0,
+) -> Iterator[Score]:
+    """Scores on fresh examples of each length, shortest first."""
+    for length in lengths:
+        rng = np.random.default_rng((seed, length))
+        yield score_examples(network, draw_examples(problem, rng, length, examples))
+
+
+def load_trained(folder: Path, checkpoint: str = "best") -> tuple[SymbolNetwork, Problem]:
+    """Network and problem of a run's folder. Raises CheckpointError."""
+    path = folder / f"{checkpoint}.safetensors"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} holds no {path.name}: has the run saved yet?")
+    network, name = load_symbol_network(path), read_card(path).get("name")
+    if name not in PROBLEMS:
+        raise CheckpointError(f"{path} is of task {name!r}; expected one of {sorted(PROBLEMS)}")
+    return network, PROBLEMS[name]
+
+
+def table(scores: list[Score]) -> str:
+    """A Markdown table."""
+    lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
+    lines += [
+        f"| {s.length} | {100 * s.symbol_accuracy:.2f} % | {100 * s.sequence_accuracy:.2f} % |"
+        for s in scores
+    ]
+    return "\n".join(lines)
+
+
+def evaluate_run(
+    folder: Path, checkpoint: str, lengths: tuple[int, ...], examples: int
+) -> list[Score]:
+    """Scores a run's checkpoint and keeps them in its folder. Raises CheckpointError."""
+    network, problem = load_trained(folder, checkpoint)
+    network.to("cuda" if torch.cuda.is_available() else "cpu")
+    scores = list(generalisation(network, problem, lengths, examples))
+    result = {"task": problem.name, "checkpoint": checkpoint, "scores": [*map(asdict, scores)]}
+    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
+    return scores
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="training.algorithmic.evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
+    parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="symbols")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="of each length")
+    known = parser.parse_args(arguments)
+    lengths = tuple(length for length in LENGTHS if length <= known.longest)
+    try:
+        scores = evaluate_run(known.run, known.checkpoint, lengths, known.examples)
+    except CheckpointError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    print(table(scores))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The algorithmic tasks for the training loop (paper, section "Algorithmic tasks").
+
+Every optimiser step takes one batch of each bin through the same weights and averages the costs,
+as the released code does; there is no other curriculum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from model.config import RELEASED_RSE, RSEConfig
+from model.symbols import SymbolConfig, SymbolNetwork
+from training.algorithmic.data import (
+    BINS,
+    EXAMPLES_PER_LENGTH,
+    Examples,
+    Shuffled,
+    make_bins,
+)
+from training.algorithmic.evaluate import draw_examples, score_examples
+from training.algorithmic.generators import PROBLEMS
+from training.symbol_losses import algorithmic_accuracy, algorithmic_loss
+
+VALIDATION_STREAM = 1  # of the seed; the training set takes 0
+
+
+@dataclass(frozen=True)
+class AlgorithmicConfig:
+    """Data, network and objective of an algorithmic task."""
+
+    task: Literal["addition", "multiplication", "sorting"] = "addition"
+    rse: RSEConfig = field(default_factory=lambda: RELEASED_RSE)
+    """The network. The paper takes 1 Beneš block for addition and sorting, 2 for
+    multiplication."""
+    bins: tuple[int, ...] = BINS
+    """Sequence lengths, powers of two in rising order; each trains on a batch of its own."""
+    batch_size: int = 32
+    """Examples of each bin in an optimiser step."""
+    examples_per_length: int = EXAMPLES_PER_LENGTH
+    """Distinct training examples of each nominal length."""
+    smoothing: float = 0.01
+    """Probability taken from the right class and shared by the others."""
+    validation_examples: int = 1024
+    """Of each bin; drawn apart from the training set, which they overlap where lengths are
+    short (released code)."""
+    seed: int = 1
+    """Of the data sets."""
+
+
+class AlgorithmicTask:
+    """Implements ``training.loop.Task``."""
+
+    score = "accuracy"
+
+    def __init__(self, config: AlgorithmicConfig) -> None:
+        self.config = config
+        self.problem = PROBLEMS[config.task]
+        self.network: nn.Module = SymbolNetwork(
+            SymbolConfig(self.problem.vocabulary, self.problem.classes, config.rse)
+        )
+        self._validation: dict[int, Examples] | None = None
+
+    @contextlib.contextmanager
+    def batches(self, seed: int, step: int = 0) -> Iterator[Iterator[dict[int, Examples]]]:
+        """An endless stream, a function of the seed, that begins at an optimiser step."""
+        config = self.config
+        rng = np.random.default_rng(config.seed)
+        data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
+        order = {size: Shuffled(data[size], config.batch_size, seed) for size in config.bins}
+
+        def endless() -> Iterator[dict[int, Examples]]:
+            at = step
+            while True:
+                yield {size: shuffled.batch(at) for size, shuffled in order.items()}
+                at += 1
+
+        yield endless()
+
+    def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The bins' mean cost; its parts are the longest bin's cost and accuracy."""
+        costs = []
+        for examples in batch.values():
+            inputs, targets = self._tensors(examples)
+            logits = self.network(inputs)
+            costs.append(algorithmic_loss(logits, targets, self.config.smoothing))
+        parts = {
+            "longest_loss": costs[-1].detach(),
+            "longest_accuracy": algorithmic_accuracy(logits.detach(), targets),
+        }
+        return torch.stack(costs).mean(), parts
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Accuracy of symbols and of whole sequences on examples of every bin."""
+        if self._validation is None:
+            self._validation = self._draw_validation()
+        scores = {
+            size: score_examples(network, examples) for size, examples in self._validation.items()
+        }
+        longest = scores[self.config.bins[-1]]
+        return {
+            "accuracy": longest.symbol_accuracy,
+            "error": 1 - longest.symbol_accuracy,
+            "sequence_accuracy": longest.sequence_accuracy,
+            **{f"accuracy_{size}": score.symbol_accuracy for size, score in scores.items()},
+        }
+
+    def card(self) -> dict[str, Any]:
+        """Configuration and data."""
+        network = self.network
+        assert isinstance(network, SymbolNetwork)
+        data = asdict(self.config)
+        return {"name": data.pop("task"), "config": network.config.to_json(), "data": data}
+
+    def _draw_validation(self) -> dict[int, Examples]:
+        """Fresh examples of each bin's own length."""
+        out = {}
+        for size in self.config.bins:
+            rng = np.random.default_rng((self.config.seed, VALIDATION_STREAM, size))
+            out[size] = draw_examples(self.problem, rng, size, self.config.validation_examples)
+        return out
+
+    def _tensors(self, examples: Examples) -> tuple[Tensor, Tensor]:
+        device = next(self.network.parameters()).device
+        inputs, targets = (torch.from_numpy(a) for a in (examples.inputs, examples.targets))
+        return inputs.to(device).long(), targets.to(device).long()

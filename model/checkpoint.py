@@ -92,8 +92,8 @@ def load(
     card = read_card(path)
     try:
         config = ModelConfig.from_json(card["config"])
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is not a network that transcribes: {error!r}") from error
     transcriber = Transcriber(config, card)
     load_weights(transcriber, read_tensors(path), path)
     transcriber = transcriber.to(device).eval()

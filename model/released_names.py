@@ -70,6 +70,20 @@ def from_released(
     return state
 
 
+def released_shapes(network: nn.Module, convolutions: int = 0) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the released code's variables behind a network's parameters."""
+    shapes = {}
+    for name, ours in network.state_dict().items():
+        theirs = released_name(name, convolutions)
+        shape = tuple(ours.shape)
+        if theirs.endswith("CvK"):
+            shape = shape[::-1]
+        elif theirs.endswith("norm_bias/offset"):
+            shape = (1, 1, *shape)
+        shapes[theirs] = shape
+    return shapes
+
+
 def relayout(name: str, value: Tensor) -> Tensor:
     """From the released layout to ours."""
     if name.endswith("CvK"):

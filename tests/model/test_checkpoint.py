@@ -11,8 +11,16 @@ from typing import Any
 import pytest
 import torch
 
-from model.checkpoint import CheckpointError, load, resolve, save_checkpoint, shipped, write_whole
+from model.checkpoint import (
+    CheckpointError,
+    load,
+    resolve,
+    save_checkpoint,
+    shipped,
+    write_whole,
+)
 from model.config import LIVE, FilterbankConfig, RSEConfig
+from model.symbols import SymbolConfig
 from model.transcriber import Transcriber
 
 TINY = replace(
@@ -55,6 +63,13 @@ def test_a_checkpoint_of_another_configuration_is_refused(saved: Path) -> None:
     wider = replace(TINY, rse=replace(TINY.rse, maps=6))
     edit_card(saved, config=wider.to_json())
     with pytest.raises(CheckpointError, match="does not fit"):
+        load(saved)
+
+
+@pytest.mark.parametrize("config", [{}, None, 3, SymbolConfig(7, 3).to_json()])
+def test_a_card_of_another_kind_is_refused(saved: Path, config: Any) -> None:
+    edit_card(saved, config=config)
+    with pytest.raises(CheckpointError, match="not a network that transcribes"):
         load(saved)
 
 

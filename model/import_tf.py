@@ -1,0 +1,202 @@
+"""Import a TensorFlow checkpoint of the authors' released code.
+
+``python -m model.import_tf CHECKPOINT_PREFIX OUT.safetensors`` reads CHECKPOINT_PREFIX.index and
+its data, finds out which network it holds from the names and shapes of its variables, and writes
+OUT.safetensors with its card, OUT.json. Every name, shape and checksum is checked. Networks that
+transcribe keep their calibration and run in the service, others in ``python -m model.predict``.
+
+The checkpoint that the authors published reads the spectrum of the window: import it with
+--fourier. Those trained as in the paper read the waveform; names and shapes are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.checkpoint import CheckpointError, save_checkpoint
+from model.config import RELEASED, RELEASED_RSE, ModelConfig, RSEConfig, StridedConfig
+from model.released_names import ROOT, from_released, released_shapes
+from model.symbols import SymbolConfig, SymbolNetwork
+from model.tf_checkpoint import read_checkpoint
+from model.transcriber import Transcriber
+
+Shape = tuple[int, ...]
+
+SLOTS = ("/RAdam", "/RAdam_1")  # the optimiser's momentum and mean square of a variable
+SCALARS = re.compile(
+    r"Variable(_\d+)?|global_step|step|beta[12]_power|current_loss_scale|good_steps"
+)
+"""Counters, rates and the loss scale of the training; not part of the network."""
+STEPS = "Variable"  # how many training steps were taken
+LAMBADA_CLASSES = 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="model.import_tf",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("prefix", metavar="CHECKPOINT_PREFIX", help="path without .index")
+    parser.add_argument("out", metavar="OUT.safetensors", type=Path)
+    parser.add_argument(
+        "--fourier", action="store_true", help="the network reads spectra, not the waveform"
+    )
+    options = parser.parse_args(arguments)
+    prefix: str = options.prefix.removesuffix(".index")
+    try:
+        if options.out.suffix != ".safetensors":
+            raise CheckpointError(f"{options.out} should end in .safetensors")
+        network, card = import_checkpoint(prefix, options.out.stem, options.fourier)
+        save_checkpoint(network, card, options.out)
+    except (CheckpointError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.out}: {card['task']}, {card['parameters']:,} parameters")
+    return 0
+
+
+def import_checkpoint(
+    prefix: str | Path, name: str, fourier: bool = False
+) -> tuple[Transcriber | SymbolNetwork, dict[str, Any]]:
+    """The network in a checkpoint of the released code, and its card.
+
+    name: what the network is to be called; fourier: as ``StridedConfig.fourier``. Raises
+    CheckpointError for files that are missing or damaged and for variables that are unknown,
+    missing, of another shape or not finite.
+    """
+    variables = read_checkpoint(prefix)
+    try:
+        shapes = {key: value.shape for key, value in variables.items()}
+        network, convolutions = build(shapes, name, fourier)
+        trained = {key: as_tensor(key, variables[key]) for key in network_variables(shapes)}
+    except CheckpointError as error:
+        raise CheckpointError(f"{prefix}: {error}") from error
+    state = from_released(network, trained, convolutions)
+    network.load_state_dict(state, assign=True)
+    card: dict[str, Any] = {
+        "name": name,
+        "task": task_of(network),
+        "config": network.config.to_json(),
+        "parameters": sum(value.numel() for value in state.values()),
+        "source": {"tensorflow_checkpoint": Path(prefix).name},
+    }
+    if STEPS in variables and variables[STEPS].dtype.kind == "i":
+        card["source"]["training_steps"] = int(variables[STEPS])
+    return network.eval(), card
+
+
+def build(
+    shapes: Mapping[str, Shape], name: str, fourier: bool = False
+) -> tuple[Transcriber | SymbolNetwork, int]:
+    """The network, without values, that variables of these names and shapes belong to.
+
+    Also returns the number of its convolutions. Raises CheckpointError where they belong to none
+    and names all that do not fit.
+    """
+    config, convolutions = infer_config(shapes, name, fourier)
+    with torch.device("meta"):
+        network: Transcriber | SymbolNetwork
+        network = Transcriber(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
+    found = network_variables(shapes)
+    expected = released_shapes(network, convolutions)
+    problems = [
+        *(f"{key} is missing" for key in sorted(expected.keys() - found.keys())),
+        *(f"{key} is unknown" for key in sorted(found.keys() - expected.keys())),
+        *(
+            f"{key} has shape {list(found[key])}, expected {list(expected[key])}"
+            for key in sorted(expected.keys() & found.keys())
+            if found[key] != expected[key]
+        ),
+    ]
+    if problems:
+        raise CheckpointError("not a network of the released code: " + "; ".join(problems))
+    return network, convolutions
+
+
+def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Without what belongs to the optimiser."""
+    return {
+        name: shape
+        for name, shape in shapes.items()
+        if not (shape == () and SCALARS.fullmatch(name))
+        and not any(
+            name.endswith(slot) and shapes.get(name.removesuffix(slot)) == shape for slot in SLOTS
+        )
+    }
+
+
+def infer_config(
+    shapes: Mapping[str, Shape], name: str, fourier: bool = False
+) -> tuple[ModelConfig | SymbolConfig, int]:
+    """The configuration that names and shapes tell of, and the number of convolutions."""
+    maps, classes = _matrix(shapes, f"{ROOT}output/CvK")
+    steps = f"{ROOT}steps_recursive/"
+    blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)
+    hidden = _matrix(shapes, f"{steps}last/cand1/c/CvK")[1]
+    if not blocks or not maps or hidden % (2 * maps):
+        raise CheckpointError(
+            f"no Residual Shuffle-Exchange network has {blocks} blocks, {maps} maps and {hidden} "
+            "hidden maps"
+        )
+    rse = replace(RELEASED_RSE, maps=maps, blocks=blocks, hidden_factor=hidden // (2 * maps))
+    if f"{ROOT}embedding" in shapes:
+        if fourier:
+            raise CheckpointError("a network over symbols has no spectrum to read")
+        return _symbol_config(shapes, classes, rse), 0
+    convolutions = _count_convolutions(shapes)
+    front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
+    return replace(RELEASED, name=name, front_end=front_end, rse=rse), convolutions
+
+
+def _symbol_config(shapes: Mapping[str, Shape], classes: int, rse: RSEConfig) -> SymbolConfig:
+    vocabulary, width = _matrix(shapes, f"{ROOT}embedding")
+    linear = any(key.startswith(f"{ROOT}embedding_linear/") for key in shapes)
+    return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0)
+
+
+def _count_convolutions(shapes: Mapping[str, Shape]) -> int:
+    """Convolution kernels have three dimensions; the linear map behind them has two."""
+    kernels = re.compile(rf"{ROOT}pool1/conv\d+/CvK")
+    return sum(bool(kernels.fullmatch(key)) and len(shape) == 3 for key, shape in shapes.items())
+
+
+def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
+    """The shape of a variable that every network has. Raises CheckpointError."""
+    shape = shapes.get(name)
+    if shape is None:
+        raise CheckpointError(f"not a network of the released code: {name} is missing")
+    if len(shape) != 2:
+        raise CheckpointError(f"{name} has shape {list(shape)}, expected a matrix")
+    return shape[0], shape[1]
+
+
+def as_tensor(name: str, value: NDArray) -> torch.Tensor:
+    """A variable in float32. Raises CheckpointError if it is of integers or not finite."""
+    if value.dtype.kind != "f":
+        raise CheckpointError(f"{name} has type {value.dtype}, expected a floating-point type")
+    if not np.isfinite(value).all():
+        raise CheckpointError(f"{name} has values that are not finite")
+    return torch.from_numpy(value.astype(np.float32, copy=False))
+
+
+def task_of(network: Transcriber | SymbolNetwork) -> str:
+    """What the released code trained such a network for."""
+    if isinstance(network, Transcriber):
+        return "musicnet"
+    return "lambada" if network.config.classes == LAMBADA_CLASSES else "algorithmic"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The raw output of a network for a batch of inputs, for comparisons and scripts.
+
+``python -m model.predict WEIGHTS.safetensors X.npy Y.npy`` reads a batch of inputs and writes
+what the network's last layer puts out for each, float32, of shape (batch, positions, classes):
+
+- networks over symbols: X (batch, length) of integers; Y has the logits of all classes at each
+  position.
+- the paper's network on the waveform: X (batch, samples) of numbers, a multiple of 4 with two
+  convolutions; Y has all positions, a quarter of the samples, and the 128 notes of each head in
+  turn, before the logit offset of -4 and before calibration.
+- networks with a filterbank: X (batch, 8192); Y has the 63 frames, 128 samples apart, and the 128
+  notes of each head in turn, before the logit offset; notes that the network does not model read
+  -26 throughout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.checkpoint import CheckpointError, load, read_card, resolve, write_whole
+from model.config import LOGIT_OFFSET, WINDOW
+from model.symbols import KIND, SymbolNetwork, load_symbol_network
+from model.transcriber import FilterbankNetwork, StridedNetwork, Transcriber
+
+BATCH = 16  # inputs at once, which bounds the memory
+
+
+class InputError(ValueError):
+    """Inputs that a network cannot take."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="model.predict",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("weights", metavar="WEIGHTS.safetensors", help="a path or a shipped name")
+    parser.add_argument("inputs", metavar="X.npy", type=Path)
+    parser.add_argument("outputs", metavar="Y.npy", type=Path)
+    options = parser.parse_args(arguments)
+    try:
+        outputs = predict(load_any(options.weights), read_array(options.inputs))
+        buffer = io.BytesIO()
+        np.save(buffer, outputs, allow_pickle=False)
+        write_whole(options.outputs, buffer.getvalue())
+    except (CheckpointError, InputError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.outputs}: {' x '.join(map(str, outputs.shape))}")
+    return 0
+
+
+def load_any(name_or_path: str | Path) -> Transcriber | SymbolNetwork:
+    """Whichever network a checkpoint's card describes, in float32. Raises CheckpointError."""
+    config = read_card(resolve(name_or_path))["config"]
+    if isinstance(config, dict) and config.get("kind") == KIND:
+        return load_symbol_network(name_or_path)
+    return load(name_or_path, dtype=torch.float32)
+
+
+def read_array(path: Path) -> NDArray:
+    """An .npy file. Raises InputError if it is missing or not one."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+@torch.inference_mode()
+def predict(network: Transcriber | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
+    """(batch, length) inputs -> (batch, positions, classes) raw outputs.
+
+    Raises InputError for inputs of another shape or type and for symbols outside the vocabulary.
+    """
+    if inputs.ndim != 2 or not inputs.size:
+        raise InputError(f"expected inputs of shape (batch, length), got {inputs.shape}")
+    if isinstance(network, SymbolNetwork):
+        batch = check_symbols(network, inputs)
+    else:
+        batch = check_audio(network, inputs)
+    outputs = [raw_output(network, part) for part in batch.split(BATCH)]
+    return torch.cat(outputs).float().numpy()
+
+
+def raw_output(network: Transcriber | SymbolNetwork, batch: Tensor) -> Tensor:
+    """(batch, length) -> (batch, positions, classes), as the module's documentation says."""
+    if isinstance(network, SymbolNetwork):
+        return network(batch)
+    match network.network:
+        case StridedNetwork() as strided:
+            return strided.raw(batch)
+        case FilterbankNetwork() as filterbank:
+            logits = filterbank(batch) - LOGIT_OFFSET  # (batch, heads, FRAMES, PITCHES)
+            return logits.transpose(1, 2).flatten(2)
+
+
+def check_symbols(network: SymbolNetwork, inputs: NDArray) -> Tensor:
+    """Symbols as int64. Raises InputError unless they are integers of the vocabulary."""
+    vocabulary = network.config.vocabulary
+    if inputs.dtype.kind not in "fiu" or not np.array_equal(inputs, np.floor(inputs)):
+        raise InputError(f"expected symbols, which are integers, got {inputs.dtype}")
+    if inputs.min() < 0 or inputs.max() >= vocabulary:
+        raise InputError(
+            f"expected symbols 0 ... {vocabulary - 1}, got {inputs.min()} ... {inputs.max()}"
+        )
+    return torch.from_numpy(inputs.astype(np.int64))
+
+
+def check_audio(network: Transcriber, inputs: NDArray) -> Tensor:
+    """Samples as float32. Raises InputError for other types, NaN and unsuitable lengths."""
+    if inputs.dtype.kind not in "fiu":
+        raise InputError(f"expected samples of a real type, got {inputs.dtype}")
+    samples = inputs.astype(np.float32)
+    if not np.isfinite(samples).all():
+        raise InputError("samples that are not finite")
+    length = samples.shape[1]
+    match network.network:
+        case FilterbankNetwork():
+            if length != WINDOW:
+                raise InputError(f"expected windows of {WINDOW} samples, got {length}")
+        case StridedNetwork() as strided:
+            if length % strided.front_end.stride:
+                raise InputError(
+                    f"expected a multiple of {strided.front_end.stride} samples, got {length}"
+                )
+    return torch.from_numpy(samples)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""Import of the released code's checkpoints, ours by tests and theirs by TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from model import predict
+from model.checkpoint import CheckpointError, load
+from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedConfig
+from model.import_tf import build, import_checkpoint, main
+from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
+from model.transcriber import Transcriber
+from tests.model.tf_writer import released_variables, training_variables, write_checkpoint
+
+ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
+RSE = replace(RELEASED_RSE, maps=4)
+
+
+def randomised(network: nn.Module) -> nn.Module:
+    """Every parameter differs from its first value, calibration too."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return network.eval()
+
+
+def transcriber(convolutions: int = 2, fourier: bool = False) -> Transcriber:
+    front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
+    network = randomised(Transcriber(replace(RELEASED, front_end=front_end, rse=RSE)))
+    assert isinstance(network, Transcriber)
+    return network
+
+
+@pytest.fixture
+def musicnet() -> dict[str, NDArray]:
+    """The variables of a small network that transcribes, as training leaves them."""
+    return training_variables(released_variables(transcriber(), 2))
+
+
+def run(tmp_path: Path, variables: dict[str, NDArray], *options: str) -> tuple[int, Path]:
+    prefix, out = tmp_path / "varWeights.ckpt", tmp_path / "out.safetensors"
+    write_checkpoint(prefix, variables)
+    return main([str(prefix), str(out), *options]), out
+
+
+@pytest.mark.parametrize("convolutions", [0, 1, 2, 3])
+@pytest.mark.parametrize("fourier", [False, True])
+def test_networks_that_transcribe_run_as_before(
+    tmp_path: Path, convolutions: int, fourier: bool
+) -> None:
+    network = transcriber(convolutions, fourier)
+    variables = training_variables(released_variables(network, convolutions))
+    status, out = run(tmp_path, variables, *["--fourier"] * fourier)
+    assert status == 0
+    loaded = load(out, dtype=torch.float32)
+    front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
+    assert loaded.config == replace(RELEASED, name="out", front_end=front_end, rse=RSE)
+    assert loaded.config.sample_rate == 11_000
+    assert loaded.card["task"] == "musicnet"
+    assert loaded.card["source"]["training_steps"] == 123
+    state = loaded.state_dict()
+    assert all(torch.equal(v, state[k]) for k, v in network.state_dict().items())
+    if convolutions:  # without, the sequence has 8192 elements
+        windows = 0.1 * torch.randn(2, WINDOW)
+        torch.testing.assert_close(loaded.predict(windows), network.predict(windows))
+
+
+@pytest.mark.parametrize("word_features", [0, 6])
+@pytest.mark.parametrize(("classes", "task"), [(3, "lambada"), (4, "algorithmic")])
+def test_networks_over_symbols_run_as_before(
+    tmp_path: Path, word_features: int, classes: int, task: str
+) -> None:
+    config = SymbolConfig(13, classes, replace(RSE, blocks=1), word_features)
+    network = randomised(SymbolNetwork(config))
+    status, out = run(tmp_path, released_variables(network))
+    assert status == 0
+    loaded = load_symbol_network(out)
+    assert loaded.config == config
+    assert json.loads(out.with_suffix(".json").read_text())["task"] == task
+    symbols = torch.randint(13, (2, 16))
+    torch.testing.assert_close(loaded(symbols), network(symbols))
+
+
+UNIT = "var_lengths/steps_recursive/1_forward"
+
+
+def without(name: str) -> Callable[[dict[str, NDArray]], None]:
+    def change(variables: dict[str, NDArray]) -> None:
+        for end in ("", "/RAdam", "/RAdam_1"):
+            del variables[name + end]
+
+    return change
+
+
+def with_value(name: str, value: NDArray) -> Callable[[dict[str, NDArray]], None]:
+    return lambda variables: variables.update({name: value})
+
+
+FLOATS = np.zeros(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("var_lengths/output/CvK"), "var_lengths/output/CvK is missing"),
+        (without(f"{UNIT}/residual"), f"{UNIT}/cand1/c/CvK is unknown"),
+        (without(f"{UNIT}/cand2/c/CvB"), f"{UNIT}/cand2/c/CvB is missing"),
+        (without("var_lengths/corrected_result/scale"), "corrected_result/scale is missing"),
+        (without("var_lengths/pool1/conv1/CvK"), "pool1/conv3/CvB is unknown"),
+        (with_value("var_lengths/output/CvB", FLOATS), r"CvB has shape \[3\], expected \[128\]"),
+        (with_value("var_lengths/output/CvK", FLOATS), "expected a matrix"),
+        (with_value("var_lengths/output/CvB/RAdam", FLOATS), "CvB/RAdam is unknown"),
+        (with_value("var_lengths/other/CvB", FLOATS), "var_lengths/other/CvB is unknown"),
+        (with_value("beta1_power", FLOATS), "beta1_power is unknown"),
+        (with_value("nothing/RAdam", FLOATS), "nothing/RAdam is unknown"),
+        (
+            with_value("var_lengths/output/CvB", np.full(128, np.nan, np.float32)),
+            "CvB has values that are not finite",
+        ),
+        (
+            with_value("var_lengths/output/CvB", np.zeros(128, np.int32)),
+            "CvB has type int32, expected a floating-point type",
+        ),
+        (
+            with_value(f"{UNIT.replace('1_forward', 'last')}/cand1/c/CvK", np.zeros((8, 9), "f4")),
+            "9 hidden maps",
+        ),
+    ],
+)
+def test_variables_that_do_not_fit_are_named(
+    tmp_path: Path,
+    musicnet: dict[str, NDArray],
+    change: Callable[[dict[str, NDArray]], None],
+    message: str,
+) -> None:
+    change(musicnet)
+    write_checkpoint(tmp_path / "x", musicnet)
+    with pytest.raises(CheckpointError, match=message):
+        import_checkpoint(tmp_path / "x", "x")
+
+
+def test_failures_exit_with_a_message_and_leave_what_is_there(
+    tmp_path: Path, musicnet: dict[str, NDArray], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out = run(tmp_path, musicnet)
+    assert status == 0
+    before = out.read_bytes()
+    data = tmp_path / "varWeights.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    assert main([str(tmp_path / "varWeights.ckpt"), str(out)]) == 1
+    assert "is truncated" in capsys.readouterr().err
+    data.unlink()
+    assert main([str(tmp_path / "varWeights.ckpt"), str(out)]) == 1
+    assert "No such file" in capsys.readouterr().err
+    assert out.read_bytes() == before
+    assert main([str(tmp_path / "varWeights.ckpt"), str(tmp_path / "out.pt")]) == 1
+    assert "should end in .safetensors" in capsys.readouterr().err
+
+
+def test_symbols_have_no_spectrum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    variables = released_variables(SymbolNetwork(SymbolConfig(13, 4, RSE)))
+    assert run(tmp_path, variables, "--fourier")[0] == 1
+    assert "no spectrum" in capsys.readouterr().err
+
+
+def test_the_command_fails_with_a_status(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "model.import_tf", str(tmp_path / "x"), "y.safetensors"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot read")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["badd_n16_h16", "lambada_n256_h16", "musicnet_w1024_h16", "train_musicnet_w512_h16"]
+)
+def test_checkpoints_by_tensorflow_predict_what_they_predicted(
+    name: str, tmp_path: Path, shared_dir: Path
+) -> None:
+    oracles = shared_dir / "reference" / "oracles"
+    prefix, out = oracles / f"ckpt_{name}" / "varWeights.ckpt", tmp_path / "out.safetensors"
+    if not oracles.is_dir():
+        pytest.skip("no reference oracles at hand")
+    assert main([str(prefix), str(out)]) == 0
+    with np.load(oracles / f"{name}.npz") as file:
+        if "out/prediction" not in file.files:  # recorded while training
+            trained = {k.removeprefix("after12/"): file[k] for k in file.files if "after12" in k}
+            network = load(out, dtype=torch.float32)
+            ours = released_variables(network, convolutions=2)
+            assert trained.keys() == ours.keys()
+            assert all(np.array_equal(ours[k], v) for k, v in trained.items())
+            return
+        np.save(tmp_path / "x.npy", file["in/x"])
+        expected = file["out/prediction"]
+    assert predict.main([str(out), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]) == 0
+    found = np.load(tmp_path / "y.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+
+
+def test_the_published_checkpoint_fits(shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "released_checkpoint_index.json"
+    if not path.is_file():
+        pytest.skip("no index of the published checkpoint at hand")
+    shapes = {name: tuple(shape) for name, shape, *_ in json.loads(path.read_text())}
+    network, convolutions = build(shapes, "published", fourier=True)
+    assert convolutions == 2
+    assert network.config == replace(
+        RELEASED, name="published", front_end=StridedConfig(convolutions=2, fourier=True)
+    )
+    assert sum(p.numel() for p in network.parameters()) == 3_204_000
+    assert isinstance(network.config, ModelConfig)
+    shapes["var_lengths/output/CvX"] = (3,)
+    with pytest.raises(CheckpointError, match="CvX is unknown"):
+        build(shapes, "published", fourier=True)

@@ -7,9 +7,13 @@ the optimiser, the schedule, averaging of weights, checkpoints, metrics and the 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import math
+import pickle
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,10 +24,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.checkpoint import read_tensors, save_checkpoint, write_whole
+from model.checkpoint import CheckpointError, read_tensors, save_checkpoint, write_whole
+from training.log import MetricsLog
 from training.released_optim import ReleasedRAdam, released_groups, released_rate
 
 logger = logging.getLogger(__name__)
+
+STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class LoopConfig:
     """Length of the whole schedule in optimiser steps, where `minutes` is 0."""
     max_minutes: float = 0.0
     """Stop this slice after so many minutes and save, to go on with `resume`; 0 never stops."""
+    max_steps: int = 0
+    """Stop this slice after so many optimiser steps and save; 0 never stops."""
     learning_rate: float = 2e-3
     """At its peak."""
     warmup: float = 0.02
@@ -48,11 +57,17 @@ class LoopConfig:
     average: float = 0.999
     """Decay of the running average of the weights that is validated and saved; 0 for none."""
     validate_minutes: float = 10.0
-    """Between validations and checkpoints."""
+    """Between validations and checkpoints, in minutes of training."""
+    validate_steps: int = 0
+    """Between validations and checkpoints, in optimiser steps; 0 leaves it to the minutes."""
     log_steps: int = 50
+    """Optimiser steps between lines of training loss."""
+    tensorboard: bool = False
+    """Write TensorBoard events beside metrics.jsonl."""
     bfloat16: bool = True
     """Autocast the forward pass."""
     seed: int = 1
+    """Of weights, data order and dropout."""
 
 
 class Task(Protocol):
@@ -62,8 +77,11 @@ class Task(Protocol):
     score: str
     """The metric of `validate` that chooses the best checkpoint; higher is better."""
 
-    def batches(self, seed: int) -> contextlib.AbstractContextManager[Iterator[Any]]:
-        """An endless stream of batches."""
+    def batches(self, seed: int, step: int) -> contextlib.AbstractContextManager[Iterator[Any]]:
+        """An endless stream of batches that begins at an optimiser step.
+
+        Where it is a function of seed and step, a resumed run equals an uninterrupted one.
+        """
         ...
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -92,6 +110,7 @@ class Trainer:
             multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(config.average),
             use_buffers=True,
         )
+        self.metrics_log = MetricsLog(folder, config.tensorboard)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices
         self.best = -math.inf
@@ -114,39 +133,64 @@ class Trainer:
         return config.learning_rate * released_rate(self.step + 1, config.steps)
 
     def resume(self) -> None:
-        """Continues from the folder's last checkpoint. Raises OSError if there is none."""
-        state = torch.load(self.folder / "state.pt", weights_only=True, map_location=self.device)
-        self.task.network.load_state_dict(state["network"])
-        self.average.load_state_dict(state["average"])
+        """Continues from the folder's last checkpoint.
+
+        Raises CheckpointError if there is none, if it is damaged or of another configuration.
+        """
+        state = read_state(self.folder / STATE, self.device)
+        theirs, ours = state.get("config"), _jsonable(self.task.card()["config"])
+        if theirs is not None and theirs != ours:
+            raise CheckpointError(
+                f"{self.folder} trains another configuration: {_differences(theirs, ours)}"
+            )
+        try:
+            self.task.network.load_state_dict(state["network"])
+            self.average.load_state_dict(state["average"])
+        except RuntimeError as error:
+            raise CheckpointError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
         torch.set_rng_state(state["random"].cpu())
+        if torch.cuda.is_available() and "random_cuda" in state:
+            torch.cuda.set_rng_state_all([r.cpu() for r in state["random_cuda"]])
 
     def run(self) -> dict[str, float]:
         """Trains to the end of the schedule or of this slice; returns the last metrics."""
         config = self.config
-        torch.manual_seed(config.seed + self.step)
+        if self.step == 0:
+            torch.manual_seed(config.seed)
         slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
+        last_step = self.step + config.max_steps if config.max_steps else math.inf
         next_validation = self.seconds + 60 * config.validate_minutes
-        metrics: dict[str, float] = {}
-        bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}")
-        with self.task.batches(config.seed + self.step) as batches, bar:
+        bar = tqdm(
+            total=1.0,
+            initial=self.progress,
+            bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}",
+        )
+        with self.task.batches(config.seed, self.step) as batches, bar:
             try:
-                while self.progress < 1 and self.seconds < slice_end:
+                while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
-                    loss, parts = self.train_step(next(batches))
+                    batch = next(batches)
+                    with uninterrupted():
+                        loss, parts = self.train_step(batch)
                     self.seconds += time.monotonic() - began
                     if self.step % config.log_steps == 0:
                         self.log("train", {"loss": float(loss), **_floats(parts)})
                         bar.n = self.progress
                         rate = self.step / max(1e-9, self.seconds)
                         bar.set_postfix_str(f"loss {float(loss):.4f} {rate:.2f} steps/s")
-                    if self.seconds >= next_validation:
-                        metrics = self.checkpoint()
+                    if self._validation_due(next_validation):
+                        self.checkpoint()
                         next_validation = self.seconds + 60 * config.validate_minutes
             except KeyboardInterrupt:
                 logger.warning("interrupted at step %d; saving", self.step)
-        return self.checkpoint() or metrics
+        return self.checkpoint()
+
+    def _validation_due(self, next_validation: float) -> bool:
+        if self.config.validate_steps:
+            return self.step % self.config.validate_steps == 0 and self.progress < 1
+        return self.seconds >= next_validation
 
     def train_step(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """One optimiser step: backward, clip, step, zero."""
@@ -169,7 +213,9 @@ class Trainer:
     def checkpoint(self) -> dict[str, float]:
         """Validates the averaged weights and saves last, best and optimiser state."""
         network = self.average.module.eval()
-        metrics = self.task.validate(network)
+        devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):  # training goes on as if it had not happened
+            metrics = self.task.validate(network)
         self.log("validation", metrics)
         card = {
             **self.task.card(),
@@ -193,18 +239,49 @@ class Trainer:
             "seconds": self.seconds,
             "best": self.best,
             "random": torch.get_rng_state(),
+            "config": _jsonable(card["config"]),
         }
-        partial = self.folder / "state.pt.partial"
-        torch.save(state, partial)
-        partial.replace(self.folder / "state.pt")
+        if torch.cuda.is_available():
+            state["random_cuda"] = torch.cuda.get_rng_state_all()
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_whole(self.folder / STATE, buffer.getvalue())
         return metrics
 
     def log(self, kind: str, values: Mapping[str, float]) -> None:
-        """One line of JSON in metrics.jsonl."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        line = {"kind": kind, "step": self.step, "hours": self.seconds / 3600, **values}
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        """One line of metrics at this step."""
+        self.metrics_log.write(kind, self.step, self.seconds, values)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end of the block, so that no step is left half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda n, _: received.append(n)) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt
+
+
+def read_state(path: Path, device: torch.device) -> dict[str, Any]:
+    """The optimiser's state and all that goes with it. Raises CheckpointError."""
+    if not path.is_file():
+        raise CheckpointError(f"nothing to resume: no {path}")
+    try:
+        state = torch.load(path, weights_only=True, map_location=device)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path} is not the state of a run")
+    return state
 
 
 def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
@@ -240,6 +317,22 @@ def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, 
 def initialise(network: nn.Module, path: Path) -> None:
     """Starts from the weights of a checkpoint, for fine-tuning."""
     network.load_state_dict(read_tensors(path))
+
+
+def _jsonable(values: Any) -> Any:
+    """As it comes back from JSON, so that what was saved compares equal."""
+    return json.loads(json.dumps(values))
+
+
+def _differences(theirs: Any, ours: Any, path: str = "") -> str:
+    """The fields in which two configurations differ, with both values."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+        return ", ".join(
+            _differences(theirs.get(name), ours.get(name), f"{path}.{name}".strip("."))
+            for name in names
+        )
+    return f"{path} is {theirs!r} there and {ours!r} here"
 
 
 def _floats(parts: Mapping[str, Tensor]) -> dict[str, float]:

@@ -70,10 +70,13 @@ class MusicTask:
         self._validation: Batch | None = None
 
     @contextlib.contextmanager
-    def batches(self, seed: int) -> Iterator[Iterator[Batch]]:
-        """An endless stream, rendered in worker processes that end with the context."""
+    def batches(self, seed: int, step: int = 0) -> Iterator[Iterator[Batch]]:
+        """An endless stream, rendered in worker processes that end with the context.
+
+        Which batch comes when depends on the workers' pace; a resumed run hears other music.
+        """
         config = self.config
-        with SynthStream(config.synth, config.batch_size, config.workers, seed) as stream:
+        with SynthStream(config.synth, config.batch_size, config.workers, seed + step) as stream:
             yield iter(stream)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from model.config import LIVE, PAPER
-from training.loop import LoopConfig
-from training.musicnet import MusicConfig
+from model.config import LIVE, PAPER, RELEASED_RSE, RSEConfig
+from training.algorithmic.generators import PROBLEMS
+from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.loop import LoopConfig, Task
+from training.musicnet import MusicConfig, MusicTask
+
+
+def released_rate(maps: int) -> float:
+    """The released code's learning rate for a network of so many maps (m)."""
+    return 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,28 @@ class MusicRun:
     resume: bool = False
     """Go on from the folder's last state."""
 
+    def make_task(self) -> Task:
+        """What the loop trains."""
+        return MusicTask(self.music)
+
+
+@dataclass(frozen=True)
+class AlgorithmicRun:
+    """One training run of an algorithmic task."""
+
+    algorithmic: AlgorithmicConfig = field(default_factory=AlgorithmicConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    out: Path = Path("runs/algorithmic")
+    """Folder for checkpoints, optimiser state and metrics.jsonl."""
+    resume: bool = False
+    """Go on from the folder's last state."""
+
+    def make_task(self) -> Task:
+        """What the loop trains."""
+        return AlgorithmicTask(self.algorithmic)
+
+
+Run = MusicRun | AlgorithmicRun
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
     # The weights in the package.
@@ -36,6 +67,70 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     # The paper's network and the released code's batch size, steps and rate; wants a GPU.
     "paper": MusicRun(
         MusicConfig(model=PAPER, batch_size=16, workers=8),
-        LoopConfig(steps=800_000, learning_rate=0.00125 * (96 / 192) ** 0.5, warmup=0),
+        LoopConfig(
+            steps=800_000,
+            optimizer="released",
+            learning_rate=released_rate(PAPER.rse.maps),
+            average=0,
+            warmup=0,
+        ),
     ),
+}
+
+
+def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
+    """Presets of one of the three tasks."""
+    problem = PROBLEMS[task]
+    data = AlgorithmicConfig(task=task)  # type: ignore[arg-type]
+    released_loop = LoopConfig(
+        steps=20_000,
+        optimizer="released",
+        learning_rate=released_rate(192),
+        warmup=0,
+        average=0,
+        validate_steps=500,
+        tensorboard=True,
+    )
+    paper = RSEConfig(maps=192, blocks=problem.blocks)
+    released = replace(RELEASED_RSE, maps=192, blocks=problem.blocks)
+    return {
+        # The paper's network, trained as the released code does; wants a GPU.
+        "paper": AlgorithmicRun(replace(data, rse=paper), released_loop),
+        # The network as the released code computes it.
+        "released": AlgorithmicRun(replace(data, rse=released), released_loop),
+        # The paper's ablation study: longer sequences; vary rse with the flags that follow.
+        "ablation": AlgorithmicRun(
+            replace(data, rse=replace(paper, blocks=2), bins=(8, 16, 32, 64, 128)), released_loop
+        ),
+        # A quarter of an hour on one core of a laptop.
+        "laptop": AlgorithmicRun(
+            replace(
+                data,
+                rse=replace(released, maps=48, dropout=0.0),
+                batch_size=16,
+                validation_examples=512,
+            ),
+            LoopConfig(
+                steps=6_000,
+                learning_rate=5e-3,
+                validate_steps=500,
+                bfloat16=False,
+                tensorboard=True,
+            ),
+        ),
+    }
+
+
+@dataclass(frozen=True)
+class Command:
+    """A task of the command line."""
+
+    run: type[Run]
+    presets: Callable[[str], Mapping[str, Any]]
+    """By the value of --task (or --data); each preset is a `run`."""
+
+
+COMMANDS: dict[str, Command] = {
+    "musicnet": Command(MusicRun, lambda _: MUSIC_PRESETS),
+    "algorithmic": Command(AlgorithmicRun, algorithmic_presets),
 }

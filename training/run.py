@@ -1,9 +1,12 @@
-"""Train a network: ``python -m training.run musicnet --preset live --out runs/live``.
+"""Train a network.
 
-Every field of a preset can be overridden (``--help`` after the preset lists them with units):
-``--loop.minutes 10 --music.batch-size 16``. The run's folder receives last and best checkpoint,
-the optimiser's state and metrics.jsonl; ``--resume`` goes on where the folder stops, and
-``--loop.max-minutes`` ends a slice in time, so that long training fits short sittings.
+    python -m training.run musicnet --preset live --out runs/live
+    python -m training.run algorithmic --task sorting --preset laptop --out runs/sorting
+
+Every field of a preset can be overridden; --help after the preset lists them with their units:
+--loop.minutes 10 --algorithmic.rse.maps 96. The run's folder receives last and best checkpoint,
+the optimiser's state and metrics.jsonl. --resume goes on where the folder stops, and
+--loop.max-minutes ends a slice in time, so that long training fits short sittings; Ctrl-C saves.
 """
 
 from __future__ import annotations
@@ -13,40 +16,80 @@ import logging
 import signal
 import sys
 
+import torch
 import tyro
 
-from training.loop import Trainer
-from training.musicnet import MusicTask
-from training.presets import MUSIC_PRESETS, MusicRun
+from model.checkpoint import CheckpointError
+from training.algorithmic.generators import PROBLEMS
+from training.loop import STATE, Trainer
+from training.presets import COMMANDS, Run
+
+DEFAULT_PRESET = "laptop"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
+def parse(arguments: list[str]) -> Run:
+    """The run that a command line describes. Exits where it is wrong or asks for help."""
     parser = argparse.ArgumentParser(
         prog="training.run",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
+        allow_abbrev=False,
     )
-    parser.add_argument("task", choices=["musicnet"])
-    parser.add_argument("--preset", choices=sorted(MUSIC_PRESETS), default="laptop")
-    parser.add_argument("--data", choices=["synth"], default="synth", help="what to train on")
+    parser.add_argument("command", choices=sorted(COMMANDS), help="what to train for")
+    parser.add_argument("--preset", default=DEFAULT_PRESET, help=f"default {DEFAULT_PRESET}")
+    parser.add_argument(
+        "--task", choices=sorted(PROBLEMS), default="addition", help="of the algorithmic ones"
+    )
+    parser.add_argument(
+        "--data", choices=["synth"], default="synth", help="what musicnet is trained on"
+    )
+    if not arguments or arguments[0] in ("-h", "--help"):
+        parser.print_help()
+        parser.exit()
     known, rest = parser.parse_known_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    run = tyro.cli(
-        MusicRun,
-        prog=f"{parser.prog} {known.task} --preset {known.preset}",
+    command = COMMANDS[known.command]
+    presets = command.presets(known.task)
+    if known.preset not in presets:
+        parser.error(f"no preset {known.preset!r} of {known.command}; there are {sorted(presets)}")
+    run: Run = tyro.cli(
+        command.run,
+        prog=f"{parser.prog} {known.command} --preset {known.preset}",
         description=parser.format_help(),
-        default=MUSIC_PRESETS[known.preset],
+        default=presets[known.preset],
         args=rest,
         config=(tyro.conf.AvoidSubcommands,),
     )
-    for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
-        signal.signal(stop, signal.default_int_handler)
-    trainer = Trainer(MusicTask(run.music), run.loop, run.out)
+    return run
+
+
+def train(run: Run) -> dict[str, float]:
+    """Trains, or goes on training, in the run's folder; returns the last metrics.
+
+    Raises CheckpointError where the folder does not fit.
+    """
+    if not run.resume and (run.out / STATE).exists():
+        raise CheckpointError(
+            f"{run.out} holds a run already: go on with --resume, or choose another --out"
+        )
+    torch.manual_seed(run.loop.seed)  # the network's first weights
+    trainer = Trainer(run.make_task(), run.loop, run.out)
     if run.resume:
         trainer.resume()
-    metrics = trainer.run()
+    return trainer.run()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    run = parse(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
+        signal.signal(stop, signal.default_int_handler)
+    try:
+        metrics = train(run)
+    except (ArithmeticError, OSError, ValueError) as error:
+        print(f"training.run: {error}", file=sys.stderr)
+        return 1
     print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return 0
 

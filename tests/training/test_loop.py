@@ -29,8 +29,8 @@ class Line:
         self.network: nn.Module = nn.Linear(1, 1)
 
     @contextlib.contextmanager
-    def batches(self, seed: int) -> Iterator[Iterator[Any]]:
-        generator = torch.Generator().manual_seed(seed)
+    def batches(self, seed: int, step: int) -> Iterator[Iterator[Any]]:
+        generator = torch.Generator().manual_seed(seed + step)
 
         def endless() -> Iterator[Tensor]:
             while True:

@@ -23,7 +23,6 @@ from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import Transcriber
 from tests.model.tf_writer import released_variables, training_variables, write_checkpoint
 
-ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)
 
 

@@ -106,7 +106,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         "laptop": AlgorithmicRun(
             replace(
                 data,
-                rse=replace(released, maps=48, dropout=0.0),
+                rse=replace(paper, maps=48, dropout=0.0),
                 batch_size=16,
                 validation_examples=512,
             ),

@@ -1,0 +1,174 @@
+"""The command line: presets, overrides, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from model.symbols import load_symbol_network
+from training import loop
+from training.presets import COMMANDS, AlgorithmicRun
+from training.run import main, parse
+
+TINY = (
+    "algorithmic --task addition --algorithmic.bins 8 --algorithmic.rse.maps 4 --loop.steps 4 "
+    "--algorithmic.examples-per-length 9 --algorithmic.validation-examples 8 "
+    "--loop.log-steps 2 --loop.no-tensorboard"
+).split()
+
+
+def test_a_run_from_the_command_line_leaves_a_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TINY, "--out", str(tmp_path / "a")]) == 0
+    assert "accuracy_8" in capsys.readouterr().out
+    assert load_symbol_network(tmp_path / "a" / "best.safetensors").config.rse.maps == 4
+    card = json.loads((tmp_path / "a" / "best.json").read_text())
+    assert card["name"] == "addition"
+    assert card["training"]["steps"] == 4
+
+
+@pytest.mark.parametrize("task", ["addition", "multiplication", "sorting"])
+@pytest.mark.parametrize("preset", ["paper", "released", "ablation", "laptop"])
+def test_presets_are_those_of_the_task(task: str, preset: str) -> None:
+    run = parse(["algorithmic", "--task", task, "--preset", preset])
+    assert isinstance(run, AlgorithmicRun)
+    assert run.algorithmic.task == task
+    blocks = 2 if task == "multiplication" or preset == "ablation" else 1
+    assert run.algorithmic.rse.blocks == blocks
+
+
+def test_the_paper_preset_is_the_papers_set_up() -> None:
+    run = parse(["algorithmic", "--task", "sorting", "--preset", "paper"])
+    assert isinstance(run, AlgorithmicRun)
+    assert run.algorithmic.rse.maps == 192
+    assert run.algorithmic.bins == (8, 16, 32, 64)
+    assert run.algorithmic.batch_size == 32
+    assert run.loop.learning_rate == pytest.approx(8.8388e-4, rel=1e-4)
+    assert run.loop.optimizer == "released"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--algorithmic.rse.unit", "gated"],
+        ["--algorithmic.rse.norm", "none"],
+        ["--algorithmic.rse.activation", "relu"],
+        ["--algorithmic.rse.residual-scale", "none"],
+        ["--algorithmic.rse.residual-scale", "one"],
+        ["--algorithmic.rse.hidden-factor", "4"],
+    ],
+    ids=lambda flags: "-".join(flags[0].split(".")[2:] + flags[1:]),
+)
+def test_every_ablation_of_the_paper_is_a_flag_that_trains(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    assert main([*TINY, *flags, "--out", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_lists_every_field_with_its_unit(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse([command, "--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--loop.max-minutes" in text
+    assert "--loop.validate-steps" in text
+    assert "in minutes of training" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["algorithmic", "--preset", "gigantic"], "no preset 'gigantic' of algorithmic"),
+        (["algorithmic", "--task", "division"], "invalid choice: 'division'"),
+        (["cooking"], "invalid choice: 'cooking'"),
+        (["algorithmic", "--algorithmic.wings", "2"], "wings"),
+    ],
+)
+def test_what_does_not_exist_is_named(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path)]
+    assert main([*TINY, *out, "--resume"]) == 1
+    assert "nothing to resume" in capsys.readouterr().err
+    assert main([*TINY, *out]) == 0
+    state = (tmp_path / "state.pt").read_bytes()
+    assert main([*TINY, *out]) == 1
+    assert "go on with --resume" in capsys.readouterr().err
+    assert main([*TINY, *out, "--resume", "--algorithmic.rse.maps", "6"]) == 1
+    assert "rse.maps is 4 there and 6 here" in capsys.readouterr().err
+    assert (tmp_path / "state.pt").read_bytes() == state
+    (tmp_path / "state.pt").write_bytes(state[: len(state) // 2])
+    assert main([*TINY, *out, "--resume"]) == 1
+    assert "cannot read" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_reported_and_leaves_the_old_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = ["--out", str(tmp_path)]
+    assert main([*TINY, "--loop.max-steps", "2", *out]) == 0
+    before = {name: (tmp_path / name).read_bytes() for name in ("state.pt", "last.safetensors")}
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main([*TINY, *out, "--resume"]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert before == {name: (tmp_path / name).read_bytes() for name in before}
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_ctrl_c_waits_for_the_step_to_end() -> None:
+    reached = []
+
+    def step() -> None:
+        with loop.uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("end")
+
+    with pytest.raises(KeyboardInterrupt):
+        step()
+    assert reached == ["end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
+    arguments = [*TINY, "--loop.steps", "1000000", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "training.run", *arguments], stderr=subprocess.DEVNULL
+    )
+    metrics = tmp_path / "metrics.jsonl"
+    try:
+        while process.poll() is None and not metrics.exists():
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    stopped = json.loads((tmp_path / "last.json").read_text())["training"]["steps"]
+    assert 0 < stopped < 1_000_000
+    assert main([*arguments, "--resume", "--loop.max-steps", "3"]) == 0
+    card = json.loads((tmp_path / "last.json").read_text())
+    assert card["training"]["steps"] == stopped + 3

@@ -163,8 +163,12 @@ class StreamOptions:
         """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""
         if self.mode is Mode.CENTRE:
             return CENTRE_LOOKAHEAD_HOPS
-        hops = math.floor(self.lookahead_ms * model_rate_hz / 1000 / HOP)
-        return max(MIN_LOOKAHEAD_HOPS, min(MAX_LOOKAHEAD_HOPS, hops))
+        hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
+        return max(MIN_LOOKAHEAD_HOPS, math.floor(hops))
+
+    def actual_lookahead_ms(self, model_rate_hz: int) -> float:
+        """The look-ahead that whole hops make of ``lookahead_ms``."""
+        return self.lookahead_hops(model_rate_hz) * 1000.0 * HOP / model_rate_hz
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +201,7 @@ def stated_delay(
     """
     hop_ms = 1000.0 * HOP / model_rate_hz
     return Delay(
-        lookahead_ms=options.lookahead_hops(model_rate_hz) * hop_ms,
+        lookahead_ms=options.actual_lookahead_ms(model_rate_hz),
         block_ms=(options.frames_per_window - 1) * hop_ms,
         resampler_ms=resampler_ms,
         tracker_ms=tracker_frames * hop_ms,

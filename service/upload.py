@@ -146,9 +146,8 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
         if refusal is not None:
             raise refusal
         if not state.knows(choices.model):
-            raise Problem(
-                ProblemCode.UNKNOWN_MODEL, f"only the model {state.settings.model} is loaded here"
-            )
+            loaded = state.loaded().config.name  # not the path that it may come from
+            raise Problem(ProblemCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
         upload = await receive_file(request, state.settings.max_upload_bytes, stack)
         items = await stack.enter_async_context(
@@ -321,13 +320,14 @@ def describe(
     performance: Performance, options: StreamOptions, state: ServiceState
 ) -> dict[str, Any]:
     """The body of a JSON answer."""
+    config = state.loaded().config
     return Transcript(
         notes=[NoteBody.model_validate(note, from_attributes=True) for note in performance.notes],
         duration_s=performance.totals.audio_s,
         frames=performance.totals.frames,
-        model=state.loaded().config.name,
+        model=config.name,
         mode=options.mode,
-        lookahead_ms=options.lookahead_ms,
+        lookahead_ms=round(options.actual_lookahead_ms(config.sample_rate), 3),
         block_frames=options.frames_per_window,
     ).model_dump(mode="json")
 

@@ -103,6 +103,7 @@ class Connection:
         self._outbox: asyncio.Queue[ServerMessage | None] = asyncio.Queue(
             self._settings.max_outbound_messages
         )
+        self._seq = 0
         self._deadline = asyncio.get_running_loop().time() + self._settings.max_session_s
 
     async def run(self) -> None:
@@ -115,18 +116,24 @@ class Connection:
             logger.info("session %s: %s: %s", self._id, error.code, error.message)
             close_code, reason = error.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
-                with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                    async with asyncio.timeout(CLOSE_PATIENCE_S):
-                        await self._websocket.send_text(Error.of(error).model_dump_json())
+                await self._tell(error)
         except VanishedError:
             logger.info("session %s: the client has gone", self._id)
             return
         except Exception:
             logger.exception("session %s failed", self._id)
-            close_code, reason = int(CloseCode.INTERNAL), ErrorCode.INTERNAL
+            fault = internal_error()
+            close_code, reason = fault.close_code, fault.code
+            await self._tell(fault)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
                 await self._websocket.close(close_code, reason)
+
+    async def _tell(self, error: ProtocolError) -> None:
+        """The last message to a client whose session did not come to its own end."""
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                await self._send(Error.of(error))
 
     # -- the beginning ----------------------------------------------------------------------------
 
@@ -145,7 +152,7 @@ class Connection:
                 raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
             start = parsed
         if not self._service.knows(start.model):
-            loaded = self._service.settings.model
+            loaded = self._service.loaded().config.name  # not the path that it may come from
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         return start
 
@@ -288,14 +295,16 @@ class Connection:
 
     async def _send_outbox(self) -> None:
         """Writes to the socket, up to None; the counter is that of what really leaves."""
-        seq = 0
         while (message := await self._outbox.get()) is not None:
-            message.seq = seq
-            seq += 1
             try:
-                await self._websocket.send_text(message.model_dump_json())
+                await self._send(message)
             except (WebSocketDisconnect, RuntimeError):  # the latter: uvicorn closed it itself
                 raise VanishedError from None
+
+    async def _send(self, message: ServerMessage) -> None:
+        message.seq = self._seq
+        self._seq += 1
+        await self._websocket.send_text(message.model_dump_json())
 
     # -- the end ----------------------------------------------------------------------------------
 

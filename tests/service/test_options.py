@@ -25,7 +25,7 @@ HOP_MS = 1000 * 128 / MODEL_RATE_HZ
 
 @pytest.mark.parametrize(
     ("lookahead_ms", "hops"),
-    [(1, 4), (50, 4), (100, 8), (200, 17), (372, 32), (10_000, 32)],
+    [(1, 4), (50, 4), (100, 8), (200, 17), (372, 32), (10_000, 32), (1e308, 32)],
 )
 def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
     assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(MODEL_RATE_HZ) == hops
@@ -34,6 +34,7 @@ def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
 def test_centre_mode_fixes_lookahead_and_block() -> None:
     options = StreamOptions(mode=Mode.CENTRE, lookahead_ms=50, block_frames=8)
     assert options.lookahead_hops(MODEL_RATE_HZ) == 32
+    assert options.actual_lookahead_ms(MODEL_RATE_HZ) == pytest.approx(32 * HOP_MS)
     assert options.frames_per_window == 1
 
 

@@ -96,6 +96,8 @@ def test_json(client: TestClient, wav: bytes) -> None:
         assert 1 <= note["velocity"] <= 127
     assert body["duration_s"] == pytest.approx(DURATION_S)
     assert (body["model"], body["mode"], body["block_frames"]) == ("fake", "block", 4)
+    # 100 ms in whole hops
+    assert body["lookahead_ms"] == pytest.approx(8 * 1000 * 128 / 11_025, abs=1e-3)
 
 
 def test_lines_are_notes_as_they_are_found(client: TestClient, wav: bytes) -> None:
@@ -194,6 +196,13 @@ def test_a_truncated_file_gives_notes_or_a_problem_and_no_fault(client: TestClie
         for cut in (3, len(data) // 3, len(data) - 10):
             answer = post(client, data[:cut])
             assert answer.status_code in (200, 422), answer.text
+
+
+def test_a_far_look_ahead_is_taken_to_what_the_model_can_use(
+    client: TestClient, wav: bytes
+) -> None:
+    body = post(client, wav, "application/json", lookahead_ms=1e308).json()
+    assert body["lookahead_ms"] == pytest.approx(32 * 1000 * 128 / 11_025, abs=1e-3)
 
 
 @pytest.mark.parametrize(

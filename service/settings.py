@@ -53,8 +53,10 @@ class Settings(BaseSettings):
     max_notes: int = Field(default=200_000, ge=1, le=10_000_000)
     """Notes that a session or a recording keeps for its MIDI file."""
 
-    max_message_bytes: int = Field(default=64 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024)
-    """Largest websocket message a client may send, in bytes."""
+    max_message_bytes: int = Field(
+        default=1024 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024
+    )
+    """Largest websocket message a client may send, in bytes; 5 s of 48 kHz float32."""
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
     """Audio of a session that may await transcription, in ms; beyond it the socket is not read."""

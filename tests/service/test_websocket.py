@@ -101,7 +101,7 @@ def test_ready_states_the_model_the_delay_and_the_limits() -> None:
     assert ready["lookahead_ms"] == pytest.approx(8 * hop_ms, abs=1e-3)  # 100 ms in whole hops
     assert ready["delay_ms"] >= ready["lookahead_ms"] + 3 * hop_ms
     assert ready["limits"] == {
-        "max_message_bytes": 65536,
+        "max_message_bytes": 1024 * 1024,
         "max_session_s": 100,
         "idle_timeout_s": 5,
         "max_buffered_ms": 2000,
@@ -236,6 +236,31 @@ def test_a_bad_beginning_is_told_and_closed(first: str | bytes, code: str) -> No
         transcribe(client)
 
 
+def test_a_fault_before_ready_is_told_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("secret detail")
+
+    with serving() as (client, _):
+        with monkeypatch.context() as patch:
+            patch.setattr("service.websocket.TranscriptionSession", fail)
+            with client.websocket_connect(ADDRESS) as socket:
+                socket.send_json(START)
+                messages, close = hear(socket)
+        assert [(m["seq"], m["type"], m["code"]) for m in messages] == [(0, "error", "internal")]
+        assert "secret" not in messages[0]["message"]
+        assert close == CloseCode.INTERNAL
+        transcribe(client)
+
+
+def test_the_path_of_the_weights_is_not_told() -> None:
+    with serving(model="/secret/weights.safetensors") as (client, model):
+        with client.websocket_connect(ADDRESS) as socket:
+            socket.send_json({**START, "model": "other"})
+            messages, _ = hear(socket)
+    assert "secret" not in messages[0]["message"]
+    assert model.config.name in messages[0]["message"]
+
+
 @pytest.mark.parametrize(
     ("query", "code"),
     [
@@ -261,8 +286,8 @@ INFINITE = np.full(64, np.inf, "<f4").tobytes()
     [
         ("la la la", "bad_message", CloseCode.BAD_REQUEST),
         (json.dumps(START), "already_started", CloseCode.BAD_REQUEST),
-        ("x" * 70_000, "message_too_big", CloseCode.TOO_BIG),
-        (bytes(70_000), "message_too_big", CloseCode.TOO_BIG),
+        ("x" * (2**20 + 1), "message_too_big", CloseCode.TOO_BIG),
+        (bytes(2**20 + 1), "message_too_big", CloseCode.TOO_BIG),
         (NAN, "bad_audio", CloseCode.BAD_REQUEST),
         (INFINITE, "bad_audio", CloseCode.BAD_REQUEST),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +32,12 @@ def chromium(
         flags += FAKE_MICROPHONE
         flags.append(f"--use-file-for-fake-audio-capture={microphone}%noloop")
     browser = playwright.chromium.launch(executable_path=executable, headless=True, args=flags)
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
     try:
         yield browser
     finally:
+        # Asked to close, a browser whose server was killed takes up to two minutes to comply.
+        for process in processes:
+            if process["type"] == "browser":
+                os.kill(process["id"], signal.SIGKILL)
         browser.close()

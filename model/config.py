@@ -35,6 +35,7 @@ class RSEConfig:
     """Axis of the normalisation in each unit: the paper's LayerNorm over features, or the
     released code's over the sequence."""
     activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
+    """The paper's GELU, the released code's x sigma(1.702 x), or an ablation of the paper."""
     hidden_factor: int = 2
     """Width of the hidden layer over the width of the unit's input (2m)."""
     residual: float = 0.9

@@ -50,6 +50,7 @@ class LoopConfig:
     warmup: float = 0.02
     """Part of the schedule over which the rate rises from zero; then it falls linearly to zero."""
     weight_decay: float = 0.01
+    """Decoupled, of matrices and kernels; times the learning rate each step."""
     optimizer: Literal["radam", "released"] = "radam"
     """"released": the released code's variant, which clips by itself and has no warm-up."""
     gradient_clip: float = 5.0

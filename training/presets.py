@@ -14,7 +14,7 @@ from training.loop import LoopConfig, Task
 from training.musicnet import MusicConfig, MusicTask
 
 
-def released_rate(maps: int) -> float:
+def released_learning_rate(maps: int) -> float:
     """The released code's learning rate for a network of so many maps (m)."""
     return 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
 
@@ -70,7 +70,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         LoopConfig(
             steps=800_000,
             optimizer="released",
-            learning_rate=released_rate(PAPER.rse.maps),
+            learning_rate=released_learning_rate(PAPER.rse.maps),
             average=0,
             warmup=0,
         ),
@@ -85,7 +85,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     released_loop = LoopConfig(
         steps=20_000,
         optimizer="released",
-        learning_rate=released_rate(192),
+        learning_rate=released_learning_rate(192),
         warmup=0,
         average=0,
         validate_steps=500,

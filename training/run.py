@@ -37,7 +37,7 @@ def parse(arguments: list[str]) -> Run:
         allow_abbrev=False,
     )
     parser.add_argument("command", choices=sorted(COMMANDS), help="what to train for")
-    parser.add_argument("--preset", default=DEFAULT_PRESET, help=f"default {DEFAULT_PRESET}")
+    parser.add_argument("--preset", default=DEFAULT_PRESET, help=list_presets())
     parser.add_argument(
         "--task", choices=sorted(PROBLEMS), default="addition", help="of the algorithmic ones"
     )
@@ -61,6 +61,15 @@ def parse(arguments: list[str]) -> Run:
         config=(tyro.conf.AvoidSubcommands,),
     )
     return run
+
+
+def list_presets() -> str:
+    """The presets of every command, for its help."""
+    commands = [
+        f"{name}: {', '.join(sorted(command.presets('addition')))}"
+        for name, command in sorted(COMMANDS.items())
+    ]
+    return f"{'; '.join(commands)} (default: {DEFAULT_PRESET})"
 
 
 def train(run: Run) -> dict[str, float]:

@@ -94,6 +94,7 @@ def test_help_lists_every_field_with_its_unit(
         (["algorithmic", "--task", "division"], "invalid choice: 'division'"),
         (["cooking"], "invalid choice: 'cooking'"),
         (["algorithmic", "--algorithmic.wings", "2"], "wings"),
+        (["algorithmic", "--algorithmic.bins", "8", "24"], "powers of two"),
     ],
 )
 def test_what_does_not_exist_is_named(

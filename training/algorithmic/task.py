@@ -36,6 +36,7 @@ class AlgorithmicConfig:
     """Data, network and objective of an algorithmic task."""
 
     task: Literal["addition", "multiplication", "sorting"] = "addition"
+    """As --task says, which also chooses the number of blocks."""
     rse: RSEConfig = field(default_factory=lambda: RELEASED_RSE)
     """The network. The paper takes 1 Beneš block for addition and sorting, 2 for
     multiplication."""
@@ -52,6 +53,14 @@ class AlgorithmicConfig:
     short (released code)."""
     seed: int = 1
     """Of the data sets."""
+
+    def __post_init__(self) -> None:
+        if not self.bins or any(size < 2 or size & (size - 1) for size in self.bins):
+            raise ValueError(f"bins must be powers of two from 2: {self.bins}")
+        if list(self.bins) != sorted(set(self.bins)):
+            raise ValueError(f"bins must rise: {self.bins}")
+        if min(self.batch_size, self.examples_per_length, self.validation_examples) < 1:
+            raise ValueError("batch size and numbers of examples must be at least 1")
 
 
 class AlgorithmicTask:

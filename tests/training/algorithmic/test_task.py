@@ -78,3 +78,17 @@ def test_every_task_has_a_finite_loss(name: str) -> None:
     with task.batches(seed=0) as batches:
         loss, _ = task.loss(next(batches))
     assert torch.isfinite(loss)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bins": ()}, "powers of two"),
+        ({"bins": (8, 24)}, "powers of two"),
+        ({"bins": (16, 8)}, "must rise"),
+        ({"batch_size": 0}, "at least 1"),
+    ],
+)
+def test_impossible_configurations_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AlgorithmicConfig(**{**vars(TINY), **change})  # type: ignore[arg-type]

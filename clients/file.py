@@ -62,6 +62,8 @@ class Recording:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if not path.is_file():  # libsndfile says "System error"
+            raise UnreadableError("is not a file" if path.exists() else "does not exist")
         try:
             self._file = _SequentialFile(path)
         except (soundfile.LibsndfileError, OSError) as error:
@@ -222,6 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if folder.exists() and not folder.is_dir():
                 parser.error(f"{folder} is a file; several recordings need a folder")
             folder.mkdir(parents=True, exist_ok=True)
+        elif folder is not None and not folder.parent.is_dir():
+            parser.error(f"{folder.parent} is no folder")  # before the work, not after it
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

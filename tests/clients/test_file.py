@@ -102,7 +102,19 @@ async def test_several_files_go_to_a_folder_and_one_bad_one_does_not_stop_the_re
     complaints = capfd.readouterr().err.replace("\n", "")
     assert "bad.wav: cannot be read" in complaints
     assert "empty.wav: holds no audio" in complaints
-    assert "none.wav: cannot be read" in complaints
+    assert "none.wav: does not exist" in complaints
+
+
+@pytest.mark.parametrize("option", ["-o", "--json"])
+async def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: str
+) -> None:
+    song = write(tmp_path / "song.wav", 1)
+    async with FakeService().running() as service:
+        with pytest.raises(SystemExit, match="2"):
+            await run(service, song, option, tmp_path / "nowhere" / "song.out")
+        assert not service.sessions
+    assert "nowhere is no folder" in capfd.readouterr().err.replace("\n", "")
 
 
 async def test_a_fault_half_way_keeps_what_came_before(

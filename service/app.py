@@ -75,9 +75,17 @@ async def load(
     settings = state.settings
     try:
         state.device = pick_device(settings.device)
-        engine = await asyncio.to_thread(
-            build_engine, lambda: load_model(settings.model, state.device)
+        building = asyncio.create_task(
+            asyncio.to_thread(build_engine, lambda: load_model(settings.model, state.device))
         )
+        try:
+            engine = await asyncio.shield(building)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, and a worker that outlives the interpreter aborts it.
+            await asyncio.wait([building])
+            if building.exception() is None:
+                await asyncio.to_thread(building.result().close)
+            raise
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"

@@ -52,6 +52,22 @@ def test_a_model_that_cannot_be_loaded_is_told_without_its_path() -> None:
         assert "secret" not in answer.text
 
 
+def test_an_end_while_the_model_is_loaded_leaves_no_worker_behind() -> None:
+    loading, go_on, loaded = threading.Event(), threading.Event(), threading.Event()
+
+    def load(name: str, device: str) -> FakeTranscriber:
+        loading.set()
+        assert go_on.wait(100)
+        loaded.set()
+        return FakeTranscriber()
+
+    with TestClient(create_app(Settings(), load_model=load)):
+        assert loading.wait(100)
+        threading.Timer(0.1, go_on.set).start()
+    assert loaded.is_set()
+    assert "engine" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_a_dead_engine_is_not_ready() -> None:
     with serving() as (client, _):
         client.app.state.service.engine.close()  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,16 @@ def test_the_command_refuses_what_cannot_be(
     assert server.process.wait(240) == 2
     assert complaint in server.log
     assert "Traceback" not in server.log
+
+
+def test_a_port_that_is_taken_is_told(start_server: StartServer, tiny_checkpoint: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        command = ("service", "--port", port, "--model", str(tiny_checkpoint))
+        server = start_server(*command, wait=False)
+        assert server.process.wait(240) > 0  # not aborted by a signal
+    assert "address already in use" in server.log
+    assert "terminate called" not in server.log
 
 
 def test_damaged_weights_end_the_command(start_server: StartServer, tiny_checkpoint: Path) -> None:

@@ -126,14 +126,14 @@ def test_a_stream_has_one_request_in_a_batch_and_all_in_order(
 
 
 def test_a_batch_waits_for_the_windows_of_other_live_streams(fake: FakeTranscriber) -> None:
-    with Engine(fake, EngineSettings(gather_ms=10_000)) as engine:
+    with Engine(fake, EngineSettings(gather_ms=1_000_000)) as engine:
         streams = [engine.open_stream(Priority.LIVE, ALL) for _ in range(3)]
         idle = engine.open_stream(Priority.LIVE, ALL)
         futures = [stream.submit(noise(1), 1) for stream in streams]
         time.sleep(0.05)
         assert not any(future.done() for future in futures)  # the fourth may still come
         idle.close()
-        wait(futures, 5)  # long before the 10 s are over
+        wait(futures, 60)  # long before the gathering would be over of itself
         assert all(future.done() for future in futures)
         assert fake.batches == [3]
 
@@ -241,8 +241,8 @@ def test_a_hanging_batch_is_seen_in_the_heartbeat(gated: tuple[Engine, GatedTran
     stuck = engine.heartbeat_age_s
     fake.gate.set()
     future.result(30)
-    engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1).result(30)
-    assert engine.heartbeat_age_s < stuck + 1
+    while engine.heartbeat_age_s >= stuck:  # an idle worker beats of itself
+        time.sleep(0.001)
 
 
 def test_no_thread_is_left_behind() -> None:

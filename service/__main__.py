@@ -39,7 +39,17 @@ def read_settings(arguments: Sequence[str] | None) -> Settings:
         raise SystemExit(2) from None
 
 
+def address_to_open(host: str, port: int) -> str:
+    """Where a browser on this machine finds the page.
+
+    All addresses together are none to open, and browsers allow the microphone on localhost.
+    """
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the service until a signal ends it; returns the exit status."""
     settings = read_settings(arguments)
     try:
         checkpoint.read_card(checkpoint.resolve(settings.model))
@@ -57,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     app = create_app(settings, on_load_failure=give_up)
     server = DrainingServer(server_config(app, settings), app.state.service)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"rse-transcribe: open http://{host}:{settings.port} (Ctrl+C ends it)", flush=True)
+    address = address_to_open(settings.host, settings.port)
+    print(f"rse-transcribe: open {address} (Ctrl+C ends it)", flush=True)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
     return 1 if server.failed else 0

@@ -1,0 +1,21 @@
+"""What the command says before it serves."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.__main__ import address_to_open
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://[::1]:8000"),
+        ("::1", "http://[::1]:8000"),
+        ("music.local", "http://music.local:8000"),
+    ],
+)
+def test_the_address_to_open(host: str, address: str) -> None:
+    assert address_to_open(host, 8000) == address

@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import sys
 from pathlib import Path
+
 import torch
 
 from model.checkpoint import WEIGHTS, load, save_checkpoint

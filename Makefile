@@ -6,6 +6,8 @@ PORT ?= 8000
 SHARED ?= ../shared
 LOOKAHEADS_MS ?= 50 100 190 372
 MODEL ?= live
+# A recording for bench-live.
+AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
 # Folder for the figures as JSON; empty writes none.
 JSON ?=
 PYTHON ?= python3
@@ -14,7 +16,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help serve test lint format bench bench-accuracy clean
+.PHONY: help serve test lint format bench bench-accuracy bench-live train clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -34,7 +36,15 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: bench-accuracy ## every benchmark
+bench: bench-accuracy bench-live ## every benchmark
+
+bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
+	$(PY) -m tests.benchmarks live $(AUDIO) --model $(MODEL)
+
+train: $(VENV)/.installed-dev ## the shipped weights anew, from SHARED/synth: two hours on two cores
+	$(PY) -m training.run musicnet --preset live --out runs/live \
+	  --music.synth.root $(SHARED)/synth $(if $(wildcard runs/live/state.pt),--resume)
+	$(PY) -m training.ship runs/live --name live --synth $(SHARED)/synth
 
 # The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path

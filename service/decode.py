@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.options import AudioFormat, Encoding
 from service.pcm import check_and_mix
 
-_BLOCK_SAMPLES = 1 << 17  # of all channels together: 512 KiB; 1.5 s of stereo at 44.1 kHz
+_BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
 _UNKNOWN_LENGTH = 1 << 62  # libsndfile says more than this where the header does not tell
 
 

@@ -38,7 +38,7 @@ class MusicConfig:
     model: ModelConfig = LIVE
     synth: SynthConfig = field(
         default_factory=lambda: SynthConfig(
-            root=Path("../shared/synth"), cache=Path("~/.cache/rse-transcribe").expanduser()
+            root=Path("data/synth"), cache=Path("~/.cache/rse-transcribe").expanduser()
         )
     )
     """What audio is rendered from: the note bank and the scores."""

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("--name", default="live")
     parser.add_argument("--checkpoint", default="best", choices=["best", "last"])
-    parser.add_argument("--synth", type=Path, default=Path("../shared/synth"))
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
     parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
     parser.add_argument("--seconds", type=float, default=40.0, help="length of each")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from model.config import HOP, WINDOW
 from service.engine import Engine, Priority
 from service.events import Note, NoteEvent
+from service.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.options import AudioFormat, Delay, StreamOptions, stated_delay
 from service.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
 from service.resample import Resampler, latency_ms
@@ -38,32 +39,6 @@ class SessionState(Enum):
 
 class SessionStateError(RuntimeError):
     """A call came in a state in which it has no meaning."""
-
-
-class BufferFullError(RuntimeError):
-    """More audio is waiting for transcription than the session may hold; none was taken."""
-
-
-class TooManyNotesError(RuntimeError):
-    """A performance has more notes than the session may keep for its MIDI file."""
-
-    code = "too_many_notes"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLimits:
-    """What a session may hold.
-
-    Attributes:
-        max_notes: notes kept for the final MIDI file.
-        max_buffered_ms: audio of ``push`` calls that wait for an earlier one to end.
-        max_pending_windows: windows handed to the engine in one request when audio comes faster
-            than real time.
-    """
-
-    max_notes: int = 200_000
-    max_buffered_ms: float = 10_000.0
-    max_pending_windows: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

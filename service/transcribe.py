@@ -14,9 +14,10 @@ from model.config import HOP, PITCHES
 from service.decode import AudioDecoder, DecodeError
 from service.engine import Engine, EngineError, Priority, Transcriber
 from service.events import Note, NoteEvent
+from service.limits import SessionLimits, TooManyNotesError
 from service.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.pcm import BadAudioError
-from service.session import SessionLimits, TooManyNotesError, Totals, TranscriptionSession
+from service.session import Totals, TranscriptionSession
 from service.tracker import TrackerSettings
 
 _FILE_LIMITS = SessionLimits(max_pending_windows=8)

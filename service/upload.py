@@ -27,12 +27,12 @@ from starlette.types import Message, Receive, Scope, Send
 from service.decode import DecodeError
 from service.engine import EngineBusyError
 from service.events import NoteEvent
+from service.limits import SessionLimits, TooManyNotesError
 from service.negotiation import choose
 from service.options import FILE_OPTIONS, SampleRateError, StreamOptions
 from service.pcm import BadAudioError
 from service.problems import Problem, ProblemCode, busy, responses
 from service.protocol import Choices, Done, Totals, note_message
-from service.session import SessionLimits, TooManyNotesError
 from service.state import ServiceState
 from service.transcribe import FileProgress, Performance, transcribe_file
 

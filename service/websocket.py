@@ -14,7 +14,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -22,7 +22,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from model.config import HOP
 from service.events import NoteEvent
 from service.inbox import End, Inbox
+from service.limits import SessionLimits, TooManyNotesError
 from service.options import AudioFormat, OptionsError, StreamOptions
+from service.outbox import Outbox
 from service.pcm import BadAudioError, OddBytesError
 from service.problems import ProblemCode, busy
 from service.protocol import (
@@ -38,7 +40,6 @@ from service.protocol import (
     Progress,
     ProtocolError,
     Ready,
-    ServerMessage,
     Start,
     Stop,
     Totals,
@@ -46,7 +47,8 @@ from service.protocol import (
     parse_message,
     parse_query,
 )
-from service.session import SessionLimits, TooManyNotesError, TranscriptionSession
+from service.receiver import DrainingError, Receiver, VanishedError
+from service.session import TranscriptionSession
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -54,14 +56,6 @@ router = APIRouter()
 
 # A client that does not even take the close frame is not waited for.
 CLOSE_PATIENCE_S = 1.0
-
-
-class VanishedError(Exception):
-    """The client is gone: there is nobody to tell."""
-
-
-class DrainingError(Exception):
-    """The server is going down while the client may still be sending."""
 
 
 @router.websocket("/ws/transcribe")
@@ -100,11 +94,10 @@ class Connection:
         self._service = state
         self._settings = state.settings
         self._id = secrets.token_hex(8)
-        self._outbox: asyncio.Queue[ServerMessage | None] = asyncio.Queue(
-            self._settings.max_outbound_messages
+        self._receiver = Receiver(websocket, self._settings, state.draining)
+        self._outbox = Outbox(
+            websocket, self._settings.max_outbound_messages, self._settings.send_timeout_s
         )
-        self._seq = 0
-        self._deadline = asyncio.get_running_loop().time() + self._settings.max_session_s
 
     async def run(self) -> None:
         """Serves the client; whatever happens, the session has ended when this returns."""
@@ -131,9 +124,9 @@ class Connection:
 
     async def _tell(self, error: ProtocolError) -> None:
         """The last message to a client whose session did not come to its own end."""
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+        with contextlib.suppress(VanishedError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
-                await self._send(Error.of(error))
+                await self._outbox.send(Error.of(error))
 
     # -- the beginning ----------------------------------------------------------------------------
 
@@ -142,7 +135,7 @@ class Connection:
         start = parse_query(self._websocket.query_params.multi_items())
         if start is None:
             try:
-                message = await self._receive()
+                message = await self._receiver.receive()
             except DrainingError:
                 raise ProtocolError(ErrorCode.DRAINING, "the server is going down") from None
             if isinstance(message, bytes):
@@ -191,8 +184,8 @@ class Connection:
         logger.info("session %s opened: %s", self._id, start)
         try:
             async with asyncio.TaskGroup() as group:
-                sender = group.create_task(self._send_outbox())
-                await self._put(self._ready(session, options))
+                writer = group.create_task(self._outbox.write())
+                await self._outbox.put(self._ready(session, options))
                 reader = group.create_task(self._read(inbox, audio))
                 teller = group.create_task(self._tell_progress(session, inbox))
                 end = await self._transcribe(session, inbox)
@@ -200,7 +193,7 @@ class Connection:
                 teller.cancel()
                 await asyncio.wait([reader, teller])
                 end = await self._finish(session, end)
-                await self._flush_outbox(sender)
+                await self._outbox.finish(writer)
         except BaseExceptionGroup as group_error:
             raise_first(group_error)
         finally:
@@ -225,7 +218,7 @@ class Connection:
         received_bytes = 0
         most_ms = 1000.0 * self._settings.max_session_s
         while True:
-            message = await self._receive()
+            message = await self._receiver.receive()
             if isinstance(message, bytes):
                 received_bytes += len(message)
                 if audio.duration_ms(received_bytes) > most_ms:
@@ -255,7 +248,7 @@ class Connection:
             if isinstance(message, End):
                 return message
             if isinstance(message, Flush):
-                await self._put(Flushed(id=message.id, frame=session.frames))
+                await self._outbox.put(Flushed(id=message.id, frame=session.frames))
                 continue
             try:
                 await self._say_notes(await session.push(message))
@@ -277,14 +270,14 @@ class Connection:
             behind_ms = round(inbox.queued_ms + session.behind_ms, 1)
             if behind_ms > self._settings.lagging_ms and not lagging:
                 lagging = True
-                await self._put(Lagging(behind_ms=behind_ms))
+                await self._outbox.put(Lagging(behind_ms=behind_ms))
             elif behind_ms < self._settings.lagging_ms / 2:
                 lagging = False  # told again only after it had caught up
             totals = session.totals
             now = (totals.received_samples, session.frames, behind_ms)
             if now != told:
                 told = now
-                await self._put(
+                await self._outbox.put(
                     Progress(
                         received_samples=totals.received_samples,
                         frames=session.frames,
@@ -293,25 +286,12 @@ class Connection:
                     )
                 )
 
-    async def _send_outbox(self) -> None:
-        """Writes to the socket, up to None; the counter is that of what really leaves."""
-        while (message := await self._outbox.get()) is not None:
-            try:
-                await self._send(message)
-            except (WebSocketDisconnect, RuntimeError):  # the latter: uvicorn closed it itself
-                raise VanishedError from None
-
-    async def _send(self, message: ServerMessage) -> None:
-        message.seq = self._seq
-        self._seq += 1
-        await self._websocket.send_text(message.model_dump_json())
-
     # -- the end ----------------------------------------------------------------------------------
 
     async def _finish(self, session: TranscriptionSession, end: End) -> End:
         """The fault if there was one, the last notes, then `done`; returns how it ended."""
         if end.error is not None:
-            await self._put(Error.of(end.error))
+            await self._outbox.put(Error.of(end.error))
         fault: ProtocolError | None = None
         try:
             events = await session.finish()
@@ -326,10 +306,10 @@ class Connection:
             fault = internal_error()
         if fault is not None and end.error is None:
             end = End("error", fault)
-            await self._put(Error.of(fault))
+            await self._outbox.put(Error.of(fault))
         await self._say_notes(events)
         midi = await asyncio.to_thread(session.midi)
-        await self._put(
+        await self._outbox.put(
             Done(
                 reason=end.reason,
                 totals=Totals.model_validate(session.totals),
@@ -338,76 +318,9 @@ class Connection:
         )
         return end
 
-    async def _flush_outbox(self, sender: asyncio.Task[None]) -> None:
-        await self._put(None)
-        done, _ = await asyncio.wait([sender], timeout=self._settings.send_timeout_s)
-        if not done:
-            self._too_slow()
-
-    # -- messages ---------------------------------------------------------------------------------
-
     async def _say_notes(self, events: Iterable[NoteEvent]) -> None:
         for event in events:
-            await self._put(note_message(event))
-
-    async def _put(self, message: ServerMessage | None) -> None:
-        with contextlib.suppress(asyncio.QueueFull):
-            return self._outbox.put_nowait(message)
-        try:
-            async with asyncio.timeout(self._settings.send_timeout_s):
-                await self._outbox.put(message)
-        except TimeoutError:
-            self._too_slow()
-
-    def _too_slow(self) -> NoReturn:
-        raise ProtocolError(
-            ErrorCode.SLOW_READER,
-            f"the client has read nothing for {self._settings.send_timeout_s:g} s",
-        )
-
-    async def _receive(self) -> bytes | str:
-        """The next message within its limits of time and size."""
-        loop = asyncio.get_running_loop()
-        left_s = max(0.0, self._deadline - loop.time())
-        message = await self._next_event(min(left_s, self._settings.idle_timeout_s))
-        if message is None:
-            if left_s < self._settings.idle_timeout_s:
-                raise ProtocolError(
-                    ErrorCode.SESSION_TOO_LONG,
-                    f"a session lasts at most {self._settings.max_session_s:g} s",
-                )
-            raise ProtocolError(
-                ErrorCode.IDLE_TIMEOUT,
-                f"no message for {self._settings.idle_timeout_s:g} s",
-            )
-        if message["type"] == "websocket.disconnect":
-            raise VanishedError
-        content: bytes | str | None = message.get("bytes")
-        if content is None:
-            content = str(message["text"])
-        size = len(content) if isinstance(content, bytes) else len(content.encode())
-        if size > self._settings.max_message_bytes:
-            raise ProtocolError(
-                ErrorCode.MESSAGE_TOO_BIG,
-                f"a message of {size} bytes; at most {self._settings.max_message_bytes} are taken",
-            )
-        return content
-
-    async def _next_event(self, timeout_s: float) -> Any:
-        """What the socket says next; None where it says nothing in time."""
-        receive = asyncio.ensure_future(self._websocket.receive())
-        draining = asyncio.ensure_future(self._service.draining.wait())
-        try:
-            await asyncio.wait(
-                [receive, draining], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            # First of the two: a client that never pauses must not hold up the end.
-            if draining.done():
-                raise DrainingError
-            return receive.result() if receive.done() else None
-        finally:
-            receive.cancel()
-            draining.cancel()
+            await self._outbox.put(note_message(event))
 
 
 def internal_error() -> ProtocolError:

@@ -17,16 +17,10 @@ from numpy.typing import NDArray
 from model.config import HOP, PITCHES, WINDOW
 from service.engine import Engine, EngineError, Priority
 from service.events import NoteEvent
+from service.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.pcm import BadAudioError, OddBytesError
-from service.session import (
-    BufferFullError,
-    SessionLimits,
-    SessionState,
-    SessionStateError,
-    TooManyNotesError,
-    TranscriptionSession,
-)
+from service.session import SessionState, SessionStateError, TranscriptionSession
 from service.tracker import TrackerSettings
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 

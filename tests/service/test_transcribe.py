@@ -18,10 +18,11 @@ from service import decode
 from service.decode import DecodeError
 from service.engine import Engine
 from service.events import NoteEvent
+from service.limits import SessionLimits, TooManyNotesError
 from service.midi import midi_file
 from service.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
 from service.pcm import BadAudioError
-from service.session import SessionLimits, TooManyNotesError, TranscriptionSession
+from service.session import TranscriptionSession
 from service.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 

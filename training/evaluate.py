@@ -13,12 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import soundfile
+import torch
 from numpy.typing import NDArray
 
 from model.checkpoint import CheckpointError, load, shipped
@@ -49,6 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     real.add_argument("--block-frames", type=int, default=StreamOptions().block_frames)
     real.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+    real.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
+    )
     real.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args(arguments)
     try:
@@ -57,7 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
             for ms in options.lookahead_ms
         ]
         reports = evaluate_folder(
-            options.data_dir, load(options.model), streams, options.label_shift_ms / 1000
+            options.data_dir,
+            partial(load, options.model),
+            streams,
+            options.label_shift_ms / 1000,
+            options.jobs,
         )
     except (CheckpointError, LabelError, ValueError, OSError) as error:
         print(f"training.evaluate: {error}", file=sys.stderr)
@@ -71,22 +85,31 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def evaluate_folder(
-    folder: Path, transcriber: Transcriber, streams: list[StreamOptions], label_shift_s: float
+    folder: Path,
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    jobs: int = 1,
 ) -> list[Report]:
-    """A report for each way of streaming; prints a row for each recording as it goes."""
-    print(f"{folder}: {transcriber.config.name}, label shift {1000 * label_shift_s:g} ms")
+    """A report for each way of streaming; prints a row for each recording as it goes.
+
+    make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
+    """
+    name = make_transcriber().config.name
+    print(f"{folder}: {name}, label shift {1000 * label_shift_s:g} ms")
     print(_row("recording", "look-ahead", dict(zip(FIGURES, FIGURES, strict=True))))
-    memo = WindowMemo(transcriber)
     rows: list[dict[str, dict[str, float]]] = [{} for _ in streams]
     late: list[list[NDArray[np.float64]]] = [[] for _ in streams]
-    with Engine(memo) as engine:
-        for recording in recordings(folder):
-            for options, figures_of, errors_of in zip(streams, rows, late, strict=True):
-                figures, errors = evaluate_recording(recording, engine, options, label_shift_s)
+    evaluate = partial(evaluate_recording, make_transcriber, streams, label_shift_s)
+    found = list(recordings(folder))
+    with _mapper(jobs) as mapped:
+        for recording, results in zip(found, mapped(evaluate, found), strict=True):
+            for options, (figures, errors), figures_of, errors_of in zip(
+                streams, results, rows, late, strict=True
+            ):
                 figures_of[recording.name] = figures
                 errors_of.append(errors)
                 print(_row(recording.name, _milliseconds(options), figures), flush=True)
-            memo.forget()
     reports = []
     for options, figures_of, errors_of in zip(streams, rows, late, strict=True):
         timing = 1000 * np.concatenate(errors_of)
@@ -94,7 +117,7 @@ def evaluate_folder(
         print(_row("mean", _milliseconds(options), mean))
         reports.append(
             {
-                "model": transcriber.config.name,
+                "model": name,
                 "lookahead_ms": options.lookahead_ms,
                 "block_frames": options.block_frames,
                 "label_shift_ms": 1000 * label_shift_s,
@@ -112,15 +135,36 @@ def evaluate_folder(
 
 
 def evaluate_recording(
-    recording: Recording, engine: Engine, options: StreamOptions, label_shift_s: float
-) -> tuple[dict[str, float], NDArray[np.float64]]:
-    """The four figures, and by how many seconds matched onsets come late."""
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    recording: Recording,
+) -> list[tuple[dict[str, float], NDArray[np.float64]]]:
+    """For each way of streaming the four figures, and how many seconds late matched onsets are."""
     samples, rate = soundfile.read(recording.audio, dtype="float32", always_2d=True)
-    result = transcribe_array(samples.mean(axis=1), rate, engine, options)
-    estimated, reference = estimated_notes(result.notes), recording.notes.shifted(label_shift_s)
-    frame_s = HOP / engine.config.sample_rate
-    figures = scores(reference, estimated, result.frame_probabilities, frame_s)
-    return figures, onset_errors(reference, estimated)
+    reference = recording.notes.shifted(label_shift_s)
+    out = []
+    with Engine(WindowMemo(make_transcriber())) as engine:
+        for options in streams:
+            result = transcribe_array(samples.mean(axis=1), rate, engine, options)
+            estimated = estimated_notes(result.notes)
+            frame_s = HOP / engine.config.sample_rate
+            figures = scores(reference, estimated, result.frame_probabilities, frame_s)
+            out.append((figures, onset_errors(reference, estimated)))
+    return out
+
+
+@contextmanager
+def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """The built-in map, or one over processes that share the cores; both keep the order."""
+    if jobs == 1:
+        yield map
+        return
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), torch.set_num_threads, (threads,)
+    ) as pool:
+        yield pool.map
 
 
 def estimated_notes(notes: list[Note]) -> NoteList:

@@ -21,7 +21,7 @@ class WindowMemo:
 
     def __init__(self, transcriber: Transcriber) -> None:
         self._transcriber = transcriber
-        self._seen: dict[bytes, Tensor] = {}
+        self._seen: dict[bytes, Tensor] = {}  # about 100 KB a window: one recording's at most
         self.computed = 0
         """Windows that were not answered from memory."""
 
@@ -34,10 +34,6 @@ class WindowMemo:
     def card(self) -> Mapping[str, Any]:
         """The network's."""
         return self._transcriber.card
-
-    def forget(self) -> None:
-        """Frees the memory (about 100 KB a window), between recordings."""
-        self._seen.clear()
 
     def open_stream(self) -> WindowMemo:
         """Streams need no state of their own."""

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_the_model_hears_is_scored(folder: Path) -> None:
-    (report,) = evaluate_folder(folder, FakeTranscriber(), [StreamOptions()], label_shift_s=0.0)
+    (report,) = evaluate_folder(folder, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
     assert report["recordings"].keys() == {"tones"}
     assert report["mean"] == pytest.approx(report["recordings"]["tones"])
     for figure in FIGURES:
@@ -36,7 +36,7 @@ def test_what_the_model_hears_is_scored(folder: Path) -> None:
 
 
 def test_shifted_labels_are_another_truth(folder: Path) -> None:
-    (report,) = evaluate_folder(folder, FakeTranscriber(), [StreamOptions()], label_shift_s=0.1)
+    (report,) = evaluate_folder(folder, FakeTranscriber, [StreamOptions()], label_shift_s=0.1)
     assert report["mean"]["onset_f1"] < 0.1
     assert report["label_shift_ms"] == 100
 
@@ -54,8 +54,8 @@ def test_the_command_writes_json(folder: Path, tmp_path: Path, tiny_checkpoint: 
 
 def test_several_lookaheads_give_what_each_alone_gives(folder: Path) -> None:
     streams = [StreamOptions(lookahead_ms=ms) for ms in (50, 100, 200)]
-    together = evaluate_folder(folder, FakeTranscriber(), streams, label_shift_s=0.0)
-    alone = [evaluate_folder(folder, FakeTranscriber(), [s], label_shift_s=0.0) for s in streams]
+    together = evaluate_folder(folder, FakeTranscriber, streams, label_shift_s=0.0)
+    alone = [evaluate_folder(folder, FakeTranscriber, [s], label_shift_s=0.0) for s in streams]
     assert [[report] for report in together] == alone
     assert [report["lookahead_ms"] for report in together] == [50, 100, 200]
 
@@ -69,9 +69,15 @@ def test_windows_are_computed_once(folder: Path) -> None:
     second = transcribe_array(samples, rate, memo, StreamOptions())
     assert memo.computed == computed > 0
     assert direct.notes == first.notes == second.notes
-    memo.forget()
-    transcribe_array(samples, rate, memo, StreamOptions())
-    assert memo.computed == 2 * computed
+
+
+def test_processes_side_by_side_find_the_same(folder: Path) -> None:
+    for name in ("again", "once more"):
+        for suffix in (".wav", ".tsv"):
+            (folder / f"{name}{suffix}").write_bytes((folder / f"tones{suffix}").read_bytes())
+    alone = evaluate_folder(folder, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
+    assert len(alone[0]["recordings"]) == 3
+    assert evaluate_folder(folder, FakeTranscriber, [StreamOptions()], 0.0, jobs=2) == alone
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,24 @@ ends, the caller sees a ``NoteOff`` for every ``NoteOn`` it saw; only then is an
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
+from clients.connection import open_socket
+from clients.errors import (
+    ConnectError,
+    ConnectionLostError,
+    ServerError,
+    SessionEndedError,
+    TranscriptionError,
+)
+from clients.flow import FlowControl
 from clients.protocol import (
     KEEPALIVE,
     STOP,
@@ -31,8 +39,6 @@ from clients.protocol import (
     Event,
     Flushed,
     Message,
-    NoteOff,
-    NoteOn,
     Progress,
     ProtocolError,
     Ready,
@@ -42,43 +48,18 @@ from clients.protocol import (
     parse_message,
     websocket_url,
 )
+from clients.sounding import Sounding
+
+__all__ = [
+    "ConnectError",
+    "ConnectionLostError",
+    "ServerError",
+    "SessionEndedError",
+    "TranscriptionClient",
+    "TranscriptionError",
+]
 
 logger = logging.getLogger(__name__)
-
-# ``done`` carries the MIDI file of the whole session: a note takes about 12 bytes of base64.
-MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
-# Closing waits for the server's half of the closing handshake this long, then drops the socket.
-CLOSE_TIMEOUT_S = 2.0
-FLUSH_PREFIX = "acknowledge-"
-
-
-class TranscriptionError(Exception):
-    """A session failed. ``done``, where the server sent it, has the MIDI up to the failure."""
-
-    def __init__(self, message: str, *, retryable: bool = False, done: Done | None = None) -> None:
-        super().__init__(message)
-        self.retryable = retryable
-        self.done = done
-
-
-class ConnectError(TranscriptionError):
-    """The service cannot be reached or takes no session now."""
-
-
-class ConnectionLostError(TranscriptionError):
-    """The connection broke, or the server fell silent, before the session was done."""
-
-
-class ServerError(TranscriptionError):
-    """The server ended the session; ``code`` is one of PROTOCOL.md's."""
-
-    def __init__(self, error: ErrorMessage, done: Done | None = None) -> None:
-        super().__init__(f"{error.message} ({error.code})", retryable=error.retryable, done=done)
-        self.code = error.code
-
-
-class SessionEndedError(TranscriptionError):
-    """Audio was sent after the end of the session."""
 
 
 class TranscriptionClient:
@@ -113,24 +94,19 @@ class TranscriptionClient:
         self.done: Done | None = None
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
-        self._max_unacknowledged_s = max_unacknowledged_s
         self._max_pending_events = max_pending_events
         self._socket: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._events: deque[Event] = deque()
-        self._open_notes: dict[int, NoteOn] = {}
-        self._last_frame, self._last_time_s = 0, 0.0
+        self._sounding = Sounding()
         self._error: ErrorMessage | None = None
         self._failure: TranscriptionError | None = None
         self._ended = False
         self._stopping = False
         self._closing = False
         self._next_seq = 0
-        self._sent_bytes = 0
-        self._acknowledged_samples = 0
-        self._marked_samples = 0  # audio before the last flush marker that was sent
-        self._window_samples = 0
+        self._flow = FlowControl(options.frame_bytes, options.sample_rate, max_unacknowledged_s)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -141,20 +117,7 @@ class TranscriptionClient:
             ConnectError: no service there, or it takes no session now (``retryable``).
             ServerError: it does not accept the options.
         """
-        try:
-            self._socket = await connect(
-                self.url,
-                compression=None,  # PCM does not compress
-                max_size=MAX_SERVER_MESSAGE_BYTES,
-                open_timeout=self._open_timeout_s,
-                close_timeout=CLOSE_TIMEOUT_S,
-            )
-            await self._socket.send(self.options.to_json())
-        except InvalidStatus as error:
-            raise _refused(error) from None
-        except (OSError, TimeoutError, WebSocketException) as error:
-            reason = str(error) or type(error).__name__
-            raise ConnectError(f"cannot connect to {self.url}: {reason}", retryable=True) from error
+        self._socket = await open_socket(self.url, self.options, self._open_timeout_s)
         self._reader = asyncio.create_task(self._read(self._socket))
         try:
             async with asyncio.timeout(self._open_timeout_s):
@@ -165,11 +128,7 @@ class TranscriptionClient:
         if self.ready is None:
             await self.close()
             raise self._failure or ConnectError(f"{self.url} closed at once", retryable=True)
-        limit_ms = self.ready.limits.get("max_buffered_ms")
-        window_s = self._max_unacknowledged_s
-        if isinstance(limit_ms, int | float) and limit_ms > 0:
-            window_s = min(window_s, limit_ms / 1000)
-        self._window_samples = max(1, round(window_s * self.options.sample_rate))
+        self._flow.limit(self.ready.limits)
         return self.ready
 
     async def close(self) -> None:
@@ -197,17 +156,17 @@ class TranscriptionClient:
     @property
     def sent_samples(self) -> int:
         """Whole samples a channel that were sent."""
-        return self._sent_bytes // self.options.frame_bytes
+        return self._flow.sent_samples
 
     @property
     def acknowledged_samples(self) -> int:
         """Samples a channel that the server has said to have received."""
-        return self._acknowledged_samples
+        return self._flow.acknowledged_samples
 
     @property
     def transcribed_s(self) -> float:
         """Seconds of the audio sent that events have told of."""
-        return self._last_time_s
+        return self._sounding.time_s
 
     async def send(self, pcm: bytes | memoryview) -> None:
         """Send audio of any length; returns when little enough of it is under way.
@@ -216,12 +175,15 @@ class TranscriptionClient:
             TranscriptionError: the session is over; the subclass says why.
         """
         data = memoryview(pcm).cast("B")
-        limit = self._max_message_bytes()
+        limit = self._flow.max_message_bytes
         for start in range(0, len(data), limit):
             chunk = data[start : start + limit]
             await self._send(bytes(chunk))
-            self._sent_bytes += len(chunk)
-            await self._hold_back()
+            marker = self._flow.sent(len(chunk))
+            if marker is not None:
+                await self.flush(marker)
+            if self._flow.full:
+                await self._wait_unless_silent(lambda: self._ended or not self._flow.full)
 
     async def flush(self, flush_id: str) -> None:
         """Ask for the event ``Flushed`` once the audio sent so far is transcribed."""
@@ -272,33 +234,6 @@ class TranscriptionClient:
         draining = self.done is not None and self.done.reason == "draining"
         reason = "the service is going down" if draining else "the session is over"
         return SessionEndedError(reason, retryable=draining, done=self.done)
-
-    def _max_message_bytes(self) -> int:
-        """Bytes of one message: within the server's limit, a fraction of what may be under way."""
-        fraction = self._window_samples // 8 * self.options.frame_bytes
-        limit = self.ready.limits.get("max_message_bytes") if self.ready is not None else None
-        if isinstance(limit, int) and limit > 0:
-            fraction = min(fraction, limit)
-        return max(fraction, self.options.frame_bytes)
-
-    async def _hold_back(self) -> None:
-        """Wait while too much audio is under way.
-
-        At the pace of live audio the ``progress`` messages acknowledge in time. A sender that is
-        faster places markers, which come back as soon as the audio before them is transcribed.
-        """
-        window = self._window_samples
-        sent = self.sent_samples
-        if (
-            sent - self._acknowledged_samples > window // 2
-            and sent - self._marked_samples > window // 4
-        ):
-            self._marked_samples = sent
-            await self.flush(f"{FLUSH_PREFIX}{sent}")
-        if sent - self._acknowledged_samples > window:
-            await self._wait_unless_silent(
-                lambda: self._ended or sent - self._acknowledged_samples <= window
-            )
 
     # -- from the server -------------------------------------------------------------------------
 
@@ -351,41 +286,18 @@ class TranscriptionClient:
                 return
             case UnknownMessage():
                 return
-            case NoteOn():
-                self._open_notes[message.note_id] = message
-                self._reached(message.frame, message.time_s)
-            case NoteOff():
-                if self._open_notes.pop(message.note_id, None) is None:
-                    logger.warning("note_off without its note_on: %s", message)
-                    return
-                self._reached(message.frame, message.time_s)
-            case Progress():
-                self._acknowledge(message.received_samples)
-                self._reached(message.frames, message.time_s)
-            case Flushed() if message.id.startswith(FLUSH_PREFIX):
-                self._acknowledge(int(message.id.removeprefix(FLUSH_PREFIX)))
+            case Flushed() if self._flow.returned(message):
                 return
-        self._events.append(message)
-
-    def _acknowledge(self, samples: int) -> None:
-        self._acknowledged_samples = max(self._acknowledged_samples, samples)
-
-    def _reached(self, frame: int, time_s: float) -> None:
-        self._last_frame = max(self._last_frame, frame)
-        self._last_time_s = max(self._last_time_s, time_s)
+            case Progress():
+                self._flow.acknowledge(message.received_samples)
+        if self._sounding.follow(message):
+            self._events.append(message)
+        else:
+            logger.warning("note_off without its note_on: %s", message)
 
     def _end(self, failure: TranscriptionError | None) -> None:
         """The session is over: close what sounds, decide what the caller is told."""
-        for note in self._open_notes.values():
-            self._events.append(
-                NoteOff(
-                    note_id=note.note_id,
-                    pitch=note.pitch,
-                    frame=self._last_frame,
-                    time_s=self._last_time_s,
-                )
-            )
-        self._open_notes.clear()
+        self._events.extend(self._sounding.silence())
         if self._failure is not None:
             pass  # decided before the socket was closed
         elif self._error is not None:
@@ -421,15 +333,3 @@ class TranscriptionClient:
                     )
                     await self.close()
                     raise self._failure from None
-
-
-def _refused(error: InvalidStatus) -> ConnectError:
-    """The service's answer to a handshake that it refused (an RFC 9457 problem) in words."""
-    status = error.response.status_code
-    detail = f"HTTP {status}"
-    try:
-        problem = json.loads(error.response.body or b"")
-        detail = str(problem.get("detail") or problem.get("title") or detail)
-    except (ValueError, AttributeError):
-        logger.debug("the refusal has no problem document")
-    return ConnectError(f"the service refused: {detail}", retryable=status in (429, 503))

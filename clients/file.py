@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clients.client import TranscriptionClient, TranscriptionError
+from clients.client import TranscriptionClient
+from clients.errors import TranscriptionError
 from clients.notes import NoteList
 from clients.protocol import MAX_CHANNELS, Done, NoteOn, Progress, Ready, StartOptions
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from clients.backlog import Backlog
-from clients.client import ConnectionLostError, TranscriptionClient, TranscriptionError
+from clients.client import TranscriptionClient
+from clients.errors import ConnectionLostError, TranscriptionError
 from clients.protocol import Event, NoteOff, NoteOn, Ready, StartOptions
 
 # The window of the model: 8192 samples at 11,025 Hz, all of which may bear on its last frame.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.backlog import Backlog
-from clients.client import TranscriptionError
+from clients.errors import TranscriptionError
 from clients.live import Listener, transcribe_live
 from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.notes import NoteList

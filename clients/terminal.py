@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clients.client import TranscriptionError
+from clients.errors import TranscriptionError
 from clients.protocol import Event, Lagging, NoteOff, NoteOn, Progress, Ready
 
 PITCH_CLASSES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")

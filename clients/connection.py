@@ -1,0 +1,54 @@
+"""Opening the websocket to the service, and the words for what keeps it from opening."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+from clients.errors import ConnectError
+from clients.protocol import StartOptions
+
+logger = logging.getLogger(__name__)
+
+# ``done`` carries the MIDI file of the whole session: a note takes about 12 bytes of base64.
+MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
+# Closing waits for the server's half of the closing handshake this long, then drops the socket.
+CLOSE_TIMEOUT_S = 2.0
+
+
+async def open_socket(url: str, options: StartOptions, open_timeout_s: float) -> ClientConnection:
+    """Connect and send ``start``; what the server answers is not awaited.
+
+    Raises:
+        ConnectError: no service there, or it takes no session now (``retryable``).
+    """
+    try:
+        socket = await connect(
+            url,
+            compression=None,  # PCM does not compress
+            max_size=MAX_SERVER_MESSAGE_BYTES,
+            open_timeout=open_timeout_s,
+            close_timeout=CLOSE_TIMEOUT_S,
+        )
+        await socket.send(options.to_json())
+        return socket
+    except InvalidStatus as error:
+        raise _refused(error) from None
+    except (OSError, TimeoutError, WebSocketException) as error:
+        reason = str(error) or type(error).__name__
+        raise ConnectError(f"cannot connect to {url}: {reason}", retryable=True) from error
+
+
+def _refused(error: InvalidStatus) -> ConnectError:
+    """The service's answer to a handshake that it refused (an RFC 9457 problem) in words."""
+    status = error.response.status_code
+    detail = f"HTTP {status}"
+    try:
+        problem = json.loads(error.response.body or b"")
+        detail = str(problem.get("detail") or problem.get("title") or detail)
+    except (ValueError, AttributeError):
+        logger.debug("the refusal has no problem document")
+    return ConnectError(f"the service refused: {detail}", retryable=status in (429, 503))

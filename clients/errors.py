@@ -1,0 +1,34 @@
+"""How a session with the service can fail."""
+
+from __future__ import annotations
+
+from clients.protocol import Done, ErrorMessage
+
+
+class TranscriptionError(Exception):
+    """A session failed. ``done``, where the server sent it, has the MIDI up to the failure."""
+
+    def __init__(self, message: str, *, retryable: bool = False, done: Done | None = None) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.done = done
+
+
+class ConnectError(TranscriptionError):
+    """The service cannot be reached or takes no session now."""
+
+
+class ConnectionLostError(TranscriptionError):
+    """The connection broke, or the server fell silent, before the session was done."""
+
+
+class ServerError(TranscriptionError):
+    """The server ended the session; ``code`` is one of PROTOCOL.md's."""
+
+    def __init__(self, error: ErrorMessage, done: Done | None = None) -> None:
+        super().__init__(f"{error.message} ({error.code})", retryable=error.retryable, done=done)
+        self.code = error.code
+
+
+class SessionEndedError(TranscriptionError):
+    """Audio was sent after the end of the session."""

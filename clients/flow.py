@@ -1,0 +1,87 @@
+"""How much audio is under way to the service: the counts behind a sender that holds back.
+
+At the pace of live audio the ``progress`` messages acknowledge in time. A sender that is faster
+places markers (``flush``), which come back as soon as the audio before them is transcribed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clients.protocol import Flushed
+
+MARKER_PREFIX = "acknowledge-"
+
+
+class FlowControl:
+    """Samples, a channel, that were sent and those that the server has acknowledged.
+
+    Args:
+        frame_bytes: bytes of one sample of all channels.
+        sample_rate: of the audio, in Hz.
+        max_unacknowledged_s: audio that may be under way.
+    """
+
+    def __init__(self, frame_bytes: int, sample_rate: int, max_unacknowledged_s: float) -> None:
+        self.acknowledged_samples = 0
+        self._frame_bytes = frame_bytes
+        self._sample_rate = sample_rate
+        self._window_samples = self._samples(max_unacknowledged_s)
+        self._max_message_bytes: int | None = None
+        self._sent_bytes = 0
+        self._marked_samples = 0  # audio before the last marker
+
+    def limit(self, limits: Mapping[str, Any]) -> None:
+        """Keep to the limits of the server's ``ready``, where they are the narrower ones."""
+        buffered_ms = limits.get("max_buffered_ms")
+        if isinstance(buffered_ms, int | float) and buffered_ms > 0:
+            self._window_samples = min(self._window_samples, self._samples(buffered_ms / 1000))
+        message_bytes = limits.get("max_message_bytes")
+        if isinstance(message_bytes, int) and message_bytes > 0:
+            self._max_message_bytes = message_bytes
+
+    @property
+    def sent_samples(self) -> int:
+        """Whole samples that were sent."""
+        return self._sent_bytes // self._frame_bytes
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Bytes of one message: within the server's limit, a fraction of what may be under way."""
+        fraction = self._window_samples // 8 * self._frame_bytes
+        if self._max_message_bytes is not None:
+            fraction = min(fraction, self._max_message_bytes)
+        return max(fraction, self._frame_bytes)
+
+    @property
+    def full(self) -> bool:
+        """Too much audio is under way to send more."""
+        return self._under_way > self._window_samples
+
+    def sent(self, size: int) -> str | None:
+        """``size`` bytes were sent; returns the id of a marker if one is to be sent now."""
+        self._sent_bytes += size
+        unmarked = self.sent_samples - self._marked_samples
+        if self._under_way <= self._window_samples // 2 or unmarked <= self._window_samples // 4:
+            return None
+        self._marked_samples = self.sent_samples
+        return f"{MARKER_PREFIX}{self._marked_samples}"
+
+    def acknowledge(self, samples: int) -> None:
+        """The server has received so many samples."""
+        self.acknowledged_samples = max(self.acknowledged_samples, samples)
+
+    def returned(self, flushed: Flushed) -> bool:
+        """Whether this is a marker placed here; it acknowledges the audio before it."""
+        if not flushed.id.startswith(MARKER_PREFIX):
+            return False
+        self.acknowledge(int(flushed.id.removeprefix(MARKER_PREFIX)))
+        return True
+
+    @property
+    def _under_way(self) -> int:
+        return self.sent_samples - self.acknowledged_samples
+
+    def _samples(self, seconds: float) -> int:
+        return max(1, round(seconds * self._sample_rate))

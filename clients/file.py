@@ -1,7 +1,8 @@
 """Transcribe recordings: ``python -m clients.file song.wav -o song.mid``.
 
 A recording goes the way that live audio goes, through the service's websocket, as fast as it is
-taken, or at the pace of the music with ``--realtime``.
+taken, or at the pace of the music with ``--realtime``. Where a session breaks off half way, the
+notes until then are written all the same, and the exit status says that something is missing.
 """
 
 from __future__ import annotations
@@ -269,9 +270,13 @@ async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBa
     if transcript.failure is None:
         bar.update(task, completed=recording.duration_s, notes=len(notes.notes))
     saved = []
+    midi = _target(args.output, path, ".mid")
     if transcript.done is not None:
-        midi = _target(args.output, path, ".mid")
         midi.write_bytes(transcript.done.midi)
+        saved.append(str(midi))
+    elif notes.notes:
+        # The session broke off before the service could send its file: the notes it told of.
+        notes.save_midi(midi)
         saved.append(str(midi))
     if args.json is not None:
         target = _target(args.json, path, ".json")
@@ -280,8 +285,8 @@ async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBa
     if transcript.failure is None:
         print(f"{path}: {len(notes.notes)} notes -> {', '.join(saved)}")
         return None
-    rest = f"; what came before is in {', '.join(saved)}" if saved else ""
-    return f"{transcript.failure}{rest}"
+    rest = f" -> {', '.join(saved)}" if saved else ""
+    return f"{transcript.failure}; incomplete: {len(notes.notes)} notes came before{rest}"
 
 
 def _target(chosen: Path | None, source: Path, suffix: str) -> Path:

@@ -34,6 +34,7 @@ class Behaviour:
     refuse_with: HTTPStatus | None = None
     reject_start: str | None = None  # an error code
     fail_at_samples: int | None = None  # error, notes off, done, close
+    done_after_error: bool = True
     drop_at_samples: int | None = None  # the connection breaks
     drops: int = 1_000  # how many sessions are dropped so
     silent_after_ready: bool = False
@@ -158,7 +159,8 @@ class _Session:
         if behaviour.fail_at_samples is not None and heard.samples >= behaviour.fail_at_samples:
             await self.say("error", code="bad_audio", message="NaN in audio", retryable=False)
             await self._close_notes()
-            await self._done("error")
+            if behaviour.done_after_error:
+                await self._done("error")
             await self.socket.close(4400, "bad_audio")
             return True
         if behaviour.drain_at_samples is not None and heard.samples >= behaviour.drain_at_samples:

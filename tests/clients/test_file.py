@@ -131,14 +131,50 @@ async def test_a_fault_half_way_keeps_what_came_before(
     assert all(note["offset_s"] is not None for note in described["notes"])
 
 
-async def test_a_lost_connection_is_an_error_and_no_midi_file_is_made_up(
+# What the flow control leaves unacknowledged is 2 s at most: at 5 s, two notes were told of.
+BREAKS = [
+    (Behaviour(drop_at_samples=5 * RATE), "connection was lost"),
+    (Behaviour(fail_at_samples=5 * RATE, done_after_error=False), "NaN in audio"),
+]
+
+
+@pytest.mark.parametrize(("behaviour", "complaint"), BREAKS)
+async def test_a_session_that_breaks_off_leaves_the_notes_it_told_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], behaviour: Behaviour, complaint: str
+) -> None:
+    song, out, notes = write(tmp_path / "song.wav", 8), tmp_path / "a.mid", tmp_path / "a.json"
+    async with FakeService(behaviour).running() as service:
+        assert await run(service, song, "-o", out, "--json", notes) == 1
+    told = capfd.readouterr()
+    assert complaint in told.err
+    assert "incomplete" in told.err
+    assert str(out) in told.err
+    assert told.out == ""
+    described = json.loads(notes.read_text())
+    assert not described["complete"]
+    assert len(described["notes"]) >= 2
+    now_s = 0.0
+    times_s: dict[tuple[str, int], float] = {}  # the pitches of the notes all differ
+    for message in mido.MidiFile(out):
+        now_s += message.time
+        if message.type in ("note_on", "note_off"):
+            times_s[message.type, message.note] = now_s
+    expected = {("note_on", note["pitch"]): note["onset_s"] for note in described["notes"]}
+    expected |= {("note_off", note["pitch"]): note["offset_s"] for note in described["notes"]}
+    assert times_s == pytest.approx(expected, abs=0.002)
+
+
+async def test_a_session_that_told_of_no_note_writes_no_midi_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    song = write(tmp_path / "song.wav", 6)
-    async with FakeService(Behaviour(drop_at_samples=2 * RATE)).running() as service:
-        assert await run(service, song) == 1
-    assert "connection was lost" in capfd.readouterr().err
-    assert not song.with_suffix(".mid").exists()
+    """It would take the place of an earlier, whole one."""
+    song = write(tmp_path / "song.wav", 1)
+    song.with_suffix(".mid").write_text("of yesterday")
+    async with FakeService(Behaviour(drop_at_samples=1)).running() as service:
+        # Dropped at its first audio: no frame of it was transcribed.
+        assert await run(service, song, "--realtime") == 1
+    assert "0 notes came before" in capfd.readouterr().err
+    assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
 async def test_a_full_or_absent_service_is_told(

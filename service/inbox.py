@@ -6,8 +6,9 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from service.faults import ProtocolError
 from service.options import AudioFormat
-from service.protocol import DoneReason, Flush, ProtocolError
+from service.protocol import DoneReason, Flush
 
 # Tiny messages hold little audio each: their number needs a bound of its own.
 MAX_MESSAGES = 1024

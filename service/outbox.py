@@ -8,7 +8,8 @@ from typing import NoReturn
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.protocol import ErrorCode, ProtocolError, ServerMessage
+from service.faults import ErrorCode, ProtocolError
+from service.protocol import ServerMessage
 from service.receiver import VanishedError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket
 
-from service.protocol import ErrorCode, ProtocolError
+from service.faults import ErrorCode, ProtocolError
 from service.settings import Settings
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from service.engine import Engine
+from service.faults import ErrorCode, ProtocolError
 from service.problems import Problem, ProblemCode, busy
-from service.protocol import ErrorCode, ProtocolError
 from service.settings import Settings
 
 NOT_RUNNING = "the model is not loaded yet, or has failed"

@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
 from service.events import NoteEvent
+from service.faults import CloseCode, ErrorCode, ProtocolError
 from service.inbox import End, Inbox
 from service.limits import SessionLimits, TooManyNotesError
 from service.options import AudioFormat, OptionsError, StreamOptions
@@ -28,17 +29,14 @@ from service.outbox import Outbox
 from service.pcm import BadAudioError, OddBytesError
 from service.problems import ProblemCode, busy
 from service.protocol import (
-    CloseCode,
     Done,
     Error,
-    ErrorCode,
     Flush,
     Flushed,
     Keepalive,
     Lagging,
     Limits,
     Progress,
-    ProtocolError,
     Ready,
     Start,
     Stop,

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from service.faults import ErrorCode, ProtocolError
 from service.outbox import Outbox
-from service.protocol import ErrorCode, Flushed, ProtocolError
+from service.protocol import Flushed
 from service.receiver import VanishedError
 
 PATIENCE_S = 60.0  # never waited for where the socket takes what it is given

@@ -9,20 +9,17 @@ from pydantic import BaseModel
 
 import service.protocol as protocol
 from service.events import NoteEvent
+from service.faults import CLOSE_CODES, CloseCode, ErrorCode, ProtocolError
 from service.options import Encoding, Mode, OptionsError, StreamOptions
 from service.problems import STATUS, ProblemCode
 from service.protocol import (
     CLIENT_MESSAGES,
-    CLOSE_CODES,
     SERVER_MESSAGES,
-    CloseCode,
     Done,
-    ErrorCode,
     Flush,
     Keepalive,
     NoteOff,
     NoteOn,
-    ProtocolError,
     Start,
     Stop,
     Totals,

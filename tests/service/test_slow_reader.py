@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
 from service.engine import Engine
-from service.protocol import CloseCode
+from service.faults import CloseCode
 from service.settings import Settings
 from service.state import ServiceState
 from service.websocket import Connection

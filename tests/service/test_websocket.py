@@ -13,7 +13,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketT
 from starlette.websockets import WebSocketDisconnect
 
 from service.app import create_app
-from service.protocol import CloseCode
+from service.faults import CloseCode
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (

@@ -1,0 +1,93 @@
+"""Why a live session was refused or ended: a code for programs, a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Why a session or a request was refused or ended."""
+
+    # the client's messages
+    BAD_MESSAGE = "bad_message"
+    BAD_START = "bad_start"
+    UNSUPPORTED_ENCODING = "unsupported_encoding"
+    BAD_SAMPLE_RATE = "bad_sample_rate"
+    BAD_CHANNELS = "bad_channels"
+    BAD_MODE = "bad_mode"
+    BAD_LOOKAHEAD = "bad_lookahead"
+    BAD_BLOCK_FRAMES = "bad_block_frames"
+    UNKNOWN_MODEL = "unknown_model"
+    NOT_STARTED = "not_started"
+    ALREADY_STARTED = "already_started"
+    MESSAGE_TOO_BIG = "message_too_big"
+    # the client's audio
+    BAD_AUDIO = "bad_audio"
+    ODD_BYTES = "odd_bytes"
+    TOO_MANY_NOTES = "too_many_notes"
+    # limits of time and place
+    IDLE_TIMEOUT = "idle_timeout"
+    SESSION_TOO_LONG = "session_too_long"
+    SLOW_READER = "slow_reader"
+    TOO_MANY_SESSIONS = "too_many_sessions"
+    # the server's own state
+    NOT_READY = "not_ready"
+    DRAINING = "draining"
+    INTERNAL = "internal"
+
+
+class CloseCode:
+    """Numbers in the websocket's close frame."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    INTERNAL = 1011
+    BAD_REQUEST = 4400
+    TIMEOUT = 4408
+    TOO_BIG = 4413
+    BUSY = 4429
+
+
+CLOSE_CODES: Mapping[ErrorCode, int] = {
+    ErrorCode.MESSAGE_TOO_BIG: CloseCode.TOO_BIG,
+    ErrorCode.TOO_MANY_NOTES: CloseCode.TOO_BIG,
+    ErrorCode.IDLE_TIMEOUT: CloseCode.TIMEOUT,
+    ErrorCode.SESSION_TOO_LONG: CloseCode.TIMEOUT,
+    ErrorCode.SLOW_READER: CloseCode.TIMEOUT,
+    ErrorCode.TOO_MANY_SESSIONS: CloseCode.BUSY,
+    ErrorCode.NOT_READY: CloseCode.BUSY,
+    ErrorCode.DRAINING: CloseCode.GOING_AWAY,
+    ErrorCode.INTERNAL: CloseCode.INTERNAL,
+}
+"""Close code of each error; those not named here are `CloseCode.BAD_REQUEST`."""
+
+RETRYABLE = frozenset(
+    {
+        ErrorCode.IDLE_TIMEOUT,
+        ErrorCode.SESSION_TOO_LONG,
+        ErrorCode.SLOW_READER,
+        ErrorCode.TOO_MANY_SESSIONS,
+        ErrorCode.NOT_READY,
+        ErrorCode.DRAINING,
+        ErrorCode.INTERNAL,
+    }
+)
+"""Errors after which the same client may well succeed with the same audio."""
+
+
+class ProtocolError(Exception):
+    """A fault that ends a session: a code for programs and a sentence for people."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @property
+    def close_code(self) -> int:
+        return CLOSE_CODES.get(self.code, CloseCode.BAD_REQUEST)
+
+    @property
+    def retryable(self) -> bool:
+        return self.code in RETRYABLE

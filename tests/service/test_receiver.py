@@ -49,13 +49,13 @@ async def test_a_message_is_measured_in_bytes(content: dict[str, str | bytes]) -
 
 
 @pytest.mark.parametrize(
-    ("idle_timeout_s", "max_session_s", "code"),
-    [(1.0, 60.0, ErrorCode.IDLE_TIMEOUT), (60.0, 1.0, ErrorCode.SESSION_TOO_LONG)],
+    ("max_session_s", "code"), [(60.0, ErrorCode.IDLE_TIMEOUT), (1.0, ErrorCode.SESSION_TOO_LONG)]
 )
 async def test_silence_ends_at_the_limit_that_comes_first(
-    idle_timeout_s: float, max_session_s: float, code: ErrorCode
+    max_session_s: float, code: ErrorCode
 ) -> None:
-    silent = receiver(idle_timeout_s=idle_timeout_s, max_session_s=max_session_s)
+    silent = receiver(idle_timeout_s=1.0, max_session_s=max_session_s)
+    await asyncio.sleep(0.05)  # of the session's time, not of the silence
     with pytest.raises(ProtocolError) as caught:
         await silent.receive()
     assert caught.value.code is code

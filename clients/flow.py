@@ -74,9 +74,10 @@ class FlowControl:
 
     def returned(self, flushed: Flushed) -> bool:
         """Whether this is a marker placed here; it acknowledges the audio before it."""
-        if not flushed.id.startswith(MARKER_PREFIX):
-            return False
-        self.acknowledge(int(flushed.id.removeprefix(MARKER_PREFIX)))
+        samples = flushed.id.removeprefix(MARKER_PREFIX)
+        if samples == flushed.id or not samples.isdecimal():
+            return False  # the caller's own, whatever it looks like
+        self.acknowledge(int(samples))
         return True
 
     @property

@@ -255,6 +255,8 @@ class Connection:
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
+            except ProtocolError:  # of the outbox: nobody reads
+                raise
             except Exception:
                 # The fault stays in this session, and its notes still end one by one.
                 logger.exception("session %s: transcription failed", self._id)

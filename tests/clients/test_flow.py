@@ -82,3 +82,11 @@ def test_half_a_sample_is_no_sample() -> None:
     counts = flow()
     counts.sent(3)
     assert counts.sent_samples == 1
+
+
+@pytest.mark.parametrize("name", ["a", "acknowledge-", "acknowledge-me"])
+def test_ids_of_the_caller_are_none_of_its_markers(name: str) -> None:
+    counts = flow()
+    counts.sent(2 * 100)
+    assert not counts.returned(Flushed(id=name, frame=0))
+    assert counts.acknowledged_samples == 0

@@ -19,10 +19,9 @@ from model.checkpoint import read_card, write_whole
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 KNOWN_FAILURES = """\
 - Trained on synthesised audio alone: real rooms, pedalling and touch differ from it.
-- Octaves and twelfths of loud notes are sometimes heard as notes; very low notes (below C2) and
-  very high ones (above C7) are found less often.
-- Note ends are uncertain under the sustain pedal and in reverberation.
-- Frames with less than 100 ms of look-ahead are noticeably worse, onsets above all.
+- Ends of notes are much less certain than beginnings, as onset + offset F1 shows: the sustain
+  pedal, resonance and rooms hold notes longer than the hands do.
+- With less than 100 ms of look-ahead all figures are noticeably worse, onsets above all.
 - Singing, drums, electric guitars and synthesisers were not in the training material.
 """
 

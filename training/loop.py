@@ -186,6 +186,10 @@ class Trainer:
                         next_validation = self.seconds + 60 * config.validate_minutes
             except KeyboardInterrupt:
                 logger.warning("interrupted at step %d; saving", self.step)
+            except Exception:
+                logger.error("training failed at step %d; saving", self.step)
+                self.checkpoint()
+                raise
         return self.checkpoint()
 
     def _validation_due(self, next_validation: float) -> bool:

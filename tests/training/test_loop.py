@@ -117,3 +117,20 @@ def test_the_schedule_rises_then_falls_to_zero() -> None:
     assert values[-1] == 0
     assert all(a < b for a, b in zip(values[2:10], values[3:11], strict=True))
     assert all(a > b for a, b in zip(values[10:], values[11:], strict=False))
+
+
+def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
+    class Failing(Line):
+        @contextlib.contextmanager
+        def batches(self, seed: int, step: int) -> Iterator[Iterator[Any]]:
+            def three() -> Iterator[Tensor]:
+                yield from torch.randn(3, 16, 1)
+                raise RuntimeError("no more data")
+
+            yield three()
+
+    with pytest.raises(RuntimeError, match="no more data"):
+        Trainer(Failing(), QUICK, tmp_path).run()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert again.step == 3

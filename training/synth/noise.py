@@ -67,8 +67,9 @@ def bursts(
     """Drum-like decaying noise, band-limited at random."""
     out = np.zeros(length, np.float32)
     edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * sample_rate), 2))
-    low, high = float(edge.min()), float(edge.max())
-    band = signal.butter(1, [low, max(high, 1.5 * low)], "bandpass", fs=sample_rate, output="sos")
+    high = float(edge.max())  # below the Nyquist frequency
+    low = min(float(edge.min()), high / 1.5)
+    band = signal.butter(1, [low, high], "bandpass", fs=sample_rate, output="sos")
     for at in rng.integers(0, length, rng.poisson(per_second * length / sample_rate)):
         size = min(int(rng.uniform(0.03, 0.5) * sample_rate), length - int(at))
         shape = np.exp(-np.arange(size) / (sample_rate * rng.uniform(0.005, 0.12)))

@@ -213,6 +213,7 @@ def test_dark_scheme_repaints_page_and_roll(tab: Session) -> None:
       return { page: getComputedStyle(document.body).backgroundColor, roll: [...data] };
     }"""
     tab.page.emulate_media(color_scheme="light")
+    tab.page.wait_for_function(f"() => ({look})().roll[0] > 150")  # once it is painted at all
     light = tab.page.evaluate(look)
     tab.page.emulate_media(color_scheme="dark")
     tab.page.wait_for_function(f"light => ({look})().roll[0] < light - 100", arg=light["roll"][0])

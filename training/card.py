@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from model.checkpoint import read_card, write_whole
+from training.metrics import FIGURES
 
-FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 KNOWN_FAILURES = """\
 - Trained on synthesised audio alone: real rooms, pedalling and touch differ from it.
 - Ends of notes are much less certain than beginnings, as onset + offset F1 shows: the sustain

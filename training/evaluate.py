@@ -34,11 +34,10 @@ from service.engine import Engine, Transcriber
 from service.events import Note
 from service.options import StreamOptions
 from service.transcribe import transcribe_array
-from training.metrics import NoteList, note_list, onset_errors, scores
+from training.metrics import FIGURES, NoteList, note_list, onset_errors, scores
 from training.recordings import LabelError, Recording, recordings
 from training.window_memo import WindowMemo
 
-FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 Report = dict[str, Any]
 
 

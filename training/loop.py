@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.checkpoint import CheckpointError, read_tensors, save_checkpoint, write_whole
+from model.checkpoint import CheckpointError, save_checkpoint, write_whole
 from training.log import MetricsLog
 from training.released_optim import ReleasedRAdam, released_groups, released_rate
 
@@ -319,11 +319,6 @@ def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, 
     ]
 
 
-def initialise(network: nn.Module, path: Path) -> None:
-    """Starts from the weights of a checkpoint, for fine-tuning."""
-    network.load_state_dict(read_tensors(path))
-
-
 def _jsonable(values: Any) -> Any:
     """As it comes back from JSON, so that what was saved compares equal."""
     return json.loads(json.dumps(values))
@@ -342,6 +337,3 @@ def _differences(theirs: Any, ours: Any, path: str = "") -> str:
 
 def _floats(parts: Mapping[str, Tensor]) -> dict[str, float]:
     return {name: part.item() for name, part in parts.items()}
-
-
-__all__ = ["LoopConfig", "Task", "Trainer", "write_whole"]

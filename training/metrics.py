@@ -11,6 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from model.config import PITCHES
 
+FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 ONSET_TOLERANCE_S = 0.05
 OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S
 SHORTEST_S = 1e-3  # mir_eval refuses notes without length

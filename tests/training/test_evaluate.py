@@ -12,7 +12,8 @@ import soundfile
 from service.options import StreamOptions
 from service.transcribe import transcribe_array
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
-from training.evaluate import FIGURES, evaluate_folder, main
+from training.evaluate import evaluate_folder, main
+from training.metrics import FIGURES
 from training.window_memo import WindowMemo
 
 NOTES = [(FAKE_PITCHES[i % 4], 0.3 + 0.4 * i, 0.6 + 0.4 * i) for i in range(6)]

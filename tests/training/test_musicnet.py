@@ -15,6 +15,7 @@ from tests.training.conftest import TINY
 from training import card as card_page
 from training import run, ship
 from training.losses import HeadWeights, Labels, heads_loss
+from training.metrics import FIGURES
 from training.musicnet import MusicConfig, MusicTask, usable_frames
 from training.presets import MUSIC_PRESETS
 from training.synth.config import SynthConfig
@@ -107,7 +108,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
         "lookahead_ms": 100.0,
         "block_frames": 4,
         "label_shift_ms": 0.0,
-        "mean": dict.fromkeys(card_page.FIGURES, 0.123),
+        "mean": dict.fromkeys(FIGURES, 0.123),
         "recordings": {"one": {}},
     }
     (tmp_path / "set.json").write_text(json.dumps(figures))

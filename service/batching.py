@@ -11,9 +11,10 @@ and is held for as long as it takes to move a request.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, TypeVar
 
@@ -90,6 +91,7 @@ class Request(Generic[StreamT]):
     windows: list[Window]
     new_hops: int
     future: Future[Probabilities]
+    submitted_s: float = field(default_factory=time.monotonic)
 
 
 class RequestQueue(Generic[StreamT]):

@@ -1,8 +1,7 @@
 """The one owner of the model: gathers due windows of all streams and runs them as batches.
 
-Sessions ``submit`` windows and wait for futures; nothing else reaches the model. Behind the same
-``open_stream`` and ``submit`` another transport can stand (another process, a cluster), as a
-request carries all that it needs: the windows whole, and how far each slid since the one before.
+Sessions ``submit`` windows and wait for futures; nothing else reaches the model. They know it by
+``service.engine_interface``, behind which another transport can stand.
 
 ``service.batching`` has the order of work: live streams first, then files.
 
@@ -41,6 +40,7 @@ from service.batching import (
     RequestStream,
     Window,
 )
+from service.engine_interface import EngineObserver
 
 __all__ = [
     "Engine",
@@ -103,12 +103,18 @@ _EngineRequest = Request[EngineStream]
 class Engine:
     """A worker thread that runs the model for all streams. Close it, or use it in ``with``."""
 
-    def __init__(self, transcriber: Transcriber, settings: EngineSettings | None = None) -> None:
+    def __init__(
+        self,
+        transcriber: Transcriber,
+        settings: EngineSettings | None = None,
+        observer: EngineObserver | None = None,
+    ) -> None:
         """The model runs on the device that its weights are on."""
-        self.settings = settings or EngineSettings()
+        self._settings = settings or EngineSettings()
+        self._observer = observer
         self._transcriber = transcriber
         self._device = _device_of(transcriber)
-        self._requests: RequestQueue[EngineStream] = RequestQueue(self.settings)
+        self._requests: RequestQueue[EngineStream] = RequestQueue(self._settings)
         self._warm = False
         self._heartbeat = time.monotonic()
         self._worker = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -123,6 +129,11 @@ class Engine:
     def card(self) -> Mapping[str, Any]:
         """What the model's checkpoint says of itself."""
         return self._transcriber.card
+
+    @property
+    def settings(self) -> EngineSettings:
+        """Bounds of requests and of the queue."""
+        return self._settings
 
     @property
     def ready(self) -> bool:
@@ -230,6 +241,8 @@ class Engine:
             run.append(request)
         if not run:
             return
+        began_s = time.monotonic()
+        priority = run[0].stream.priority
         try:
             probabilities = self._transcriber.predict_features(torch.stack(rows))
             done = [
@@ -241,7 +254,13 @@ class Engine:
         except Exception as error:
             logger.exception("the model failed on a batch of %d windows", len(rows))
             _fail(run, error)
+            if self._observer is not None:
+                self._observer.batch_failed(priority, len(rows), error)
             return
+        if self._observer is not None:
+            waited_s = began_s - min(request.submitted_s for request in run)
+            step_s = time.monotonic() - began_s
+            self._observer.batch_done(priority, len(rows), step_s, waited_s)
         for request, part in zip(run, done, strict=True):
             request.future.set_result(part)
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
-from service.engine import Engine, Priority
+from service.batching import Priority
+from service.engine_interface import EngineLike
 from service.events import Note, NoteEvent
 from service.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.options import AudioFormat, Delay, StreamOptions, stated_delay
@@ -77,7 +78,7 @@ class TranscriptionSession:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineLike,
         audio: AudioFormat,
         options: StreamOptions,
         *,

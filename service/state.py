@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from service.engine import Engine
+from service.engine_interface import EngineLike
 from service.faults import ErrorCode, ProtocolError
 from service.problems import Problem, ProblemCode, busy
 from service.settings import Settings
@@ -51,7 +51,7 @@ class ServiceState:
         self.sessions = Places(settings.max_sessions)
         self.uploads = Places(settings.max_uploads)
         self.device = settings.device  # `auto` until the model is loaded
-        self.engine: Engine | None = None
+        self.engine: EngineLike | None = None
         self.load_error: str | None = None
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
@@ -66,7 +66,7 @@ class ServiceState:
         """The engine is there and its worker lives."""
         return self.engine is not None and self.engine.ready
 
-    def loaded(self) -> Engine:
+    def loaded(self) -> EngineLike:
         """The engine, for those who were admitted: nobody is before it is there."""
         assert self.engine is not None
         return self.engine

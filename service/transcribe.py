@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from model.config import HOP, PITCHES
 from service.decode import AudioDecoder, DecodeError
 from service.engine import Engine, EngineError, Priority, Transcriber
+from service.engine_interface import EngineLike
 from service.events import Note, NoteEvent
 from service.limits import SessionLimits, TooManyNotesError
 from service.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
@@ -43,7 +44,7 @@ class Performance:
 
 async def transcribe_file(
     file: BinaryIO,
-    engine: Engine,
+    engine: EngineLike,
     options: StreamOptions = FILE_OPTIONS,
     *,
     max_duration_s: float | None = None,
@@ -101,7 +102,7 @@ async def transcribe_file(
 
 
 def _progress(
-    session: TranscriptionSession, engine: Engine, duration_s: float | None
+    session: TranscriptionSession, engine: EngineLike, duration_s: float | None
 ) -> FileProgress:
     time_s = session.frames * HOP / engine.config.sample_rate
     fraction = None if duration_s is None else min(1.0, time_s / duration_s)
@@ -146,7 +147,7 @@ def transcribe_array(
 async def _transcribe_array(
     samples: NDArray[np.float32],
     rate: int,
-    engine: Engine,
+    engine: EngineLike,
     options: StreamOptions,
     tracker: TrackerSettings | None,
 ) -> ArrayTranscription:

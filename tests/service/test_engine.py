@@ -257,3 +257,30 @@ def test_no_thread_is_left_behind() -> None:
 def test_impossible_settings_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
         EngineSettings(**values)  # type: ignore[arg-type]
+
+
+class Notes:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Priority, int]] = []
+        self.failed: list[tuple[Priority, int, str]] = []
+
+    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
+        assert step_s >= 0
+        assert waited_s >= 0
+        self.done.append((priority, windows))
+
+    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
+        self.failed.append((priority, windows, str(error)))
+
+
+def test_an_observer_is_told_of_every_batch(fake: FakeTranscriber) -> None:
+    notes = Notes()
+    with Engine(fake, observer=notes) as engine:
+        engine.open_stream(Priority.LIVE, ALL).submit(noise(2), 1).result(30)
+        fake.fail_next_batch = True
+        with pytest.raises(EngineError):
+            engine.open_stream(Priority.FILE, ALL).submit(noise(3), 1).result(30)
+    assert notes.done == [(Priority.LIVE, 2)]
+    assert notes.failed == [(Priority.FILE, 3, "failing batch")]

@@ -107,7 +107,8 @@ def websocket_url(url: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The session is open. ``delay_ms`` is what an event may come after its sound."""
+    """The session is open. A note_on may come ``delay_ms`` after its sound, a note_off
+    ``note_off_delay_ms`` after its time (0: the server does not say)."""
 
     session_id: str
     model: str
@@ -118,6 +119,7 @@ class Ready:
     lookahead_ms: float
     block_frames: int
     delay_ms: float
+    note_off_delay_ms: float = 0.0
     limits: Mapping[str, Any]
 
 

@@ -167,6 +167,7 @@ class Ready(_ServerMessage):
     lookahead_ms: float
     block_frames: int
     delay_ms: float
+    note_off_delay_ms: float
     limits: Limits
 
 

@@ -118,7 +118,8 @@ class TranscriptionSession:
             options,
             model_rate_hz=model_rate_hz,
             resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
-            tracker_frames=self._tracker.delay_frames,
+            tracker_on_frames=self._tracker.on_delay_frames,
+            tracker_off_frames=self._tracker.off_delay_frames,
         )
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before may still be finished
@@ -141,7 +142,7 @@ class TranscriptionSession:
 
     @property
     def delay(self) -> Delay:
-        """The stated delay; ``delay.total_ms`` is for ``ready``."""
+        """The stated delay, of both kinds of events; for ``ready``."""
         return self._delay
 
     @property
@@ -177,7 +178,8 @@ class TranscriptionSession:
         return self._score.midi()
 
     async def push(self, data: bytes) -> list[NoteEvent]:
-        """Take PCM bytes of any number and return the events that they complete, in time order.
+        """Take PCM bytes of any number and return the events that they make known, in the order in
+        which they came to be (see ``service.tracker``).
 
         Raises:
             BadAudioError: a sample is NaN or infinite. Everything before it was taken:

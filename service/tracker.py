@@ -1,14 +1,20 @@
 """Frame probabilities to notes: strictly causal, the same for a live stream and a file.
 
-A frame g is decided when the frames up to g + ``delay_frames`` are known; all events of a decision
-carry frame g, so they leave in the order of their time. At frame g a pitch
+A beginning is known sooner than an end. When frame n has come, a pitch
 
-* begins where the onset probability peaks above its threshold and the frame probability confirms
-  it; a silent pitch begins as well where its frame probability has been high for several frames
-  though no onset was seen (the only way for models without an onset head);
-* is struck again where it sounds already and such a peak comes: the old note ends, a new one
-  begins;
-* ends where its frame probability stays below a lower threshold for several frames.
+* ends at frame n - ``off_delay_frames`` where its frame probability stays below a lower threshold
+  for several frames from there on;
+* ends at frame n - ``on_delay_frames`` where the offset probability, if the model has that head,
+  peaks and the frame probability has gone down since;
+* begins at frame n - ``on_delay_frames`` where the onset probability peaks above its threshold and
+  the frame probability confirms it; a silent pitch begins as well where its frame probability has
+  been high for several frames though no onset was seen (the only way for models without an onset
+  head);
+* is struck again where it sounds already and such a peak comes: the old note ends where its frame
+  probability fell just before, or else where the new one begins.
+
+Events come in the order in which they are known: the end of a note may lie before beginnings of
+other pitches that were told already. Of one pitch they come in the order of their times.
 
 What was said live cannot be taken back, so a note that turns out short is given the least length.
 """
@@ -37,11 +43,13 @@ class TrackerSettings:
 
     Attributes:
         onset_threshold: least onset probability of a peak that begins a note.
-        onset_radius_frames: a peak is the highest onset probability within so many frames.
-        frame_on_threshold: the frame probability that must be reached within ``delay_frames``
+        onset_radius_frames: a peak is the highest probability within so many frames.
+        frame_on_threshold: the frame probability that must be reached within ``on_delay_frames``
             of an onset; for models without onset head, the one that begins a note.
         frame_off_threshold: a note ends when its frame probability stays below this...
         release_frames: ... for so many frames.
+        offset_threshold: least offset probability of a peak that ends a note, if the frame
+            probability is then below ``frame_on_threshold``. None: peaks end no note.
         frame_start_threshold: a note without an onset begins when its frame probability is at
             least this...
         frame_start_frames: ... for so many frames. A ``frame_start_threshold`` of None: never.
@@ -49,7 +57,8 @@ class TrackerSettings:
         default_velocity: MIDI velocity where the model has no velocity head.
 
     Raises:
-        ValueError: a threshold outside of 0 to 1, a length below 1, or no hysteresis.
+        ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, or no
+            hysteresis.
     """
 
     onset_threshold: float = 0.5
@@ -57,6 +66,7 @@ class TrackerSettings:
     frame_on_threshold: float = 0.4
     frame_off_threshold: float = 0.25
     release_frames: int = 3
+    offset_threshold: float | None = None
     frame_start_threshold: float | None = 0.7
     frame_start_frames: int = 6
     min_note_frames: int = 4
@@ -65,10 +75,13 @@ class TrackerSettings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if field.name in ("offset_threshold", "frame_start_threshold") and value is None:
+                continue
             if field.name.endswith("_threshold"):
-                optional = field.name == "frame_start_threshold" and value is None
-                if not optional and not 0 <= value <= 1:
+                if not 0 <= value <= 1:
                     raise ValueError(f"{field.name} must be from 0 to 1, not {value!r}")
+                if value == 0 and field.name != "frame_off_threshold":
+                    raise ValueError(f"{field.name} must be above 0, which silence has")
             elif not isinstance(value, int) or value < 1:
                 raise ValueError(f"{field.name} must be a whole number from 1, not {value!r}")
         if self.min_note_frames < 2:  # two onsets between frames could meet
@@ -100,17 +113,30 @@ class TrackerSettings:
         return cls(**values)
 
     @property
-    def delay_frames(self) -> int:
-        """Frames after a frame that must be known before it is decided."""
-        return max(self.onset_radius_frames, self.release_frames - 1)
+    def on_delay_frames(self) -> int:
+        """Frames after a frame that must be known before it can be told to begin a note."""
+        return self.onset_radius_frames
+
+    @property
+    def off_delay_frames(self) -> int:
+        """Frames after a frame that must be known before it can be told to end a note.
+
+        Never fewer than for a beginning, so that one of its pitch cannot come to light later.
+        """
+        return max(self.on_delay_frames, self.release_frames - 1)
 
 
 @dataclass(slots=True)
-class _Decisions:
-    """What the probabilities of some frames say, before what sounds is considered: [n, 128]."""
+class _Said:
+    """What the probabilities say as each of n frames comes, before what sounds is considered.
+
+    All [n, 128]. ``release`` is about the frame ``off_delay_frames`` before, the others about the
+    one ``on_delay_frames`` before.
+    """
 
     peak: NDArray[np.bool_]
     start: NDArray[np.bool_]
+    offset: NDArray[np.bool_]
     release: NDArray[np.bool_]
 
 
@@ -125,42 +151,50 @@ class NoteTracker:
     ) -> None:
         """Args:
         frame_seconds: time from frame to frame.
-        heads: names of the rows of the probabilities, "frame" first.
+        heads: names of the rows of the probabilities; those of "frame", "onset", "velocity" and
+            "offset" are used, and "frame" must be there.
         """
         self.settings = settings
         self._frame_seconds = frame_seconds
         self._n_heads = len(heads)
-        self._frame = heads.index("frame")
-        self._onset = heads.index("onset") if "onset" in heads else None
-        self._velocity = heads.index("velocity") if "velocity" in heads else None
-        self._delay = settings.delay_frames
+        rows = {head: row for row, head in enumerate(heads)}
+        self._frame = rows["frame"]
+        self._onset = rows.get("onset")
+        self._velocity = rows.get("velocity")
+        self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        self._on_delay = settings.on_delay_frames
+        self._off_delay = settings.off_delay_frames
         if self._onset is None:  # then a note begins by its frames, and as soon as may be
             self._start_threshold: float | None = settings.frame_on_threshold
-            start_frames = self._delay + 1
+            self._start_frames = self._on_delay + 1
         else:
             self._start_threshold = settings.frame_start_threshold
-            start_frames = max(settings.frame_start_frames, self._delay + 1)
-        self._start_back = start_frames - 1 - self._delay
-        self._back = max(settings.onset_radius_frames, self._start_back)
-        # Frames next - back ... pushed; before the stream there was silence.
-        self._recent = np.zeros((self._n_heads, self._back, PITCHES), np.float32)
-        self._next = 0  # the frame to be decided next
+            self._start_frames = max(settings.frame_start_frames, self._on_delay + 1)
+        # Frames that are looked back upon; before the stream there was silence.
+        self._past = max(2 * self._on_delay, self._off_delay, self._start_frames - 1)
+        self._recent = np.zeros((self._n_heads, self._past, PITCHES), np.float32)
+        self._pushed = 0
         self._onset_frame = np.full(PITCHES, _SILENT)
         self._sounding: dict[int, NoteEvent] = {}
         self._notes = 0
 
     @property
-    def delay_frames(self) -> float:
-        """Frames from the time of an event until it is known, at most.
+    def on_delay_frames(self) -> float:
+        """Frames from the time of a note_on until it is known, at most.
 
         Half a frame more than the frames waited for: an onset may lie that far before its frame.
         """
-        return self._delay + 0.5
+        return self._on_delay + 0.5
+
+    @property
+    def off_delay_frames(self) -> float:
+        """Frames from the time of a note_off until it is known, at most."""
+        return max(self.on_delay_frames, self._off_delay)  # a re-strike ends a note at its onset
 
     @property
     def pushed(self) -> int:
         """Frames pushed so far."""
-        return self._next + self._recent.shape[1] - self._back
+        return self._pushed
 
     @property
     def sounding(self) -> int:
@@ -168,7 +202,8 @@ class NoteTracker:
         return len(self._sounding)
 
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
-        """Take the next frames; return the events that are certain now, in time order.
+        """Take the next frames; return the events that are known now, in the order in which they
+        came to be.
 
         Args:
             first_frame: index of the first of them; must be ``pushed``.
@@ -177,100 +212,130 @@ class NoteTracker:
         Raises:
             ValueError: frames are missing or repeated, or the shape is another.
         """
-        if first_frame != self.pushed:
-            raise ValueError(f"expected frame {self.pushed} next, got {first_frame}")
+        if first_frame != self._pushed:
+            raise ValueError(f"expected frame {self._pushed} next, got {first_frame}")
         if probabilities.ndim != 3 or probabilities.shape[::2] != (self._n_heads, PITCHES):
             raise ValueError(
                 f"expected probabilities of shape ({self._n_heads}, n, {PITCHES}), "
                 f"got {probabilities.shape}"
             )
-        known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
-        self._recent = np.concatenate([self._recent, known], axis=1)
-        count = self._recent.shape[1] - self._back - self._delay
-        if count <= 0:
+        count = probabilities.shape[1]
+        if count == 0:
             return []
-        events = self._decide(count)
-        self._recent = self._recent[:, count:]
-        self._next += count
+        known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
+        self._recent = np.concatenate([self._recent[:, -self._past :], known], axis=1)
+        said = self._read(count)
+        news = np.any(said.peak | said.start, axis=1).tolist()
+        events: list[NoteEvent] = []
+        for i in range(count):
+            if news[i] or self._sounding:  # most frames of most music: nothing else to look at
+                events += self._step(i, said)
+            self._pushed += 1
         return events
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
         """The stream has ended before ``end_frame``, which must be ``pushed``: decide the last
         frames as if silence followed, and end all notes there."""
-        if end_frame != self.pushed:
-            raise ValueError(f"{self.pushed} frames were pushed, the end cannot be at {end_frame}")
-        silence = np.zeros((self._n_heads, self._delay, PITCHES), np.float32)
+        if end_frame != self._pushed:
+            raise ValueError(f"{self._pushed} frames were pushed, the end cannot be at {end_frame}")
+        silence = np.zeros((self._n_heads, self._off_delay, PITCHES), np.float32)
         return [*self.push(end_frame, silence), *self._end_all(end_frame)]
 
     def close(self) -> list[NoteEvent]:
-        """End all notes at the first frame that is not decided, and decide no more."""
-        return self._end_all(self._next)
+        """End all notes at the first frame of which it is not known what begins there."""
+        return self._end_all(self._pushed - self._on_delay)
 
     def _end_all(self, frame: int) -> list[NoteEvent]:
         return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
 
-    def _decide(self, count: int) -> list[NoteEvent]:
-        """Events of the frames next ... next + count - 1."""
-        said = self._read(count)
-        begins = np.any(said.peak | said.start, axis=1).tolist()
-        events: list[NoteEvent] = []
-        for i in range(count):
-            if begins[i] or self._sounding:  # most frames of most music: nothing else to look at
-                events += self._decide_frame(i, said)
-        return events
-
-    def _read(self, count: int) -> _Decisions:
-        """The settings' conditions on all frames to be decided at once."""
-        settings, delay, radius = self.settings, self._delay, self.settings.onset_radius_frames
+    def _read(self, count: int) -> _Said:
+        """The settings' conditions on all frames that have come, at once."""
+        settings, delay, radius = self.settings, self._on_delay, self.settings.onset_radius_frames
         frame = self._recent[self._frame]
-        silent = np.zeros((count, PITCHES), np.bool_)
 
         def over(
             reduce: np.ufunc, values: NDArray[np.float32], first: int, last: int
         ) -> NDArray[np.float32]:
-            """Row i: the frames from ``first`` to ``last``, counted from frame i, reduced."""
-            start = self._back + first
-            out = values[start : start + count]
-            for shift in range(1, last - first + 1):
-                out = reduce(out, values[start + shift : start + shift + count])
+            """Row i: the frames from ``first`` to ``last``, counted from the i-th new one."""
+            out = values[self._past + first : self._past + first + count]
+            for shift in range(self._past + first + 1, self._past + last + 1):
+                out = reduce(out, values[shift : shift + count])
             return out
 
-        release = over(np.maximum, frame, 0, settings.release_frames - 1)
-        said = _Decisions(peak=silent, start=silent, release=release < settings.frame_off_threshold)
+        def peaks(row: int, threshold: float) -> NDArray[np.bool_]:
+            values = self._recent[row]
+            here = over(np.maximum, values, -delay, -delay)
+            # The first of equals is the peak, so exactly one frame of a plateau is.
+            return np.asarray(
+                (here >= threshold)
+                & (here > over(np.maximum, values, -delay - radius, -delay - 1))
+                & (here >= over(np.maximum, values, -delay + 1, -delay + radius))
+            )
+
+        released = over(
+            np.maximum, frame, -self._off_delay, settings.release_frames - 1 - self._off_delay
+        )
+        never = np.zeros((count, PITCHES), np.bool_)
+        said = _Said(never, never, never, release=released < settings.frame_off_threshold)
         if self._start_threshold is not None:
-            run = over(np.minimum, frame, -self._start_back, delay)
+            run = over(np.minimum, frame, 1 - self._start_frames, 0)
             said.start = run >= self._start_threshold
         if self._onset is not None:
-            onset = self._recent[self._onset]
-            here = over(np.maximum, onset, 0, 0)
-            # The first of equals is the peak, so exactly one frame of a plateau is.
-            said.peak = (
-                (here >= settings.onset_threshold)
-                & (here > over(np.maximum, onset, -radius, -1))
-                & (here >= over(np.maximum, onset, 1, radius))
-                & (over(np.maximum, frame, 0, delay) >= settings.frame_on_threshold)
-            )
+            confirmed = over(np.maximum, frame, -delay, 0) >= settings.frame_on_threshold
+            said.peak = peaks(self._onset, settings.onset_threshold) & confirmed
             # Where an onset is coming, it begins the note, not its frames.
-            said.start = said.start & (over(np.maximum, onset, 0, delay) < settings.onset_threshold)
+            coming = over(np.maximum, self._recent[self._onset], -delay, 0)
+            said.start = said.start & (coming < settings.onset_threshold)
+        if self._offset is not None and settings.offset_threshold is not None:
+            gone = over(np.maximum, frame, 0, 0) < settings.frame_on_threshold
+            said.offset = peaks(self._offset, settings.offset_threshold) & gone
         return said
 
-    def _decide_frame(self, i: int, said: _Decisions) -> list[NoteEvent]:
-        frame = self._next + i
-        sounds = self._onset_frame != _SILENT
-        may_end = sounds & (frame - self._onset_frame >= self.settings.min_note_frames)
-        struck = said.peak[i] & (~sounds | may_end)
-        ends = may_end & (said.release[i] | struck)
-        events = []
-        begins: dict[int, float] = {
-            pitch: self._onset_time(i, pitch) if said.peak[i, pitch] else frame
-            for pitch in np.flatnonzero(struck | (said.start[i] & ~sounds)).tolist()
-        }
-        for pitch in np.flatnonzero(ends).tolist():
-            events.append(self._end(pitch, frame, begins.get(pitch, frame)))
+    def _step(self, i: int, said: _Said) -> list[NoteEvent]:
+        """The events that the i-th new frame, ``self._pushed``, makes known."""
+        past, frame = self._pushed - self._off_delay, self._pushed - self._on_delay
+        events: list[NoteEvent] = []
+        for ends, at in ((said.release[i], past), (said.offset[i], frame)):
+            ends = ends & self._sounds & (at - self._onset_frame >= self.settings.min_note_frames)
+            if at == frame:
+                ends &= ~said.peak[i]  # struck again, which is an end of its own
+            events += [self._end(pitch, at, at) for pitch in np.flatnonzero(ends).tolist()]
+        may_begin = ~self._sounds | (frame - self._onset_frame >= self.settings.min_note_frames)
+        begins: dict[int, float] = {}  # pitch -> time in frames
+        for pitch in np.flatnonzero(said.peak[i] & may_begin).tolist():
+            begins[pitch] = self._onset_time(i, pitch)
+            if pitch in self._sounding:
+                fell = self._fell(i, pitch)
+                events.append(self._end(pitch, fell, begins[pitch] if fell == frame else fell))
+        by_frames = said.start[i] & ~said.peak[i] & ~self._sounds
+        begins |= {pitch: frame for pitch in np.flatnonzero(by_frames).tolist()}
         for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
-            events.append(self._begin(i, pitch, time_frames, struck=bool(said.peak[i, pitch])))
+            head = self._frame if by_frames[pitch] else self._onset
+            events.append(self._begin(i, pitch, time_frames, head))
         events.sort(key=lambda event: (event.time_s, event.kind == "note_on", event.pitch))
         return events
+
+    @property
+    def _sounds(self) -> NDArray[np.bool_]:
+        return self._onset_frame != _SILENT
+
+    def _fell(self, i: int, pitch: int) -> int:
+        """The frame at which a note ends that is struck again ``on_delay_frames`` before the i-th
+        new frame: the first of those below the off threshold that lead up to it.
+
+        Not so far back that the end would come later than other ends do.
+        """
+        frame = self._pushed - self._on_delay
+        first = max(
+            self._pushed - self._off_delay,
+            int(self._onset_frame[pitch]) + self.settings.min_note_frames,
+        )
+        at = self._past + i - self._pushed  # index of frame 0
+        while frame > first and (
+            self._recent[self._frame, at + frame - 1, pitch] < self.settings.frame_off_threshold
+        ):
+            frame -= 1
+        return frame
 
     def _onset_time(self, i: int, pitch: int) -> float:
         """The time of a peak, in frames, between frames.
@@ -278,23 +343,22 @@ class NoteTracker:
         The onset head is trained towards a triangle, so the true top follows from the three
         probabilities about the peak exactly as its two flanks meet; it lies within half a frame.
         """
-        assert self._onset is not None
-        at = self._back + i
+        at = self._past + i - self._on_delay
         before, peak, after = self._recent[self._onset, at - 1 : at + 2, pitch].tolist()
         lowest = min(before, after)
         shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
-        return max(0.0, self._next + i + min(0.5, max(-0.5, shift)))
+        return max(0.0, self._pushed - self._on_delay + min(0.5, max(-0.5, shift)))
 
-    def _begin(self, i: int, pitch: int, time_frames: float, *, struck: bool) -> NoteEvent:
-        at = self._back + i
-        head = self._onset if struck and self._onset is not None else self._frame
+    def _begin(self, i: int, pitch: int, time_frames: float, head: int | None) -> NoteEvent:
+        """head: the row of the probabilities that tells of the note."""
+        at = self._past + i - self._on_delay
         event = NoteEvent(
             kind="note_on",
             note_id=self._notes,
             pitch=pitch,
             velocity=self._velocity_at(at, pitch),
             confidence=round(min(1.0, float(self._recent[head, at, pitch])), 4),
-            frame=self._next + i,
+            frame=self._pushed - self._on_delay,
             time_s=self._seconds(time_frames),
         )
         self._notes += 1
@@ -307,7 +371,7 @@ class NoteTracker:
             return self.settings.default_velocity
         if self._onset is not None:
             # The head is trained about onsets: read it where an onset is likeliest.
-            near = slice(at - self.settings.onset_radius_frames, at + self._delay + 1)
+            near = slice(at - self.settings.onset_radius_frames, at + self._on_delay + 1)
             at = near.start + int(np.argmax(self._recent[self._onset, near, pitch]))
         velocity = math.floor(float(self._recent[self._velocity, at, pitch]) * _MAX_VELOCITY + 0.5)
         return max(1, min(_MAX_VELOCITY, velocity))

@@ -53,7 +53,7 @@ async def transcribe_file(
 ) -> AsyncGenerator[NoteEvent | FileProgress | Performance, None]:
     """Transcribe an audio file as it is decoded, after the live streams.
 
-    Yields note events in time order, progress several times a second of audio, and at the
+    Yields note events as they become known, progress several times a second of audio, and at the
     end one Performance. Where the file turns out bad on the way, or the model fails, it gives
     what was heard before, with its Performance, and then raises. Close the generator
     (``contextlib.aclosing``) if it is not read to its end.

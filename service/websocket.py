@@ -165,7 +165,8 @@ class Connection:
             mode=options.mode,
             lookahead_ms=round(session.delay.lookahead_ms, 3),
             block_frames=options.frames_per_window,
-            delay_ms=round(session.delay.total_ms, 3),
+            delay_ms=round(session.delay.note_on_ms, 3),
+            note_off_delay_ms=round(session.delay.note_off_ms, 3),
             limits=Limits.model_validate(self._settings, from_attributes=True),
         )
 

@@ -33,7 +33,7 @@ class Stream:
 
     delay_ms: float
     lateness_ms: list[float]
-    """Of each event, beyond the stated delay."""
+    """Of each event, beyond the delay stated for its kind."""
     lag: list[tuple[float, float]]
     """Seconds since the start, and the server's behind_ms then."""
     frames: list[tuple[float, int]]
@@ -49,15 +49,17 @@ async def stream(url: str, pcm: np.ndarray, options: StartOptions) -> Stream:
     step = round(CHUNK_S * options.sample_rate)
     async with TranscriptionClient(url, options) as client:
         assert client.ready is not None
-        delay_ms = client.ready.delay_ms
+        delay_ms, off_delay_ms = client.ready.delay_ms, client.ready.note_off_delay_ms
         began = time.monotonic()
 
         async def listen() -> None:
             async for event in client:
                 now = time.monotonic() - began
                 match event:
-                    case NoteOn() | NoteOff():
+                    case NoteOn():
                         lateness.append(1000 * (now - event.time_s) - delay_ms)
+                    case NoteOff():
+                        lateness.append(1000 * (now - event.time_s) - off_delay_ms)
                     case Progress():
                         lag.append((now, event.behind_ms))
                         frames.append((now, event.frames))

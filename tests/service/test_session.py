@@ -195,15 +195,19 @@ def test_events_come_within_the_stated_delay(engine: Engine) -> None:
     step = int(chunk_s * 48_000) * audio.frame_bytes
 
     async def run(options: StreamOptions) -> None:
-        session = TranscriptionSession(engine, audio, options)
-        worst_ms = 0.0
+        patient = TrackerSettings(release_frames=6)  # ends are known later than beginnings
+        session = TranscriptionSession(engine, audio, options, tracker=patient)
+        worst_ms = {"note_on": 0.0, "note_off": 0.0}
         for start in range(0, len(raw), step):
             sent_s = (start + step) / audio.frame_bytes / 48_000
             for event in await session.push(raw[start : start + step]):
-                worst_ms = max(worst_ms, 1000 * (sent_s - event.time_s))
+                worst_ms[event.kind] = max(worst_ms[event.kind], 1000 * (sent_s - event.time_s))
             assert session.behind_ms == 0
         session.abort()
-        assert 0 < worst_ms <= session.delay.total_ms + 1000 * chunk_s
+        delay = session.delay
+        assert 0 < worst_ms["note_on"] <= delay.note_on_ms + 1000 * chunk_s
+        assert 0 < worst_ms["note_off"] <= delay.note_off_ms + 1000 * chunk_s
+        assert delay.note_on_ms < delay.note_off_ms
 
     for options in OPTIONS:
         asyncio.run(run(options))

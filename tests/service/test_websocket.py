@@ -100,6 +100,7 @@ def test_ready_states_the_model_the_delay_and_the_limits() -> None:
     assert ready["frame_rate_hz"] == pytest.approx(1000 / hop_ms)
     assert ready["lookahead_ms"] == pytest.approx(8 * hop_ms, abs=1e-3)  # 100 ms in whole hops
     assert ready["delay_ms"] >= ready["lookahead_ms"] + 3 * hop_ms
+    assert ready["note_off_delay_ms"] >= ready["delay_ms"]
     assert ready["limits"] == {
         "max_message_bytes": 1024 * 1024,
         "max_session_s": 100,

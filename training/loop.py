@@ -1,7 +1,9 @@
-"""The training loop: one small loop for every task.
+"""The training loop: one small loop for every task, in one process or in many.
 
 A task brings the network, an endless stream of batches, a loss and a validation; the loop brings
-the optimiser, the schedule, averaging of weights, checkpoints, metrics and the clock.
+the optimiser, the schedule, averaging of weights, checkpoints, metrics and the clock. Where
+several processes train together (``training.parallel``), all run it; the first alone validates,
+saves and reports.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -25,7 +28,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.checkpoint import CheckpointError, save_checkpoint, write_whole
+from model.rse import ResidualShuffleExchange
 from training.log import MetricsLog
+from training.parallel import Share, make_fabric, reduce
 from training.released_optim import ReleasedRAdam, released_groups, released_rate
 
 logger = logging.getLogger(__name__)
@@ -53,6 +58,8 @@ class LoopConfig:
     """Decoupled, of matrices and kernels; times the learning rate each step."""
     optimizer: Literal["radam", "released"] = "radam"
     """"released": the released code's variant, which clips by itself and has no warm-up."""
+    accumulate: int = 1
+    """Batches whose gradients are averaged for an optimiser step."""
     gradient_clip: float = 5.0
     """Largest norm of the gradient over all parameters; 0 leaves it as it is."""
     average: float = 0.999
@@ -67,6 +74,9 @@ class LoopConfig:
     """Write TensorBoard events beside metrics.jsonl."""
     bfloat16: bool = True
     """Autocast the forward pass."""
+    compile: str = ""
+    """Backend of torch.compile for the switch layers ("inductor"), which fuses their many small
+    operations; empty runs them as they are."""
     seed: int = 1
     """Of weights, data order and dropout."""
 
@@ -77,11 +87,15 @@ class Task(Protocol):
     network: nn.Module
     score: str
     """The metric of `validate` that chooses the best checkpoint; higher is better."""
+    windows: int
+    """Windows of audio or sequences of symbols in a batch, over all processes."""
 
-    def batches(self, seed: int, step: int) -> contextlib.AbstractContextManager[Iterator[Any]]:
-        """An endless stream of batches that begins at an optimiser step.
+    def batches(
+        self, seed: int, step: int, share: Share
+    ) -> contextlib.AbstractContextManager[Iterator[Any]]:
+        """An endless stream of one process's shares of the batches from `step` on.
 
-        Where it is a function of seed and step, a resumed run equals an uninterrupted one.
+        Where it is a function of its arguments, a resumed run equals an uninterrupted one.
         """
         ...
 
@@ -98,23 +112,47 @@ class Task(Protocol):
         ...
 
 
+class Objective(nn.Module):
+    """A task's loss as a module: what DDP wraps to average the gradients of its network."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.network = task.network
+        self._loss = task.loss
+
+    def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Loss and its parts."""
+        return self._loss(batch)
+
+
 class Trainer:
     """Trains a task into a folder: last and best checkpoint, optimiser state, metrics."""
 
     def __init__(self, task: Task, config: LoopConfig, folder: Path) -> None:
         self.task, self.config, self.folder = task, config, folder
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        task.network.to(self.device)
+        self.fabric = make_fabric()
+        self.device = self.fabric.device
+        self.share = Share(self.fabric.global_rank, self.fabric.world_size)
+        self.objective = self.fabric.setup_module(Objective(task))
         self.optimizer = make_optimizer(task.network, config)
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network,
             multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(config.average),
             use_buffers=True,
         )
-        self.metrics_log = MetricsLog(folder, config.tensorboard)
+        if config.compile:
+            for module in task.network.modules():
+                if isinstance(module, ResidualShuffleExchange):
+                    module.compile(backend=config.compile, dynamic=False)
+        self.metrics_log = MetricsLog(folder, config.tensorboard and self.leads)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices
         self.best = -math.inf
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that validates, saves and reports."""
+        return self.share.index == 0
 
     @property
     def progress(self) -> float:
@@ -151,6 +189,9 @@ class Trainer:
             raise CheckpointError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+        if not self.leads:  # the others' random numbers are not kept: they begin new ones
+            torch.manual_seed(self.config.seed + self.share.index + self.step)
+            return
         torch.set_rng_state(state["random"].cpu())
         if torch.cuda.is_available() and "random_cuda" in state:
             torch.cuda.set_rng_state_all([r.cpu() for r in state["random_cuda"]])
@@ -159,7 +200,7 @@ class Trainer:
         """Trains to the end of the schedule or of this slice; returns the last metrics."""
         config = self.config
         if self.step == 0:
-            torch.manual_seed(config.seed)
+            torch.manual_seed(config.seed + self.share.index)
         slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
         last_step = self.step + config.max_steps if config.max_steps else math.inf
         next_validation = self.seconds + 60 * config.validate_minutes
@@ -167,56 +208,94 @@ class Trainer:
             total=1.0,
             initial=self.progress,
             bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}",
+            disable=not self.leads,
         )
-        with self.task.batches(config.seed, self.step) as batches, bar:
+        first = self.step * config.accumulate
+        batches = self.task.batches(config.seed, first, self.share)
+        with batches as stream, bar, deferred_signals() as received:
             try:
                 while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
-                    batch = next(batches)
-                    with uninterrupted():
-                        loss, parts = self.train_step(batch)
-                    self.seconds += time.monotonic() - began
+                    loss, parts = self.train_step(list(islice(stream, config.accumulate)))
+                    elapsed, interrupted = self._agree(time.monotonic() - began, bool(received))
+                    self.seconds += elapsed
                     if self.step % config.log_steps == 0:
-                        self.log("train", {"loss": float(loss), **_floats(parts)})
-                        bar.n = self.progress
-                        rate = self.step / max(1e-9, self.seconds)
-                        bar.set_postfix_str(f"loss {float(loss):.4f} {rate:.2f} steps/s")
+                        self._report(bar, {"loss": loss, **parts})
+                    if interrupted:
+                        logger.warning("interrupted at step %d; saving", self.step)
+                        break
                     if self._validation_due(next_validation):
                         self.checkpoint()
                         next_validation = self.seconds + 60 * config.validate_minutes
-            except KeyboardInterrupt:
-                logger.warning("interrupted at step %d; saving", self.step)
             except Exception:
                 logger.error("training failed at step %d; saving", self.step)
                 self.checkpoint()
                 raise
         return self.checkpoint()
 
+    def _agree(self, seconds: float, interrupted: bool) -> tuple[float, bool]:
+        """The longest of all processes' times, and whether one of them is to stop.
+
+        So all of them see the same clock and end after the same step.
+        """
+        if self.share.count == 1:
+            return seconds, interrupted
+        own = torch.tensor([seconds, float(interrupted)], device=self.device)
+        seconds, stop = reduce(self.fabric, own, "max")
+        return seconds, stop > 0
+
+    def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
+        """Logs the losses, as means over the processes, and the pace so far."""
+        own = torch.stack([part.float() for part in parts.values()])
+        values = dict(zip(parts, reduce(self.fabric, own, "mean"), strict=True))
+        steps_s = self.step / max(1e-9, self.seconds)
+        windows_s = steps_s * self.task.windows * self.config.accumulate
+        self.log("train", {**values, "windows_per_s": windows_s})
+        bar.n = self.progress
+        bar.set_postfix_str(
+            f"loss {values['loss']:.4f} {steps_s:.2f} steps/s {windows_s:.1f} windows/s"
+        )
+
     def _validation_due(self, next_validation: float) -> bool:
         if self.config.validate_steps:
             return self.step % self.config.validate_steps == 0 and self.progress < 1
         return self.seconds >= next_validation
 
-    def train_step(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """One optimiser step: backward, clip, step, zero."""
+    def train_step(self, batches: Sequence[Any]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """One optimiser step: backward through every batch, clip, step, zero.
+
+        Returns the mean loss and its parts. Raises FloatingPointError if it is not finite.
+        """
         network = self.task.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):
-            loss, parts = self.task.loss(batch)
-        if not torch.isfinite(loss):
-            raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
-        loss.backward()
+        losses, parts = [], []
+        for number, batch in enumerate(batches, start=1):
+            # Processes exchange their gradients once, after the last batch.
+            with self.fabric.no_backward_sync(self.objective, enabled=number < len(batches)):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):
+                    loss, of_loss = self.objective(batch)
+                if not torch.isfinite(loss):
+                    raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
+                self.fabric.backward(loss / len(batches))
+            losses.append(loss.detach())
+            parts.append(of_loss)
         if self.config.gradient_clip and self.config.optimizer != "released":
             nn.utils.clip_grad_norm_(network.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
         self.average.update_parameters(network)
-        return loss.detach(), parts
+        means = {name: torch.stack([p[name] for p in parts]).mean() for name in parts[0]}
+        return torch.stack(losses).mean(), means
 
     def checkpoint(self) -> dict[str, float]:
-        """Validates the averaged weights and saves last, best and optimiser state."""
+        """Validates the averaged weights and saves last, best and optimiser state.
+
+        Returns the metrics; in other processes than the first does and returns nothing.
+        """
+        if not self.leads:
+            return {}
         network = self.average.module.eval()
         devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):  # training goes on as if it had not happened
@@ -255,25 +334,33 @@ class Trainer:
 
     def log(self, kind: str, values: Mapping[str, float]) -> None:
         """One line of metrics at this step."""
-        self.metrics_log.write(kind, self.step, self.seconds, values)
+        if self.leads:
+            self.metrics_log.write(kind, self.step, self.seconds, values)
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end of the block, so that no step is left half done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def deferred_signals() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM, for the block to end at a good moment.
+
+    A second one means it: KeyboardInterrupt at once.
+    """
     received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number: int, _: Any) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda n, _: received.append(n)) for number in signals]
+    before = [signal.signal(number, note) for number in signals]
     try:
-        yield
+        yield received
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
-    if received:
-        raise KeyboardInterrupt
 
 
 def read_state(path: Path, device: torch.device) -> dict[str, Any]:
@@ -333,7 +420,3 @@ def _differences(theirs: Any, ours: Any, path: str = "") -> str:
             for name in names
         )
     return f"{path} is {theirs!r} there and {ours!r} here"
-
-
-def _floats(parts: Mapping[str, Tensor]) -> dict[str, float]:
-    return {name: part.item() for name, part in parts.items()}

@@ -22,12 +22,14 @@ from model.config import FRAMES, HEADS, HOP, LIVE, PITCHES, FilterbankConfig, Mo
 from model.transcriber import StridedNetwork, Transcriber
 from training.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.metrics import frame_average_precision
+from training.parallel import WHOLE, Share
 from training.synth.config import SynthConfig
 from training.synth.dataset import Batch, SynthStream
 from training.synth.labels import ONSET_SCALE
 from training.synth.validation import render_validation
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
+SEEDS_APART = 10**9  # between processes that render: more than any run has steps
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -63,6 +65,7 @@ class MusicTask:
 
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
+        self.windows = config.batch_size
         self.network: nn.Module = Transcriber(config.model)
         if not config.train_filters and isinstance(config.model.front_end, FilterbankConfig):
             self.network.get_submodule("network.filterbank").requires_grad_(False)
@@ -70,13 +73,14 @@ class MusicTask:
         self._validation: Batch | None = None
 
     @contextlib.contextmanager
-    def batches(self, seed: int, step: int = 0) -> Iterator[Iterator[Batch]]:
+    def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
         """An endless stream, rendered in worker processes that end with the context.
 
         Which batch comes when depends on the workers' pace; a resumed run hears other music.
         """
         config = self.config
-        with SynthStream(config.synth, config.batch_size, config.workers, seed + step) as stream:
+        size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
+        with SynthStream(config.synth, size, config.workers, music) as stream:
             yield iter(stream)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:

@@ -7,6 +7,9 @@ Every field of a preset can be overridden; --help after the preset lists them wi
 --loop.minutes 10 --algorithmic.rse.maps 96. The run's folder receives last and best checkpoint,
 the optimiser's state and metrics.jsonl. --resume goes on where the folder stops, and
 --loop.max-minutes ends a slice in time, so that long training fits short sittings; Ctrl-C saves.
+
+On several GPUs or machines: torchrun --nproc-per-node 4 -m training.run ...; each process trains
+its share of every batch.
 """
 
 from __future__ import annotations
@@ -99,7 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"training.run: {error}", file=sys.stderr)
         return 1
-    print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+    if metrics:  # the first of several processes
+        print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return 0
 
 

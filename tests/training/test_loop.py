@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from model.checkpoint import read_tensors
-from training.loop import LoopConfig, Trainer, schedule
+from model.config import RSEConfig
+from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.loop import LoopConfig, Trainer, deferred_signals, schedule
+from training.parallel import Share
 
+TINY_SUMS = AlgorithmicConfig(
+    rse=RSEConfig(maps=4, blocks=1, dropout=0.0),
+    bins=(8,),
+    batch_size=4,
+    examples_per_length=10,
+    validation_examples=8,
+)
 QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
 
 
@@ -23,13 +34,14 @@ class Line:
     """Learns y = 3x - 1."""
 
     score = "negative_error"
+    windows = 16
 
     def __init__(self) -> None:
         torch.manual_seed(0)
         self.network: nn.Module = nn.Linear(1, 1)
 
     @contextlib.contextmanager
-    def batches(self, seed: int, step: int) -> Iterator[Iterator[Any]]:
+    def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
         generator = torch.Generator().manual_seed(seed + step)
 
         def endless() -> Iterator[Tensor]:
@@ -81,7 +93,7 @@ def test_clipping_changes_the_step(tmp_path: Path) -> None:
     def weights_after(clip: float) -> Tensor:
         trainer = Trainer(Line(), replace(QUICK, gradient_clip=clip), tmp_path)
         for _ in range(12):
-            trainer.train_step(torch.ones(4, 1) * torch.randn(1))
+            trainer.train_step([torch.ones(4, 1) * torch.randn(1)])
         return trainer.task.network.weight.detach().clone()  # type: ignore[operator, union-attr, return-value]
 
     torch.manual_seed(3)
@@ -107,7 +119,7 @@ def test_the_released_optimiser_learns_resumes_and_falls_to_a_rate_of_zero(tmp_p
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     trainer = Trainer(Line(), QUICK, tmp_path)
     with pytest.raises(FloatingPointError, match="step 0"):
-        trainer.train_step(torch.full((2, 1), float("nan")))
+        trainer.train_step([torch.full((2, 1), float("nan"))])
 
 
 def test_the_schedule_rises_then_falls_to_zero() -> None:
@@ -122,7 +134,7 @@ def test_the_schedule_rises_then_falls_to_zero() -> None:
 def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
     class Failing(Line):
         @contextlib.contextmanager
-        def batches(self, seed: int, step: int) -> Iterator[Iterator[Any]]:
+        def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
             def three() -> Iterator[Tensor]:
                 yield from torch.randn(3, 16, 1)
                 raise RuntimeError("no more data")
@@ -134,3 +146,59 @@ def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
     again = Trainer(Line(), QUICK, tmp_path)
     again.resume()
     assert again.step == 3
+
+
+def test_a_signal_waits_and_a_second_does_not() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with deferred_signals() as received:
+        signal.raise_signal(signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_run_that_is_told_to_stop_ends_after_the_step_and_saves(tmp_path: Path) -> None:
+    class Stopped(Line):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            if trainer.step == 3:
+                signal.raise_signal(signal.SIGINT)
+            return super().loss(batch)
+
+    trainer = Trainer(Stopped(), QUICK, tmp_path)
+    trainer.run()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert again.step == 4
+
+
+def test_the_pace_is_told_in_windows(tmp_path: Path) -> None:
+    trainer = Trainer(Line(), replace(QUICK, steps=4, log_steps=2, accumulate=3), tmp_path)
+    trainer.run()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    at_end = [line for line in lines if line["kind"] == "train"][-1]
+    assert at_end["windows_per_s"] == pytest.approx(4 * 3 * 16 / (3600 * at_end["hours"]))
+
+
+def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:
+    x = torch.randn(12, 1, generator=torch.Generator().manual_seed(1))
+    weights = []
+    for batches in ([x], list(x.split(4))):
+        trainer = Trainer(Line(), QUICK, tmp_path)
+        loss, _ = trainer.train_step(batches)
+        weights.append(torch.stack([loss, *(p.squeeze() for p in trainer.average.parameters())]))
+    torch.testing.assert_close(*weights)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks it of what it compiles
+def test_compiled_switch_layers_compute_the_same(tmp_path: Path) -> None:
+    losses = []
+    for compiler in ("", "eager"):
+        torch.manual_seed(0)
+        task = AlgorithmicTask(TINY_SUMS)
+        trainer = Trainer(task, replace(QUICK, compile=compiler), tmp_path / f"{compiler}x")
+        with task.batches(1, 0, Share()) as batches:
+            losses.append(trainer.train_step([next(batches)])[0])
+        rse = task.network.get_submodule("rse")
+        assert (rse._compiled_call_impl is not None) == bool(compiler)
+    torch.testing.assert_close(*losses)

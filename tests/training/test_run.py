@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from model.symbols import load_symbol_network
-from training import loop
 from training.presets import COMMANDS, AlgorithmicRun
 from training.run import main, parse
 
@@ -139,20 +138,6 @@ def test_a_full_disk_is_reported_and_leaves_the_old_state(
     assert "No space left" in capsys.readouterr().err
     assert before == {name: (tmp_path / name).read_bytes() for name in before}
     assert not list(tmp_path.glob("*.partial"))
-
-
-def test_ctrl_c_waits_for_the_step_to_end() -> None:
-    reached = []
-
-    def step() -> None:
-        with loop.uninterrupted():
-            signal.raise_signal(signal.SIGINT)
-            reached.append("end")
-
-    with pytest.raises(KeyboardInterrupt):
-        step()
-    assert reached == ["end"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.algorithmic.generators import PADDING, Problem, Symbols
+from training.parallel import WHOLE, Share
 
 BINS = (8, 16, 32, 64)
 EXAMPLES_PER_LENGTH = 10_000
@@ -97,14 +98,17 @@ def make_bins(
 class Shuffled:
     """Endless shuffled epochs over a bin; a batch is a function of seed and step alone."""
 
-    def __init__(self, examples: Examples, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, examples: Examples, batch_size: int, seed: int, share: Share = WHOLE
+    ) -> None:
         self.examples, self.batch_size, self.seed = examples, batch_size, seed
+        self.rows = share.rows(batch_size)
         self._epoch = -1
         self._order: NDArray[np.integer] = np.zeros(0, dtype=np.int64)
 
     def batch(self, step: int) -> Examples:
-        """The batch of an optimiser step, counted from 0."""
-        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
+        """This process's share of a batch, counted from 0."""
+        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[self.rows]
         size = len(self.examples)
         rows = [self._row(int(place) // size, int(place) % size) for place in places]
         return self.examples.take(np.array(rows))

@@ -26,6 +26,7 @@ from training.algorithmic.data import (
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.algorithmic.generators import PROBLEMS
+from training.parallel import WHOLE, Share
 from training.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
@@ -70,6 +71,7 @@ class AlgorithmicTask:
 
     def __init__(self, config: AlgorithmicConfig) -> None:
         self.config = config
+        self.windows = config.batch_size * len(config.bins)
         self.problem = PROBLEMS[config.task]
         self.network: nn.Module = SymbolNetwork(
             SymbolConfig(self.problem.vocabulary, self.problem.classes, config.rse)
@@ -77,12 +79,14 @@ class AlgorithmicTask:
         self._validation: dict[int, Examples] | None = None
 
     @contextlib.contextmanager
-    def batches(self, seed: int, step: int = 0) -> Iterator[Iterator[dict[int, Examples]]]:
+    def batches(
+        self, seed: int, step: int = 0, share: Share = WHOLE
+    ) -> Iterator[Iterator[dict[int, Examples]]]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         rng = np.random.default_rng(config.seed)
         data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
-        order = {size: Shuffled(data[size], config.batch_size, seed) for size in config.bins}
+        order = {size: Shuffled(data[size], config.batch_size, seed, share) for size in config.bins}
 
         def endless() -> Iterator[dict[int, Examples]]:
             at = step

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import signal
 import time
 import traceback
 from collections.abc import Iterator
@@ -135,12 +136,11 @@ def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
 
 def _work(config: SynthConfig, batch_size: int, seed: list[int], out: Any, stop: Event) -> None:
     """A worker process: batches, or the traceback of the error that ended them, into a queue."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the consumer, who saves first
     try:
         for batch in generate_batches(config, batch_size, seed):
             if not _put(out, tuple(batch), stop):
                 return
-    except KeyboardInterrupt:
-        return
     except BaseException:
         _put(out, traceback.format_exc(), stop)
     finally:

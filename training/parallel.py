@@ -1,0 +1,71 @@
+"""Training in several processes: ``torchrun --nproc-per-node 4 -m training.run ...``
+
+Each process trains its share of every batch and the gradients are averaged (DDP; NCCL between
+GPUs, gloo between CPUs), so that the result is that of one process with the whole batch.
+
+Lightning Fabric does it rather than accelerate: it asks for no configuration file and no hub
+client, and leaves loop, checkpoints and precision to us. Without torchrun there is one process.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, distributed
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+WAIT = timedelta(hours=2)  # for the first process, which validates and saves alone
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of every batch that one process trains."""
+
+    index: int = 0
+    count: int = 1
+
+    def size(self, batch_size: int) -> int:
+        """Examples of a batch. Raises ValueError where the processes' shares would differ."""
+        if batch_size % self.count:
+            raise ValueError(f"{self.count} processes cannot share batches of {batch_size}")
+        return batch_size // self.count
+
+    def rows(self, batch_size: int) -> slice:
+        """Where they lie in it. Raises ValueError as :meth:`size` does."""
+        size = self.size(batch_size)
+        return slice(self.index * size, (self.index + 1) * size)
+
+
+WHOLE = Share()
+
+
+def reduce(fabric: Fabric, values: Tensor, operation: str) -> list[float]:
+    """The "mean" or "max" of every process's values, (count,)."""
+    reduced = fabric.all_reduce(values, reduce_op=operation)
+    assert isinstance(reduced, Tensor)
+    return reduced.tolist()
+
+
+def make_fabric() -> Fabric:
+    """Joins the processes that torchrun started, each on its GPU; else one process on one."""
+    from lightning_fabric import Fabric  # takes seconds to import
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    if distributed.is_torchelastic_launched():
+        fabric = Fabric(
+            accelerator=accelerator,
+            strategy=DDPStrategy(timeout=WAIT),
+            devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+            num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
+        )
+    else:
+        fabric = Fabric(accelerator=accelerator, devices=1)
+    fabric.launch()
+    return fabric

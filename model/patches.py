@@ -101,8 +101,12 @@ class OctavePatches(nn.Module):
         return x.permute(0, 4, 2, 3, 5, 1).reshape(batch, self.positions, self.cells * channels)
 
     def join(self, x: Tensor) -> Tensor:
-        """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, GRID)."""
-        batch = x.shape[0]
-        x = x.view(batch, self.columns, self.octaves, SEMITONES, self.frames, -1)
+        """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, frames).
+
+        The positions may be those of some neighbouring columns; frames is GRID for all of them.
+        """
+        batch, positions = x.shape[:2]
+        columns = positions // self.octaves
+        x = x.view(batch, columns, self.octaves, SEMITONES, self.frames, -1)
         x = x.permute(0, 5, 2, 3, 1, 4)
-        return x.reshape(batch, -1, self.octaves * SEMITONES, GRID)
+        return x.reshape(batch, -1, self.octaves * SEMITONES, columns * self.frames)

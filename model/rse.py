@@ -25,9 +25,9 @@ class BenesBlock(nn.Module):
         super().__init__()
         self.forward_switch = ResidualSwitchUnit(config)
         self.reverse_switch = ResidualSwitchUnit(config)
-        released = config.shuffle == "released"
-        self.shuffle = deinterleave if released else interleave
-        self.unshuffle = interleave if released else deinterleave
+        self.released = config.shuffle == "released"
+        self.shuffle = deinterleave if self.released else interleave
+        self.unshuffle = interleave if self.released else deinterleave
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:

@@ -122,15 +122,19 @@ class FilterbankNetwork(nn.Module):
         sequence = sequence + self.octave.repeat(self.patches.columns, 1).to(sequence.dtype)
         routed = self.patches.join(self.unembed(self.rse(sequence)))
         logits = self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET
-        logits = logits.transpose(2, 3)[:, :, :FRAMES].float()  # (batch, heads, FRAMES, pitches)
-        kept = min(logits.shape[-1], PITCHES - self.lowest_pitch)
-        out = logits.new_full((*logits.shape[:-1], PITCHES), IMPOSSIBLE)
-        out[..., self.lowest_pitch : self.lowest_pitch + kept] = logits[..., :kept]
-        return out
+        return place_pitches(logits.transpose(2, 3)[:, :, :FRAMES], self.lowest_pitch)
 
     def open_stream(self) -> FeatureStream:
         """State: the constant-Q frames of the last window."""
         return FilterbankStream(self.filterbank)
+
+
+def place_pitches(logits: Tensor, lowest_pitch: int) -> Tensor:
+    """(..., pitches) from the lowest pitch up -> (..., PITCHES) float32."""
+    kept = min(logits.shape[-1], PITCHES - lowest_pitch)
+    out = logits.new_full((*logits.shape[:-1], PITCHES), IMPOSSIBLE, dtype=torch.float32)
+    out[..., lowest_pitch : lowest_pitch + kept] = logits[..., :kept]
+    return out
 
 
 class FilterbankStream:

@@ -1,0 +1,117 @@
+"""The Residual Shuffle-Exchange network arranged for inference: fewer passes, the same answers.
+
+Against ``model.rse``: matrix products in the type that the processor multiplies fastest, the
+residual stream in float32; h folded into W; residual, scale and permutation in one pass that
+writes every element where the next layer reads it; dead units left out (``model.pruning``).
+There are no gradients. Weights are copied: later changes of the network are not seen.
+
+Thread-safety: may be called from several threads at a time.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from model.pruning import Direction, Layer, prune
+from model.rse import BenesBlock, ResidualShuffleExchange
+from model.switch import ResidualSwitchUnit, SequenceNorm, activate
+
+_READ_PATTERNS = 64  # sets of positions whose pruned layers are remembered
+
+
+class FastSwitch:
+    """A residual switch unit with its weights ready for use."""
+
+    def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
+        """dtype: of the matrix products."""
+        self.dtype = dtype
+        self.activation = unit.activation
+        self.norm = unit.norm
+        scale = 1.0 if unit.residual_scale == "none" else unit.update_scale
+        self.z = unit.z.weight.detach().to(dtype)
+        self.w = (unit.w.weight.detach().float() * scale).to(dtype)
+        self.b = (unit.w.bias.detach().float() * scale).to(dtype)
+        match unit.residual_scale:  # what the input is multiplied with
+            case "learned":
+                residual = torch.sigmoid(unit.residual_speed * unit.s.detach().float())
+            case "one":
+                residual = torch.ones_like(self.b, dtype=torch.float32)
+            case _:
+                residual = torch.zeros_like(self.b, dtype=torch.float32)
+        self.residual = residual.view(2, -1)  # (2, m)
+
+    def __call__(self, x: Tensor, direction: Direction) -> Tensor:
+        """x: (batch, n, m) float32, contiguous -> the same shape, permuted."""
+        batch, n, maps = x.shape
+        pairs = x.view(batch, n // 2, 2 * maps)
+        hidden = self.norm(F.linear(pairs.to(self.dtype), self.z))
+        hidden = activate(self.activation, hidden).to(self.dtype)
+        update = F.linear(hidden, self.w, self.b)
+        out = torch.empty_like(x)
+        place = _places(out, direction)
+        torch.addcmul(update.view(place.shape), x.view(place.shape), self.residual, out=place)
+        return out
+
+
+def _places(out: Tensor, direction: Direction) -> Tensor:
+    """A view of (batch, n, m) that shows element 2p + q of the input, axes (..., q, m), where
+    the permutation puts it."""
+    batch, n, maps = out.shape
+    match direction:
+        case "deinterleave":  # to q * n/2 + p
+            return out.view(batch, 2, n // 2, maps).transpose(1, 2)
+        case "interleave":  # of half h and place 2s + q in it, to 2 * (2s + q) + h
+            return out.view(batch, n // 4, 2, 2, maps).permute(0, 3, 1, 2, 4)
+        case _:
+            return out.view(batch, n // 2, 2, maps)
+
+
+class FastShuffleExchange:
+    """Beneš blocks and the final switch layer, computed for the positions that are read."""
+
+    def __init__(self, network: ResidualShuffleExchange, dtype: torch.dtype) -> None:
+        """dtype: of the matrix products. Raises ValueError for gated units."""
+        if network.gated:
+            raise ValueError("gated units have no fast arrangement")
+        self._units: dict[tuple[int | None, bool], FastSwitch] = {}
+        for number, block in enumerate(network.blocks):
+            assert isinstance(block, BenesBlock)
+            self._units[number, False] = FastSwitch(block.forward_switch, dtype)
+            self._units[number, True] = FastSwitch(block.reverse_switch, dtype)
+            self._released = block.released
+        assert isinstance(network.last, ResidualSwitchUnit)
+        self._units[None, False] = FastSwitch(network.last, dtype)
+        self._blocks = len(network.blocks)
+        # A norm over the sequence needs every unit of a layer.
+        self._prunable = not isinstance(network.last.norm, SequenceNorm)
+        self._plan = lru_cache(_READ_PATTERNS)(self._make_plan)
+
+    def __call__(self, x: Tensor, positions: range) -> Tensor:
+        """(batch, length, m) -> (batch, len(positions), m) float32, the network's output there."""
+        length = x.shape[1]
+        bits = max(1, (length - 1).bit_length())
+        x = F.pad(x.float(), (0, 0, 0, 2**bits - length)).contiguous()
+        for layer, gather in self._plan(bits, positions, x.device):
+            direction = layer.shuffle if gather is None else "none"
+            x = self._units[layer.block, layer.reverse](x, direction)
+            if gather is not None:
+                x = x.index_select(1, gather)
+        return x
+
+    def _make_plan(
+        self, bits: int, positions: range, device: torch.device
+    ) -> list[tuple[Layer, Tensor | None]]:
+        """The layers to compute, and what is read of each where that is not all."""
+        read = tuple(positions) if self._prunable else tuple(range(2**bits))
+        direction: Direction = "deinterleave" if self._released else "interleave"
+        plan: list[tuple[Layer, Tensor | None]] = []
+        for layer in prune(bits, self._blocks, direction, read):
+            gather = None if layer.gather is None else torch.tensor(layer.gather, device=device)
+            plan.append((layer, gather))
+        if not self._prunable and len(positions) < 2**bits:
+            plan[-1] = (plan[-1][0], torch.tensor(positions, device=device))
+        return plan

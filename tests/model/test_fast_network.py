@@ -1,0 +1,123 @@
+"""The arrangement for inference gives the numbers of the plain network, for every config."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from model.checkpoint import load
+from model.config import (
+    CONFIGS,
+    FRAMES,
+    LIVE,
+    RELEASED_RSE,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+    StridedConfig,
+)
+from model.fast_network import fast_network
+from model.fast_switch import FastShuffleExchange
+from model.rse import ResidualShuffleExchange
+from model.transcriber import Transcriber
+
+ALL = slice(0, FRAMES)
+READ = [ALL, slice(31, 32), slice(30, 46), slice(52, 56), slice(62, 63)]
+SMALL = RSEConfig(maps=6, blocks=2)
+UNITS = {
+    "paper": SMALL,
+    "released": replace(RELEASED_RSE, maps=6),
+    "without residual": replace(SMALL, residual_scale="none", shuffle="paper"),
+    "without scale": replace(SMALL, residual_scale="one", norm="none", activation="relu"),
+}
+
+
+def varied(network: nn.Module) -> nn.Module:
+    """No parameter or statistic at the value that it begins with, which may hide it."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in network.state_dict().items():
+            if "filterbank" not in name and tensor.is_floating_point():
+                tensor.mul_(torch.empty_like(tensor).uniform_(0.8, 1.2))
+                tensor.add_(torch.empty_like(tensor).uniform_(0.0, 0.05))
+    return network.eval()
+
+
+@pytest.mark.parametrize("config", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("length", [1, 2, 4, 13, 64])
+@torch.inference_mode()
+def test_the_exchange_network_at_the_positions_that_are_read(
+    config: RSEConfig, length: int
+) -> None:
+    network = varied(ResidualShuffleExchange(config))
+    assert isinstance(network, ResidualShuffleExchange)
+    fast = FastShuffleExchange(network, torch.float32)
+    x = 0.25 * torch.randn(3, length, 6)
+    whole = network(x)
+    for read in (range(length), range(length - 1, length), range(0, length, 3)):
+        torch.testing.assert_close(fast(x, read), whole[:, list(read)], atol=2e-6, rtol=1e-5)
+
+
+SMALL_CONFIGS = {
+    "live": replace(LIVE, front_end=FilterbankConfig(channels=6), rse=replace(SMALL, blocks=1)),
+    "three frames a patch": replace(
+        LIVE, front_end=FilterbankConfig(channels=4, frames_per_patch=4, convolutions=1), rse=SMALL
+    ),
+    **{name: ModelConfig(rse=rse) for name, rse in UNITS.items()},
+    "four convolutions": ModelConfig(rse=SMALL, front_end=StridedConfig(convolutions=4)),
+    "spectrum": ModelConfig(rse=SMALL, front_end=StridedConfig(fourier=True)),
+}
+
+
+@pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
+def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelConfig) -> None:
+    transcriber = Transcriber(config)
+    varied(transcriber)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    features = rows(transcriber, 2)
+    plain = transcriber.predict_features(features)
+    for read in READ:
+        got = fast.predict_features(features, read)
+        assert got.dtype == torch.float32
+        torch.testing.assert_close(got, plain[:, :, read], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_reduced_precision_stays_near_the_plain_network(config: ModelConfig) -> None:
+    transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=48)))
+    varied(transcriber)
+    features = rows(transcriber, 1)
+    read = slice(48, 56)
+    plain = transcriber.predict_features(features)[:, :, read]
+    fast = fast_network(transcriber.compute_in(torch.bfloat16))
+    assert fast is not None
+    got = fast.predict_features(features, read)
+    torch.testing.assert_close(got, plain, atol=0.03, rtol=0)
+    assert not torch.equal(got, plain)
+
+
+def test_the_shipped_weights() -> None:
+    transcriber = load("live", dtype=torch.float32)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    features = rows(transcriber, 2)
+    plain = transcriber.predict_features(features)
+    torch.testing.assert_close(fast.predict_features(features), plain, atol=1e-5, rtol=0)
+
+
+def test_gated_networks_have_no_fast_arrangement() -> None:
+    transcriber = Transcriber(ModelConfig(rse=replace(SMALL, unit="gated")))
+    assert fast_network(transcriber) is None
+
+
+def rows(transcriber: Transcriber, count: int) -> torch.Tensor:
+    """Front-end rows of noise."""
+    torch.manual_seed(1)
+    return torch.stack(
+        [transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1) for _ in range(count)]
+    )

@@ -1,81 +1,101 @@
 /**
- * One live take: microphone -> socket -> notes.
+ * One live take: a source of sound -> socket -> notes.
  *
- * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`,
- * `level`, `trouble` (words for the page) and `finish` once, last. Whatever ends the take, its
- * open notes are closed.
+ * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `level`,
+ * `note_on` and `note_off` {key, note}, `silence` (end whatever sounds elsewhere), `notice` (words
+ * for the page, "" to take them back) and `finish` once, last. Whatever ends the take, its open
+ * notes are closed.
  */
 
-import { Microphone } from "./microphone.js";
 import { fromBase64, midiFile } from "./midi.js";
+import { LiveRecording } from "./recording.js";
 import { TranscriptionSocket } from "./socket.js";
 
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
+const DELAYS_KEPT = 15; // notes whose delay makes the measured one
 
 export class LiveTake extends EventTarget {
   #take;
-  #microphone = new Microphone();
+  #source;
   #socket = null;
   #captured = 0; // seconds
   #origin = null; // page clock, in seconds, of the first sample; smoothed
   #delay = 0;
+  #delays = []; // seconds from a note's sound to its message, of the newest notes
+  #recordingFull = false;
   state = "connecting";
 
-  constructor(take) {
+  constructor(take, source) {
     super();
     this.#take = take;
+    this.#source = source;
   }
 
-  get sessions() {
-    return this.#socket?.sessions ?? 0;
+  get reconnects() {
+    return Math.max(0, (this.#socket?.sessions ?? 0) - 1);
   }
 
   get lostSeconds() {
-    return this.#socket ? this.#socket.lostSamples / this.#microphone.rate : 0;
+    return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
+  }
+
+  /** Median, in seconds, over the newest notes; null before there are some. */
+  get measuredDelay() {
+    const sorted = [...this.#delays].sort((a, b) => a - b);
+    return sorted.length ? sorted[sorted.length >> 1] : null;
   }
 
   /** The moment, in seconds of the take, whose notes are just due: the head of the roll. */
   head() {
-    if (this.#origin === null) return 0;
-    const heard = Math.min(this.#captured + 0.1, performance.now() / 1000 - this.#origin);
-    return Math.max(0, heard - this.#delay);
+    return Math.max(0, Math.min(this.#captured + 0.1, this.#clock()) - this.#delay);
   }
 
-  async start({ deviceId, lookaheadMs }) {
+  #clock() {
+    return this.#origin === null ? 0 : performance.now() / 1000 - this.#origin;
+  }
+
+  async start({ lookaheadMs }) {
     this.#enter("connecting");
-    await this.#microphone.open(deviceId);
+    const source = this.#source;
+    await source.open();
+    this.#take.recording = new LiveRecording(source.rate);
     const url = new URL("ws/transcribe", document.baseURI);
     url.protocol = url.protocol.replace("http", "ws");
     const socket = new TranscriptionSocket(url, {
       encoding: "pcm_s16le",
-      sample_rate: this.#microphone.rate,
+      sample_rate: source.rate,
       channels: 1,
       lookahead_ms: lookaheadMs,
     });
     this.#socket = socket;
     this.#listen(socket);
-    this.#microphone.addEventListener("chunk", ({ detail }) => this.#chunk(detail));
-    this.#microphone.addEventListener("ended", () => {
-      this.#say("The microphone went away. The notes so far are kept.");
+    source.addEventListener("chunk", ({ detail }) => this.#chunk(detail));
+    source.addEventListener("notice", ({ detail }) => this.#say(detail));
+    source.addEventListener("ended", ({ detail }) => {
+      if (detail) this.#say(detail);
       this.stop();
     });
     socket.open();
-    this.#microphone.start();
+    source.start();
   }
 
   stop() {
     if (!this.#socket || this.state === "finishing") return;
     this.#enter("finishing");
-    this.#microphone.close();
+    this.#source.close();
     this.#socket.stop();
   }
 
   #chunk({ pcm, samples, peak }) {
-    this.#captured += samples / this.#microphone.rate;
+    this.#captured += samples / this.#take.recording.rate;
     const origin = performance.now() / 1000 - this.#captured;
     this.#origin ??= origin;
     this.#origin += (origin - this.#origin) * CLOCK_SMOOTHING;
-    this.dispatchEvent(new CustomEvent("level", { detail: peak }));
+    this.#tell("level", peak);
+    if (!this.#take.recording.add(pcm, samples) && !this.#recordingFull) {
+      this.#recordingFull = true;
+      this.#say("The recording is as long as this page keeps; the notes go on without it.");
+    }
     this.#socket.send(pcm, samples);
   }
 
@@ -84,19 +104,29 @@ export class LiveTake extends EventTarget {
     const on = (type, handle) => socket.addEventListener(type, ({ detail }) => handle(detail));
     on("ready", (ready) => {
       this.#delay = ready.delay_ms / 1000;
+      this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
-      this.dispatchEvent(new CustomEvent("ready", { detail: ready }));
+      this.#tell("ready", ready);
     });
-    on("note_on", (note) => take.noteOn(note.key, note, note.time_s));
-    on("note_off", (note) => take.noteOff(note.key, note.time_s));
+    on("note_on", (note) => {
+      take.noteOn(note.key, note, note.time_s);
+      this.#delays.push(this.#clock() - note.time_s);
+      if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
+      this.#tell("note_on", { key: note.key, note });
+    });
+    on("note_off", (note) => {
+      take.noteOff(note.key, note.time_s);
+      this.#tell("note_off", { key: note.key, note });
+    });
     on("progress", (progress) => {
       take.advance(progress.time_s);
-      this.dispatchEvent(new CustomEvent("progress", { detail: progress }));
+      this.#tell("progress", progress);
     });
-    on("lagging", (lagging) =>
-      this.dispatchEvent(new CustomEvent("progress", { detail: lagging })),
-    );
-    on("lost", () => take.closeAll());
+    on("lagging", (lagging) => this.#tell("progress", lagging));
+    on("lost", () => {
+      take.closeAll();
+      this.#tell("silence");
+    });
     on("retry", ({ attempt, seconds, words }) => {
       if (this.state !== "finishing") this.#enter("reconnecting");
       const why = words || "The connection was lost";
@@ -106,23 +136,28 @@ export class LiveTake extends EventTarget {
   }
 
   async #finish(done, words) {
-    await this.#microphone.close();
+    await this.#source.close();
     const take = this.#take;
     take.closeAll();
+    this.#tell("silence");
     // The server's file covers one session; a take pieced together from several is written here.
-    const whole = done && this.sessions === 1;
+    const whole = done && this.#socket.sessions === 1;
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes);
     take.finish({ length: this.#captured, midi });
     if (words) this.#say(words);
-    this.dispatchEvent(new Event("finish"));
+    this.#tell("finish");
   }
 
   #enter(state) {
     this.state = state;
-    this.dispatchEvent(new Event("state"));
+    this.#tell("state");
   }
 
   #say(words) {
-    this.dispatchEvent(new CustomEvent("trouble", { detail: words }));
+    this.#tell("notice", words);
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 }

@@ -1,17 +1,17 @@
 /**
- * The microphone as a stream of PCM chunks.
- *
- * Music must arrive as it sounds, so the browser's speech helpers (echo cancellation, noise
- * suppression, gain control) are turned off. Events: `chunk` {pcm, samples, peak} and `ended`
- * when the device goes away.
+ * The microphone. Music must arrive as it sounds, so the browser's speech helpers (echo
+ * cancellation, noise suppression, gain control) are turned off.
  */
 
-const WORKLET_URL = new URL("./pcm-worklet.js", import.meta.url);
+import { PcmSource } from "./pcm-source.js";
 
-export class Microphone extends EventTarget {
-  #context = null;
+const INTERRUPTED = new Set(["suspended", "interrupted"]);
+
+export class Microphone extends PcmSource {
+  #deviceId;
   #stream = null;
-  rate = 0; // samples a second, known once opened
+  #deviceRate = 0;
+  #onDevices = () => this.#compareRate();
 
   /** Names of the inputs; empty names until the user has allowed a microphone once. */
   static async devices() {
@@ -20,8 +20,12 @@ export class Microphone extends EventTarget {
     return all.filter((device) => device.kind === "audioinput" && device.deviceId);
   }
 
-  /** Ask for the device and start it; throws an Error whose message is fit for the page. */
-  async open(deviceId = "") {
+  constructor(deviceId = "") {
+    super();
+    this.#deviceId = deviceId;
+  }
+
+  async connect() {
     if (!navigator.mediaDevices?.getUserMedia) {
       throw new Error(
         "Browsers allow the microphone only on https pages and on localhost. " +
@@ -32,45 +36,56 @@ export class Microphone extends EventTarget {
       echoCancellation: false,
       noiseSuppression: false,
       autoGainControl: false,
-      ...(deviceId && { deviceId: { exact: deviceId } }),
+      ...(this.#deviceId && { deviceId: { exact: this.#deviceId } }),
     };
+    let node;
     try {
       this.#stream = await navigator.mediaDevices.getUserMedia({ audio });
-      // The context runs at the device's own rate; the server resamples better than we would.
-      this.#context = new AudioContext({ latencyHint: "interactive" });
-      await this.#context.resume();
-      this.rate = this.#context.sampleRate;
+      // The context runs at the system's own rate; the server resamples better than we would.
+      this.context = new AudioContext({ latencyHint: "interactive" });
+      node = this.context.createMediaStreamSource(this.#stream);
     } catch (cause) {
-      await this.close();
       throw new Error(wordsFor(cause), { cause });
     }
-    try {
-      await this.#context.audioWorklet.addModule(WORKLET_URL);
-    } catch (cause) {
-      await this.close();
-      throw new Error("The server cannot be reached.", { cause });
-    }
-    for (const track of this.#stream.getAudioTracks()) {
-      track.addEventListener("ended", () => this.dispatchEvent(new Event("ended")));
-    }
+    this.#watch();
+    return node;
   }
 
-  /** Let the audio flow: chunks are dispatched from now on. */
-  start() {
-    const source = this.#context.createMediaStreamSource(this.#stream);
-    const worklet = new AudioWorkletNode(this.#context, "pcm");
-    worklet.port.onmessage = ({ data }) =>
-      this.dispatchEvent(new CustomEvent("chunk", { detail: data }));
-    // The output stays silent; the connection is what makes every browser pull the audio.
-    source.connect(worklet).connect(this.#context.destination);
+  /** What may happen to the device while it is heard, in words. */
+  #watch() {
+    const [track] = this.#stream.getAudioTracks();
+    this.#deviceRate = track.getSettings().sampleRate;
+    track.addEventListener("ended", () =>
+      this.tell("ended", "The microphone went away. The notes so far are kept."),
+    );
+    track.addEventListener("mute", () => this.tell("notice", "The system muted the microphone."));
+    track.addEventListener("unmute", () => this.tell("notice", ""));
+    navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
+    this.context.addEventListener("statechange", () => {
+      if (!INTERRUPTED.has(this.context?.state)) return;
+      this.tell("notice", "The system interrupted the audio; the take goes on when it returns.");
+      this.context.resume().then(() => this.tell("notice", ""), () => {});
+    });
+  }
+
+  /** The context keeps its rate for the whole take; a device that changes its own is converted. */
+  #compareRate() {
+    const rate = this.#stream?.getAudioTracks()[0]?.getSettings().sampleRate;
+    if (!rate || rate === this.#deviceRate) return;
+    this.#deviceRate = rate;
+    const kilohertz = (hertz) => `${hertz / 1000} kHz`;
+    this.tell(
+      "notice",
+      `The input now runs at ${kilohertz(rate)}; the browser converts it to ` +
+        `${kilohertz(this.rate)} and the take goes on.`,
+    );
   }
 
   async close() {
+    navigator.mediaDevices?.removeEventListener?.("devicechange", this.#onDevices);
     for (const track of this.#stream?.getTracks() ?? []) track.stop();
     this.#stream = null;
-    const context = this.#context;
-    this.#context = null;
-    if (context && context.state !== "closed") await context.close();
+    await super.close();
   }
 }
 
@@ -84,6 +99,11 @@ function wordsFor(cause) {
       return "That microphone is not there. Plug it in or choose another input.";
     case "NotReadableError":
       return "The microphone is in use by another program, or the system refuses it.";
+    case "NotSupportedError": // of createMediaStreamSource, where rates are not converted
+      return (
+        "This browser cannot take an input whose sample rate differs from the system's. " +
+        "Set both to the same rate, or use another browser."
+      );
     default:
       return `The microphone could not be started: ${cause.message}`;
   }

@@ -8,13 +8,16 @@ const UPDATE_MS = 300;
 export class NoteList {
   #panel;
   #body;
+  #filter;
   #take = null;
   #pending = false;
   #soon = () => this.#schedule();
 
-  constructor(panel, body) {
+  constructor(panel, body, filter) {
     this.#panel = panel;
     this.#body = body;
+    this.#filter = filter;
+    filter.addEventListener("change", this.#soon);
     panel.addEventListener("toggle", this.#soon);
   }
 
@@ -26,7 +29,7 @@ export class NoteList {
   }
 
   #schedule() {
-    if (this.#pending || !this.#panel.open) return;
+    if (this.#pending || !this.#take || !this.#panel.open) return;
     this.#pending = true;
     setTimeout(() => {
       this.#pending = false;
@@ -35,7 +38,7 @@ export class NoteList {
   }
 
   #fill() {
-    const rows = this.#take.notes.slice(-MAX_ROWS).map((note) => {
+    const rows = this.#filter.notesOf(this.#take).slice(-MAX_ROWS).map((note) => {
       const row = document.createElement("tr");
       const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;
       for (const text of [noteName(note.pitch), clockText(note.onset), length, note.velocity]) {

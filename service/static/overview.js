@@ -3,18 +3,21 @@
 import { opacity, Palette } from "./palette.js";
 
 const LIVE_WAIT_MS = 250;
-const NOTES_PER_MS = 20;
+const MAX_LIVE_NOTES = 4000; // drawn of a take that still grows: evenly chosen beyond that
 
 export class Overview {
   #canvas;
   #context;
   #palette = new Palette();
+  #filter;
   #take = null;
   #pending = false;
   #redraw = () => this.#soon();
 
-  constructor(canvas) {
+  constructor(canvas, filter) {
     this.#canvas = canvas;
+    this.#filter = filter;
+    filter.addEventListener("change", this.#redraw);
     this.#context = canvas.getContext("2d");
     new ResizeObserver(this.#redraw).observe(canvas);
     Palette.onChange(() => {
@@ -33,12 +36,13 @@ export class Overview {
   #soon() {
     if (this.#pending) return;
     this.#pending = true;
-    // Every note is drawn, so a live take redraws this strip seldom, a long one seldomer.
-    const wait = this.#take?.live ? LIVE_WAIT_MS + this.#take.notes.length / NOTES_PER_MS : 0;
-    setTimeout(() => {
-      this.#pending = false;
-      this.#draw();
-    }, wait);
+    setTimeout(
+      () => {
+        this.#pending = false;
+        this.#draw();
+      },
+      this.#take?.live ? LIVE_WAIT_MS : 0,
+    );
   }
 
   #draw() {
@@ -49,7 +53,7 @@ export class Overview {
     this.#canvas.height = Math.round(height * ratio);
     const context = this.#context;
     context.scale(ratio, ratio);
-    const { notes, duration } = this.#take;
+    const { notes, duration, head, live } = this.#take;
     if (notes.length === 0) return;
     let low = 127;
     let high = 0;
@@ -58,7 +62,10 @@ export class Overview {
       high = Math.max(high, pitch);
     }
     const row = (height - 8) / Math.max(13, high - low + 1);
-    for (const { pitch, velocity, confidence, onset, offset } of notes) {
+    const step = live ? Math.ceil(notes.length / MAX_LIVE_NOTES) : 1;
+    for (let i = 0; i < notes.length; i += step) {
+      if (!this.#filter.passes(notes[i], head)) continue;
+      const { pitch, velocity, confidence, onset, offset } = notes[i];
       const from = (onset / duration) * width;
       const until = ((offset ?? duration) / duration) * width;
       context.globalAlpha = opacity(confidence);

@@ -17,6 +17,7 @@ const NAME_MIN_ROW = 10; // pixels a note needs for its name
 const NAME_MIN_WIDTH = 24;
 const FAINT = 0.75; // opacity below which a note's name is in the page's ink
 const BAND_OPACITY = 0.14; // of the row from a lit key to its note
+const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be seen
 
 export class Painter {
   #canvas;
@@ -41,13 +42,14 @@ export class Painter {
 
   /**
    * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
-   * take, else null; `cursor`: the position of playback. Returns pitch -> velocity of the lit keys.
+   * take, else null; `cursor`: the position of playback; `filter`: the notes that count. Returns
+   * `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
    */
-  paint({ take, view, head, cursor }) {
+  paint({ take, view, head, cursor, filter }) {
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
-    const sounding = soundingAt(take, head, cursor);
-    if (width === 0) return sounding;
+    const sounding = soundingAt(take, head, cursor, filter);
+    if (width === 0) return { sounding, drawn: 0 };
     const { start, span } = view;
     const keys = this.keysWidth;
     const rowHeight = (height - RULER_HEIGHT) / (view.high - view.low + 1);
@@ -66,12 +68,12 @@ export class Painter {
     this.#context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     this.#rows(layout, sounding);
     this.#seconds(layout);
-    this.#notes(layout, take, head);
+    const drawn = this.#notes(layout, take, head, filter);
     if (head !== null) this.#line(layout, head, { opacity: 0.45, width: 1 });
     else if (take.notes.length) this.#line(layout, cursor, { opacity: 1, width: 2, flag: true });
     const box = { width: keys, top: RULER_HEIGHT, height: height - RULER_HEIGHT };
     drawKeyboard(this.#context, { ...layout, ...box, sounding, palette });
-    return sounding;
+    return { sounding, drawn };
   }
 
   #rows({ width, height, keys, low, high, rows }, sounding) {
@@ -119,7 +121,7 @@ export class Painter {
     }
   }
 
-  #notes({ width, height, keys, start, end, x, rows }, take, head) {
+  #notes({ width, height, keys, start, end, x, rows }, take, head, filter) {
     const { palette } = this;
     const context = this.#context;
     const barHeight = Math.max(2, rows.height - 1);
@@ -131,13 +133,21 @@ export class Painter {
     context.clip();
     context.font = `600 ${Math.min(11, rows.height - 2)}px ${palette.font}`;
     context.textBaseline = "middle";
+    const now = Math.max(take.head, head ?? 0);
+    let drawn = 0;
     for (const note of take.between(start, end)) {
-      const until = note.offset ?? Math.max(take.head, head ?? 0);
+      if (!filter.passes(note, now)) continue;
+      drawn += 1;
+      const until = note.offset ?? now;
       const left = x(note.onset);
       const barWidth = Math.max(2, x(until) - left - 1);
       const y = rows.top(note.pitch) + 0.5;
       context.globalAlpha = opacity(note.confidence);
       context.fillStyle = palette.velocity(note.velocity);
+      if (barWidth <= PLAIN_WIDTH) {
+        context.fillRect(left, y, barWidth, barHeight);
+        continue;
+      }
       context.beginPath();
       context.roundRect(left, y, barWidth, barHeight, radius);
       context.fill();
@@ -149,6 +159,7 @@ export class Painter {
       }
     }
     context.restore();
+    return drawn;
   }
 
   /** An upright line at a moment, with a flag on the ruler where it can be moved. */
@@ -171,7 +182,11 @@ export class Painter {
 }
 
 /** pitch -> velocity of what sounds: the open notes of a live take, else those at the cursor. */
-function soundingAt(take, head, cursor) {
+function soundingAt(take, head, cursor, filter) {
+  const sounding = new Map();
   const notes = head === null ? take.between(cursor, cursor + 1e-3) : take.open.values();
-  return new Map([...notes].map(({ pitch, velocity }) => [pitch, velocity]));
+  for (const note of notes) {
+    if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, note.velocity);
+  }
+  return sounding;
 }

@@ -1,23 +1,35 @@
 /**
- * Plays a take's notes with WebAudio. Notes are given to the audio clock a moment ahead, so a
- * busy page does not shake the rhythm. Emits `play`, `pause` and `position`.
+ * Plays a take: its notes on a synthesiser, its recording beside them, both on one audio clock.
+ *
+ * Sound is scheduled a moment ahead, so a busy page does not shake the rhythm. Events: `play`,
+ * `pause`, `trouble` (words: the notes play alone) and `note` {note, inSeconds} for each note
+ * that was scheduled.
  */
 
 import { room, strike } from "./voice.js";
 
 const TICK_MS = 60;
 const AHEAD_S = 0.25; // must outlast a slow tick
+const PART_AHEAD_S = 5; // the recording's next part is read that long before it is due
+const START_S = 0.08; // from the press of the button to the first sample
 const FADE_S = 0.03;
 
 export class Player extends EventTarget {
+  #filter;
   #context = null;
-  #output = null;
-  #bus = null; // one gain a run, so that pausing silences what is already scheduled
+  #mix = null; // {notes, recording}: gain nodes that last
+  #run = null; // {notes, recording}: gains of one run, so that pausing silences what is scheduled
+  #balance = 0.5;
   #take = null;
   #timer = 0;
   #next = 0; // index of the first note not yet scheduled
   #origin = 0; // context time at which the take's second 0 would have sounded
   #position = 0;
+
+  constructor(filter) {
+    super();
+    this.#filter = filter;
+  }
 
   get playing() {
     return this.#timer !== 0;
@@ -29,39 +41,55 @@ export class Player extends EventTarget {
     return Math.max(0, Math.min(this.#take.duration, heard));
   }
 
+  /** 0: the recording alone; 1: the notes alone; between: both, at half each in full. */
+  set balance(value) {
+    this.#balance = value;
+    this.#applyBalance();
+  }
+
   load(take) {
     this.pause();
+    if (take !== this.#take) this.#take?.recording?.release?.();
     this.#take = take;
     this.#position = 0;
   }
 
   async play() {
-    if (!this.#take || this.playing) return;
+    if (!this.#take || this.#run) return;
     this.#context ??= this.#build();
+    const run = { notes: this.#context.createGain(), recording: this.#context.createGain() };
+    this.#run = run;
+    run.notes.connect(this.#mix.notes);
+    run.recording.connect(this.#mix.recording);
     await this.#context.resume();
     if (this.#position >= this.#take.duration - 0.05) this.#position = 0;
-    this.#bus = this.#context.createGain();
-    this.#bus.connect(this.#output);
-    this.#origin = this.#context.currentTime + 0.08 - this.#position;
+    const part = await this.#part(this.#position); // first: both are to start together
+    if (run !== this.#run) return; // paused meanwhile
+    this.#origin = this.#context.currentTime + START_S - this.#position;
     this.#next = this.#take.firstAtOrAfter(this.#position);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#tick();
+    this.#playRecording(run, part, this.#position);
     this.dispatchEvent(new Event("play"));
   }
 
   pause() {
-    if (!this.playing) return;
+    const run = this.#run;
+    if (!run) return;
+    const wasPlaying = this.playing;
     this.#position = this.position;
     clearInterval(this.#timer);
     this.#timer = 0;
-    const bus = this.#bus;
-    bus.gain.setTargetAtTime(0, this.#context.currentTime, FADE_S / 3);
-    setTimeout(() => bus.disconnect(), FADE_S * 4000);
-    this.dispatchEvent(new Event("pause"));
+    this.#run = null;
+    for (const bus of Object.values(run)) {
+      bus.gain.setTargetAtTime(0, this.#context.currentTime, FADE_S / 3);
+      setTimeout(() => bus.disconnect(), FADE_S * 4000);
+    }
+    if (wasPlaying) this.dispatchEvent(new Event("pause"));
   }
 
   async seek(seconds) {
-    const resume = this.playing;
+    const resume = this.#run !== null;
     this.pause();
     this.#position = Math.max(0, Math.min(this.#take?.duration ?? 0, seconds));
     if (resume) await this.play();
@@ -69,11 +97,14 @@ export class Player extends EventTarget {
 
   #tick() {
     const { notes, duration } = this.#take;
-    const until = this.#context.currentTime - this.#origin + AHEAD_S;
+    const now = this.#context.currentTime;
+    const until = now - this.#origin + AHEAD_S;
     for (; this.#next < notes.length && notes[this.#next].onset < until; this.#next += 1) {
       const note = notes[this.#next];
-      const when = Math.max(this.#context.currentTime, this.#origin + note.onset);
-      strike(this.#context, this.#bus, note, when, this.#origin + note.offset);
+      if (!this.#filter.passes(note, duration)) continue;
+      const when = Math.max(now, this.#origin + note.onset);
+      strike(this.#context, this.#run.notes, note, when, this.#origin + note.offset);
+      this.dispatchEvent(new CustomEvent("note", { detail: { note, inSeconds: when - now } }));
     }
     if (this.position >= duration) {
       this.pause();
@@ -82,17 +113,51 @@ export class Player extends EventTarget {
     }
   }
 
+  /** The part of the recording at `from`; null where there is none (any more). */
+  async #part(from) {
+    const { recording, duration } = this.#take;
+    try {
+      return (await recording?.part(this.#context, from, duration)) ?? null;
+    } catch (error) {
+      this.dispatchEvent(new CustomEvent("trouble", { detail: error.message }));
+      return null;
+    }
+  }
+
+  async #playRecording(run, part, from) {
+    while (part && run === this.#run) {
+      const node = this.#context.createBufferSource();
+      node.buffer = part.buffer;
+      node.connect(run.recording);
+      const late = Math.max(0, this.#context.currentTime - this.#origin - from);
+      node.start(this.#origin + from + late, from + late - part.start);
+      from = part.end;
+      while (run === this.#run && this.position < from - PART_AHEAD_S) await pause(TICK_MS);
+      part = run === this.#run ? await this.#part(from) : null;
+    }
+  }
+
+  #applyBalance() {
+    if (!this.#mix) return;
+    this.#mix.notes.gain.value = Math.min(1, 2 * this.#balance);
+    this.#mix.recording.gain.value = Math.min(1, 2 * (1 - this.#balance));
+  }
+
   #build() {
     const context = new AudioContext();
     const limiter = context.createDynamicsCompressor();
     limiter.threshold.value = -12;
     limiter.ratio.value = 6;
-    this.#output = context.createGain();
+    this.#mix = { notes: context.createGain(), recording: context.createGain() };
+    this.#applyBalance();
     const wet = context.createGain();
     wet.gain.value = 0.07;
-    this.#output.connect(limiter);
-    this.#output.connect(room(context)).connect(wet).connect(limiter);
+    this.#mix.notes.connect(limiter);
+    this.#mix.notes.connect(room(context)).connect(wet).connect(limiter);
+    this.#mix.recording.connect(limiter);
     limiter.connect(context.destination);
     return context;
   }
 }
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

@@ -20,6 +20,7 @@ export class Roll extends EventTarget {
   #canvas;
   #painter;
   #view = new Viewport();
+  #filter;
   #take = null;
   #frame = 0;
   #lastTime = 0;
@@ -29,9 +30,11 @@ export class Roll extends EventTarget {
   #onChange = () => this.#changed();
   #onFinish = () => this.fit();
 
-  constructor(canvas) {
+  constructor(canvas, filter) {
     super();
     this.#canvas = canvas;
+    this.#filter = filter;
+    filter.addEventListener("change", () => this.#take && this.#changed());
     this.#painter = new Painter(canvas);
     new ResizeObserver(() => this.#resize()).observe(canvas);
     Palette.onChange(() => {
@@ -77,7 +80,7 @@ export class Roll extends EventTarget {
 
   fit() {
     this.#headAt = null;
-    this.#view.fitPitches(this.#take.notes);
+    this.#view.fitPitches(this.#filter.notesOf(this.#take));
     const seconds = Math.max(2, this.#take.duration);
     this.#view.show(-seconds * EDGE_SHARE, seconds * (1 + 2 * EDGE_SHARE));
     this.redraw();
@@ -116,11 +119,12 @@ export class Roll extends EventTarget {
 
   #changed() {
     const { notes, open } = this.#take;
-    this.#canvas.dataset.noteCount = notes.length;
+    const count = this.#filter.count(this.#take);
+    this.#canvas.dataset.noteCount = count;
     this.#canvas.dataset.openCount = open.size;
     const last = notes.at(-1);
     if (last && this.#take.live) this.#view.include(last.pitch);
-    this.#canvas.setAttribute("aria-label", `Piano roll, ${countText(notes.length, "note")}`);
+    this.#canvas.setAttribute("aria-label", `Piano roll, ${countText(count, "note")}`);
     this.redraw();
   }
 
@@ -148,13 +152,17 @@ export class Roll extends EventTarget {
   }
 
   #draw() {
-    const sounding = this.#painter.paint({
+    const { sounding, drawn } = this.#painter.paint({
       take: this.#take,
       view: this.#view.now,
       head: this.#headAt ? this.#headAt() : null,
       cursor: this.#cursor,
+      filter: this.#filter,
     });
-    this.#canvas.dataset.sounding = [...sounding.keys()].map(noteName).join(" ");
+    // The attributes are for assistive technology and tests; a write of the same costs a frame.
+    const names = [...sounding.keys()].map(noteName).join(" ");
+    if (names !== this.#canvas.dataset.sounding) this.#canvas.dataset.sounding = names;
+    if (`${drawn}` !== this.#canvas.dataset.drawnCount) this.#canvas.dataset.drawnCount = drawn;
   }
 
   #timeAt(event) {

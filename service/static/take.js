@@ -1,3 +1,5 @@
+import { NoteIndex } from "./note-index.js";
+
 /**
  * A take: the notes of one live performance or one recording, in order of onset.
  *
@@ -5,6 +7,8 @@
  * seconds from the take's first sample. A note that still sounds has `offset === null`.
  */
 export class Take extends EventTarget {
+  #ended = new NoteIndex();
+
   constructor(name) {
     super();
     this.name = name;
@@ -12,8 +16,8 @@ export class Take extends EventTarget {
     this.open = new Map(); // note key -> note
     this.head = 0; // seconds transcribed so far
     this.length = 0; // seconds of audio, once known
-    this.longest = 0; // seconds of the longest note, bounds the search for visible notes
     this.live = true; // notes may still come
+    this.recording = null; // its sound (recording.js), where the page has it
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
   }
 
@@ -38,7 +42,7 @@ export class Take extends EventTarget {
     if (!note) return;
     this.open.delete(key);
     note.offset = Math.max(offset, note.onset);
-    this.longest = Math.max(this.longest, note.offset - note.onset);
+    this.#ended.add(note);
     this.head = Math.max(this.head, note.offset);
     this.#changed();
   }
@@ -61,15 +65,10 @@ export class Take extends EventTarget {
     this.dispatchEvent(new Event("finish"));
   }
 
-  /** Notes that overlap [start, end), found without walking the whole take. */
+  /** Notes that overlap [start, end), without a walk through the whole take. */
   *between(start, end) {
-    let earliest = start - this.longest;
-    for (const { onset } of this.open.values()) earliest = Math.min(earliest, onset);
-    for (let i = this.firstAtOrAfter(earliest); i < this.notes.length; i += 1) {
-      const note = this.notes[i];
-      if (note.onset >= end) return;
-      if ((note.offset ?? Infinity) >= start) yield note;
-    }
+    yield* this.#ended.between(start, end);
+    for (const note of this.open.values()) if (note.onset < end) yield note;
   }
 
   /** Index of the first note whose onset is not before `time`. */

@@ -13,6 +13,11 @@ export class TakeList extends EventTarget {
     this.#list = list;
   }
 
+  /** Oldest first. */
+  get all() {
+    return [...this.#buttons.keys()];
+  }
+
   add(take) {
     const button = document.createElement("button");
     button.type = "button";

@@ -3,8 +3,18 @@
  *
  * `transcribe(file, on, signal)` posts the file and calls `on.progress`, `on.note_on`,
  * `on.note_off` with each message; it resolves with `done` and throws an Error whose message is
- * fit for the page.
+ * fit for the page, a BusyError where the server may take the file later.
  */
+
+const UNAVAILABLE = 503;
+const PATIENCE_S = 5; // where the server does not say how long to wait
+
+export class BusyError extends Error {
+  constructor(message, seconds) {
+    super(message);
+    this.seconds = seconds;
+  }
+}
 
 export async function transcribe(file, on, signal) {
   const form = new FormData();
@@ -18,6 +28,10 @@ export async function transcribe(file, on, signal) {
     if (signal.aborted) throw cause;
     throw new Error("The server cannot be reached.", { cause });
   });
+  if (response.status === UNAVAILABLE) {
+    const seconds = Number(response.headers.get("Retry-After")) || PATIENCE_S;
+    throw new BusyError(await problemText(response), seconds);
+  }
   if (!response.ok) throw new Error(await problemText(response));
 
   let done = null;

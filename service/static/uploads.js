@@ -1,68 +1,112 @@
 /**
- * Recordings waiting to be transcribed, one at a time: each becomes a take.
+ * Recordings waiting to be transcribed, one at a time: each is a job that becomes a take.
  *
- * Events: `start` {file, take, seconds}, `progress` {take, seconds} and `finish` {take, words};
- * `seconds` is the recording's length where it is known, `words` say what went wrong.
+ * A job is {file, take, seconds, state, words}: `seconds` is the recording's length where it is
+ * known, `state` one of waiting, running, done, failed, cancelled; `words` say what went wrong.
+ * Events: `change` (detail: the job).
  */
 
 import { fromBase64, midiFile } from "./midi.js";
+import { FileRecording } from "./recording.js";
 import { recordingSeconds } from "./recording-length.js";
 import { Take } from "./take.js";
-import { transcribe } from "./upload.js";
+import { BusyError, transcribe } from "./upload.js";
+
+const BUSY_TRIES = 20;
 
 export class Uploads extends EventTarget {
   #waiting = [];
+  #running = null;
   #abort = null;
-  busy = false;
+
+  get busy() {
+    return this.#running !== null;
+  }
 
   add(files) {
-    this.#waiting.push(...files);
+    for (const file of files) {
+      const take = new Take(file.name);
+      take.recording = new FileRecording(file);
+      const job = { file, take, seconds: null, state: "waiting", words: "" };
+      this.#waiting.push(job);
+      this.#tell(job);
+    }
     if (!this.busy) this.#run();
   }
 
-  /** Give up the present recording, keeping its notes, and those that wait. */
-  cancel() {
-    this.#waiting = [];
-    this.#abort?.abort();
+  /** Give a recording up; the notes found so far are kept. */
+  cancel(job) {
+    if (job === this.#running) this.#abort.abort();
+    if (job.state !== "waiting") return;
+    this.#waiting.splice(this.#waiting.indexOf(job), 1);
+    job.state = "cancelled";
+    this.#tell(job);
   }
 
   async #run() {
-    this.busy = true;
     while (this.#waiting.length) {
-      const file = this.#waiting.shift();
-      const take = new Take(file.name);
+      const job = this.#waiting.shift();
+      this.#running = job;
       this.#abort = new AbortController();
-      const seconds = await recordingSeconds(file).catch(() => null);
-      this.#tell("start", { file, take, seconds });
-      const words = await this.#transcribe(file, take, seconds);
-      this.busy = this.#waiting.length > 0;
-      this.#tell("finish", { take, words });
+      job.seconds = await recordingSeconds(job.file).catch(() => null);
+      job.state = "running";
+      this.#tell(job);
+      await this.#transcribe(job);
+      if (!this.#waiting.length) this.#running = null;
+      this.#tell(job);
     }
   }
 
-  async #transcribe(file, take, seconds) {
+  async #transcribe(job) {
     const { signal } = this.#abort;
+    const { take } = job;
     const on = {
       note_on: (note) => take.noteOn(note.note_id, note, note.time_s),
       note_off: (note) => take.noteOff(note.note_id, note.time_s),
       progress: ({ time_s }) => {
+        job.words = "";
         take.advance(time_s);
-        this.#tell("progress", { take, seconds });
+        this.#tell(job);
       },
     };
     try {
-      const done = await transcribe(file, on, signal);
+      const done = await this.#whenFree(job, () => transcribe(job.file, on, signal));
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
-      return "";
+      job.state = "done";
     } catch (error) {
       take.closeAll();
       // What was found is kept, and can still be saved.
       take.finish({ midi: take.notes.length ? midiFile(take.notes) : null });
-      return signal.aborted ? "cancelled" : error.message;
+      job.state = signal.aborted ? "cancelled" : "failed";
+      job.words = signal.aborted ? "cancelled" : error.message;
     }
   }
 
-  #tell(type, detail) {
-    this.dispatchEvent(new CustomEvent(type, { detail }));
+  /** Try again where the server has no room now, as late as it says. */
+  async #whenFree(job, attempt) {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (!(error instanceof BusyError) || tries === BUSY_TRIES) throw error;
+        job.words = `${error.message}; trying again in ${error.seconds} s`;
+        this.#tell(job);
+        await pause(error.seconds * 1000, this.#abort.signal);
+      }
+    }
   }
+
+  #tell(job) {
+    this.dispatchEvent(new CustomEvent("change", { detail: job }));
+  }
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
 }

@@ -1,0 +1,181 @@
+/** Listening: the input, its level, the look-ahead and what it costs, and how the stream fares. */
+
+import { accuracyText, fetchCard } from "./accuracy.js";
+import { Demo } from "./demo.js";
+import { LiveTake } from "./live.js";
+import { Meter } from "./meter.js";
+import { Microphone } from "./microphone.js";
+import { Take } from "./take.js";
+
+const LAG_TROUBLE_MS = 500;
+const TAB_LOCK = "rse-transcribe-listening";
+const TWO_TABS =
+  "Another tab of this page listens too: each has its own take and its own place on the server.";
+const IN_BACKGROUND = "Listening goes on in the background; the picture rests.";
+
+const $ = (id) => document.getElementById(id);
+
+/** Events: `change`; the state is in `state`, "idle" where nothing listens. */
+export class LivePanel extends EventTarget {
+  #stage;
+  #takes;
+  #say;
+  #filter;
+  #midi;
+  #meter = new Meter($("meter"));
+  #live = null;
+  #notice = "";
+  #card = {};
+  #leaveTab = () => {};
+
+  constructor({ stage, takes, say, filter, midi }) {
+    super();
+    this.#stage = stage;
+    this.#takes = takes;
+    this.#say = say;
+    this.#filter = filter;
+    this.#midi = midi;
+    $("listen").addEventListener("click", () => {
+      if (this.#live) this.#live.stop();
+      else this.#begin(new Microphone($("device").value), "Live");
+    });
+    $("demo").addEventListener("click", () => this.#begin(new Demo(), "Demo"));
+    $("lookahead").addEventListener("input", () => this.#tellLookahead());
+    navigator.mediaDevices?.addEventListener?.("devicechange", listDevices);
+    addEventListener("beforeunload", (event) => this.#live && event.preventDefault());
+    addEventListener("pagehide", () => this.#midi.silence());
+    document.addEventListener("visibilitychange", () => this.#tellVisibility());
+    listDevices();
+    this.#tellLookahead();
+    fetchCard().then(
+      (card) => {
+        this.#card = card;
+        this.#tellLookahead();
+      },
+      () => {}, // the hint stays general; listening will say that the server is gone
+    );
+  }
+
+  get state() {
+    return this.#live?.state ?? "idle";
+  }
+
+  enable({ busyElsewhere }) {
+    const listening = this.#live !== null;
+    $("listen-label").textContent = listening ? "Stop" : "Listen";
+    $("listen").disabled = this.state === "finishing" || busyElsewhere;
+    $("demo").disabled = $("demo-first").disabled = listening || busyElsewhere;
+    $("device").disabled = $("lookahead").disabled = listening;
+  }
+
+  async #begin(source, kind) {
+    const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const take = new Take(`${kind}, ${time}`);
+    const live = new LiveTake(take, source);
+    this.#live = live;
+    this.#notice = "";
+    this.#listen(live, take);
+    try {
+      await live.start({ lookaheadMs: Number($("lookahead").value) });
+    } catch (error) {
+      this.#live = null;
+      this.#changed();
+      this.#say(error.message, true);
+      return;
+    }
+    this.#stage.show(take);
+    this.#stage.roll.follow(() => (live === this.#live ? live.head() : take.head));
+    this.#enterTab();
+    listDevices(); // names are told only once a microphone was allowed
+  }
+
+  #listen(live, take) {
+    const on = (type, handle) => live.addEventListener(type, ({ detail }) => handle(detail));
+    on("state", () => this.#changed());
+    on("notice", (words) => {
+      this.#notice = words;
+      this.#changed();
+    });
+    on("ready", ({ delay_ms }) => {
+      $("delay").textContent = milliseconds(delay_ms);
+      this.#readOut(0);
+    });
+    on("level", (peak) => this.#meter.push(peak));
+    on("progress", ({ behind_ms }) => {
+      this.#readOut(behind_ms);
+      this.#stage.tellPosition();
+    });
+    on("note_on", ({ key, note }) => {
+      if (note.confidence >= this.#filter.confidence) {
+        this.#midi.noteOn(key, note, this.#filter.seconds);
+      }
+    });
+    on("note_off", ({ key }) => this.#midi.noteOff(key));
+    on("silence", () => this.#midi.silence());
+    on("finish", () => {
+      this.#live = null;
+      this.#leaveTab();
+      this.#meter.reset();
+      if (take.notes.length) this.#takes.add(take);
+      this.#stage.show(take);
+      this.#takes.mark(take);
+      this.#changed();
+    });
+  }
+
+  /** The words last, so that what is wrong outlives the change of state that it caused. */
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+    if (this.#notice) this.#say(this.#notice, true);
+  }
+
+  #readOut(lagMs) {
+    const { measuredDelay, lostSeconds, reconnects } = this.#live;
+    $("measured").textContent = measuredDelay === null ? "–" : milliseconds(1000 * measuredDelay);
+    $("lag").textContent = milliseconds(lagMs);
+    $("lag").classList.toggle("trouble", lagMs > LAG_TROUBLE_MS);
+    $("dropped").textContent = `${lostSeconds.toFixed(1)} s`;
+    $("dropped").classList.toggle("trouble", lostSeconds > 0);
+    $("reconnects").textContent = reconnects;
+  }
+
+  #tellLookahead() {
+    const value = Number($("lookahead").value);
+    $("lookahead-value").textContent = `${value} ms`;
+    $("lookahead-cost").textContent = accuracyText(this.#card, value);
+  }
+
+  #tellVisibility() {
+    if (!this.#live) return;
+    if (document.hidden) this.#say(IN_BACKGROUND);
+    else this.#changed();
+  }
+
+  /** One tab at a time holds the lock; a second one may listen all the same, but is told. */
+  #enterTab() {
+    navigator.locks?.request(TAB_LOCK, { ifAvailable: true }, (lock) => {
+      if (!lock) {
+        this.#notice ||= TWO_TABS;
+        this.#changed();
+        return null;
+      }
+      return new Promise((leave) => {
+        this.#leaveTab = leave;
+      });
+    });
+  }
+}
+
+function milliseconds(value) {
+  return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`;
+}
+
+async function listDevices() {
+  const devices = await Microphone.devices();
+  const chosen = $("device").value;
+  const options = devices.map(({ deviceId, label }, index) => {
+    const text = label || `Microphone ${index + 1}`;
+    return new Option(text, deviceId, false, deviceId === chosen);
+  });
+  if (options.length) $("device").replaceChildren(...options);
+}

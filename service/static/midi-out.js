@@ -1,0 +1,101 @@
+/**
+ * Notes to a synthesiser or a DAW over Web MIDI, on channel 1.
+ *
+ * Whatever happens, no note sticks: `silence` ends all that sound, and is called at every end.
+ * Events: `ports` when the list changes.
+ */
+
+const NOTE_ON = 0x90;
+const NOTE_OFF = 0x80;
+const CONTROL = 0xb0;
+const ALL_NOTES_OFF = 123;
+const RELEASE = 64; // velocity of a note's end
+const SCHEDULED_MS = 500; // further ahead than this nothing was handed over
+
+export class MidiOut extends EventTarget {
+  #access = null;
+  #port = null;
+  #sounding = new Map(); // key of a note -> its pitch, held by the receiver
+  #waiting = new Map(); // key -> timer of a note that must first prove long enough
+
+  static get supported() {
+    return "requestMIDIAccess" in navigator;
+  }
+
+  /** Ask for the ports; throws an Error whose message is fit for the page. */
+  async open() {
+    try {
+      this.#access = await navigator.requestMIDIAccess();
+    } catch (cause) {
+      throw new Error("The browser may not use MIDI. Allow it beside the address.", { cause });
+    }
+    this.#access.addEventListener("statechange", () => this.#portsChanged());
+  }
+
+  /** [{id, name}] of the ports there are. */
+  get ports() {
+    return [...(this.#access?.outputs.values() ?? [])].map(({ id, name }) => ({ id, name }));
+  }
+
+  get port() {
+    return this.#port?.id ?? "";
+  }
+
+  choose(id) {
+    this.silence();
+    this.#port = this.#access?.outputs.get(id) ?? null;
+  }
+
+  /** `afterS`: seconds that the note must sound before it counts; it is sent that much later. */
+  noteOn(key, note, afterS = 0) {
+    if (!this.#port) return;
+    if (afterS === 0) this.#start(key, note);
+    else this.#waiting.set(key, setTimeout(() => this.#start(key, note), 1000 * afterS));
+  }
+
+  noteOff(key) {
+    clearTimeout(this.#waiting.get(key));
+    this.#waiting.delete(key);
+    const pitch = this.#sounding.get(key);
+    if (pitch === undefined) return;
+    this.#sounding.delete(key);
+    // Another note of the pitch may have begun before this one's end was known.
+    if (![...this.#sounding.values()].includes(pitch)) this.#send([NOTE_OFF, pitch, RELEASE]);
+  }
+
+  /** A whole note, to begin `inSeconds` from now: less than SCHEDULED_MS. */
+  play(note, inSeconds) {
+    if (!this.#port) return;
+    const key = Symbol("played note");
+    this.#start(key, note, performance.now() + 1000 * inSeconds);
+    const until = inSeconds + note.offset - note.onset;
+    this.#waiting.set(key, setTimeout(() => this.noteOff(key), 1000 * until));
+  }
+
+  /** End everything that sounds or waits, and again what was handed over ahead of its time. */
+  silence() {
+    for (const timer of this.#waiting.values()) clearTimeout(timer);
+    this.#waiting.clear();
+    const ends = [...new Set(this.#sounding.values())].map((pitch) => [NOTE_OFF, pitch, RELEASE]);
+    this.#sounding.clear();
+    ends.push([CONTROL, ALL_NOTES_OFF, 0]);
+    for (const at of [0, performance.now() + SCHEDULED_MS]) {
+      for (const message of ends) this.#send(message, at);
+    }
+  }
+
+  #start(key, { pitch, velocity }, at = 0) {
+    this.#waiting.delete(key);
+    this.#sounding.set(key, pitch);
+    this.#send([NOTE_ON, pitch, velocity], at);
+  }
+
+  #send(message, at = 0) {
+    if (this.#port?.state === "connected") this.#port.send(message, at);
+  }
+
+  #portsChanged() {
+    if (this.#port && !this.#access.outputs.has(this.#port.id)) this.#port = null;
+    this.dispatchEvent(new Event("ports"));
+  }
+}

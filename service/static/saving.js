@@ -1,0 +1,59 @@
+/** Takes as files: MIDI, JSON, WAV, and a ZIP of many. What the filter hides is left out. */
+
+import { midiFile } from "./midi.js";
+import { zip } from "./zip.js";
+
+const KEEP_URL_MS = 60_000; // a large file is still being written to disk
+
+export function midiOf(take, filter) {
+  // The server's own file where it holds the very same notes.
+  const bytes = filter.neutral && take.midi ? take.midi : midiFile(filter.notesOf(take));
+  return new Blob([bytes], { type: "audio/midi" });
+}
+
+/** The notes under the names that `POST /transcribe` gives them. */
+export function jsonOf(take, filter) {
+  const notes = filter.notesOf(take).map(({ pitch, velocity, confidence, onset, offset }) => ({
+    pitch,
+    velocity,
+    confidence,
+    onset_s: onset,
+    offset_s: offset,
+  }));
+  const least = { confidence: filter.confidence, length_s: filter.seconds };
+  const document = { name: take.name, duration_s: take.duration, least, notes };
+  return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
+}
+
+/** [{name, blob}] of one take: MIDI, JSON, and the sound where the page recorded it. */
+export function filesOf(take, filter, stem = stemOf(take)) {
+  const files = [
+    { name: `${stem}.mid`, blob: midiOf(take, filter) },
+    { name: `${stem}.json`, blob: jsonOf(take, filter) },
+  ];
+  if (take.recording?.wav) files.push({ name: `${stem}.wav`, blob: take.recording.wav() });
+  return files;
+}
+
+export async function saveAll(takes, filter) {
+  const used = new Map(); // name -> how often
+  const files = takes.flatMap((take) => {
+    const stem = stemOf(take);
+    const count = (used.get(stem) ?? 0) + 1;
+    used.set(stem, count);
+    return filesOf(take, filter, count > 1 ? `${stem} (${count})` : stem);
+  });
+  save(await zip(files), "takes.zip");
+}
+
+export function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), KEEP_URL_MS);
+}
+
+/** A file name without its ending, and without what file systems forbid. */
+export const stemOf = (take) =>
+  take.name.replace(/\.[^.]+$/, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";

@@ -1,0 +1,114 @@
+"""Chromium for tests that use the page as a person would."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mido
+from playwright.sync_api import Browser, Download, Page, Playwright
+
+from tests.service.conftest import RunningServer
+
+PATIENCE_MS = 60_000  # of a machine that does much else
+LISTENING = "body[data-state=listening]"
+IDLE = "body[data-state=idle]"
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+FAKE_MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+
+
+@contextmanager
+def chromium(
+    playwright: Playwright, executable: str, microphone: Path | None = None
+) -> Iterator[Browser]:
+    """A headless browser; `microphone` is a WAV that its fake microphone plays once."""
+    flags = list(FLAGS)
+    if microphone is not None:
+        flags += FAKE_MICROPHONE
+        flags.append(f"--use-file-for-fake-audio-capture={microphone}%noloop")
+    browser = playwright.chromium.launch(executable_path=executable, headless=True, args=flags)
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    try:
+        yield browser
+    finally:
+        # Asked to close, a browser whose server was killed takes up to two minutes to comply.
+        for process in processes:
+            if process["type"] == "browser":
+                os.kill(process["id"], signal.SIGKILL)
+        browser.close()
+
+
+class Tab:
+    """A tab on the page, and what its console complained about."""
+
+    def __init__(self, page: Page, server: RunningServer) -> None:
+        self.page = page
+        self.server = server
+        self.complaints: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda line: self.complaints.append(line.text) if line.type == "error" else None,
+        )
+        page.goto(server.url)
+
+    @property
+    def roll(self) -> dict[str, str]:
+        """The roll's data attributes: what is on the picture, in words."""
+        dataset: dict[str, str] = self.page.locator("#roll").evaluate("e => ({...e.dataset})")
+        return dataset
+
+    def wait_for_notes(self, count: int) -> None:
+        self.page.wait_for_function(
+            "count => Number(document.getElementById('roll').dataset.noteCount) >= count",
+            arg=count,
+        )
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
+
+    def upload(self, *paths: Path) -> None:
+        """Returns once all of them are takes."""
+        takes = self.page.locator("#takes li").count() + len(paths)
+        self.page.set_input_files("#file", list(paths))
+        self.page.wait_for_function(
+            "count => document.querySelectorAll('#takes li').length === count", arg=takes
+        )
+        self.page.wait_for_selector(IDLE)
+
+    def download(self, name: str = "Download MIDI") -> Download:
+        with self.page.expect_download() as download:
+            self.press(name)
+        return download.value
+
+    def slide(self, selector: str, value: float) -> None:
+        """Moves a slider as a hand does: the page is told at once."""
+        self.page.locator(selector).fill(f"{value:g}")
+
+    def run(self, script: str, argument: Any = None) -> Any:
+        """What an async function gives that may import the page's modules."""
+        return self.page.evaluate(script, argument)
+
+
+def pitches_of(midi: Path) -> list[int]:
+    return [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity > 0]
+
+
+def saved(download: Download, folder: Path) -> Path:
+    path = folder / download.suggested_filename
+    download.save_as(path)
+    return path

@@ -1,0 +1,73 @@
+"""One browser and one server for all tests of the page; the fake microphone plays four tones.
+
+The model is the one that hears pure tones, so every note is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import soundfile
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
+
+from tests.conftest import require_system
+from tests.fakes import play
+from tests.service.conftest import TONES as TONES_SERVER
+from tests.service.conftest import RunningServer, server_starter
+from tests.service.page.browser import PATIENCE_MS, Tab, chromium
+
+RATE_HZ = 48_000
+# (pitch, onset, offset) in seconds; the fake microphone plays this once from when it is opened
+TONES = [(69, 0.5, 1.0), (81, 1.2, 1.6), (57, 1.8, 2.4), (69, 2.6, 3.0)]
+DURATION_S = 3.4
+NAMES = ["A4", "A5", "A3", "A4"]
+PITCHES = [pitch for pitch, _, _ in TONES]
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="package")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recordings") / "four tones.wav"
+    soundfile.write(path, play(TONES, DURATION_S, RATE_HZ), RATE_HZ, subtype="PCM_16")
+    return path
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with server_starter(tmp_path_factory.mktemp("server")) as start:
+        yield start(*TONES_SERVER)
+
+
+@pytest.fixture(scope="package")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as instance:
+        yield instance
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright, recording: Path) -> Iterator[Browser]:
+    with chromium(playwright, require_system("chromium"), microphone=recording) as instance:
+        yield instance
+
+
+@pytest.fixture
+def tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
+    """A fresh tab on the page; a complaint on its console fails the test."""
+    context = browser.new_context()
+    tab = Tab(context.new_page(), server)
+    yield tab
+    context.close()
+    assert tab.complaints == []
+
+
+@pytest.fixture(scope="module")
+def bench(browser: Browser, server: RunningServer) -> Iterator[Tab]:
+    """A tab whose modules are tried one by one; shared by the tests of a module."""
+    context = browser.new_context()
+    tab = Tab(context.new_page(), server)
+    yield tab
+    context.close()
+    assert tab.complaints == []

@@ -1,0 +1,159 @@
+"""Listening on the page: the fake microphone, what may go wrong with it, and the demo."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import soundfile
+from playwright.sync_api import Browser, expect
+
+from tests.service.conftest import TONES as TONES_SERVER
+from tests.service.conftest import StartServer
+from tests.service.page.browser import IDLE, LISTENING, Tab, pitches_of, saved
+from tests.service.page.conftest import NAMES, PITCHES, TONES
+
+MICROPHONE_IN_HAND = """() => {
+  const media = navigator.mediaDevices;
+  const open = media.getUserMedia.bind(media);
+  media.getUserMedia = async (wish) => (window.heard = await open(wish));
+}"""
+ENDLESS_A4 = """() => {
+  navigator.mediaDevices.getUserMedia = async () => {
+    const context = new AudioContext();
+    const tone = new OscillatorNode(context, { frequency: 440 });
+    const stream = new MediaStreamAudioDestinationNode(context);
+    tone.connect(new GainNode(context, { gain: 0.2 })).connect(stream);
+    tone.start();
+    return stream.stream;
+  };
+}"""
+
+
+def test_microphone_gives_notes_and_files(tab: Tab, tmp_path: Path) -> None:
+    page = tab.page
+    tab.press("Listen")
+    page.wait_for_selector(LISTENING)
+    expect(page.locator("#delay")).to_have_text(re.compile(r"^\d+ ms$"))
+    tab.wait_for_notes(len(TONES))
+    expect(page.locator("#measured")).to_have_text(re.compile(r"\d+ m?s$"))
+    assert page.locator("#lag").inner_text() != "–"
+    tab.press("Stop")
+    page.wait_for_selector(IDLE)
+
+    assert tab.roll["noteCount"] == str(len(TONES))
+    assert tab.roll["openCount"] == "0"
+    expect(page.locator("#status")).to_have_text("Ready")
+    page.locator("summary", has_text="List").click()
+    expect(page.locator("#notes tr")).to_have_count(len(TONES))
+    assert page.locator("#notes td:first-child").all_inner_texts() == NAMES
+    assert pitches_of(saved(tab.download(), tmp_path)) == PITCHES
+
+    # What was heard can be kept; the notes lie where the sound is.
+    sound, rate_hz = soundfile.read(saved(tab.download("Download WAV"), tmp_path))
+    onsets = tab.run("""() => [...document.querySelectorAll('#notes td:nth-child(2)')]
+      .map((cell) => Number(cell.textContent.split(':')[1]))""")
+    for onset in onsets:
+        # The list cuts to tenths; each tone is at 0.2 and lasts at least 0.4 s.
+        after = abs(sound[round((onset + 0.15) * rate_hz) : round((onset + 0.35) * rate_hz)])
+        assert after.max() > 0.15
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("NotAllowedError", "may not use the microphone"),
+        ("NotFoundError", "is not there"),
+        ("NotReadableError", "in use by another program"),
+    ],
+)
+def test_microphone_that_cannot_be_had(tab: Tab, fault: str, words: str) -> None:
+    tab.run(
+        """(name) => {
+          navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', name); };
+        }""",
+        fault,
+    )
+    tab.press("Listen")
+    expect(tab.page.locator("#status.trouble")).to_contain_text(words)
+    expect(tab.page.get_by_role("button", name="Listen")).to_be_enabled()
+
+
+def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
+    tab.run(MICROPHONE_IN_HAND)
+    tab.press("Listen")
+    tab.wait_for_notes(2)
+    tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('ended'))")
+    expect(tab.page.locator("#status.trouble")).to_contain_text("microphone went away")
+    tab.page.wait_for_selector(IDLE)
+    assert tab.roll["openCount"] == "0"
+    assert pitches_of(saved(tab.download(), tmp_path))[:2] == PITCHES[:2]
+
+
+def test_changes_while_listening_are_told_and_the_take_goes_on(tab: Tab) -> None:
+    tab.run(MICROPHONE_IN_HAND)
+    tab.press("Listen")
+    tab.page.wait_for_selector(LISTENING)
+    status = tab.page.locator("#status")
+    tab.run("""() => {
+      heard.getTracks()[0].getSettings = () => ({ sampleRate: 16000 });
+      navigator.mediaDevices.dispatchEvent(new Event('devicechange'));
+    }""")
+    expect(status).to_contain_text("now runs at 16 kHz")
+    tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('mute'))")
+    expect(status).to_contain_text("muted the microphone")
+    tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('unmute'))")
+    expect(status).to_have_text("Listening")
+
+    other = Tab(tab.page.context.new_page(), tab.server)
+    other.press("Listen")
+    expect(other.page.locator("#status")).to_contain_text("Another tab")
+    other.press("Stop")
+    other.page.wait_for_selector(IDLE)
+    other.page.close()
+    assert other.complaints == []
+
+    tab.run("""() => {
+      Object.defineProperty(document, 'hidden', { value: true, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }""")
+    expect(status).to_contain_text("in the background")
+    tab.press("Stop")
+    tab.page.wait_for_selector(IDLE)
+
+
+def test_lost_server_leaves_no_stuck_note_and_comes_back(
+    browser: Browser, start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server(*TONES_SERVER)
+    context = browser.new_context()
+    tab = Tab(context.new_page(), server)
+    tab.run(ENDLESS_A4)
+    tab.press("Listen")
+    tab.page.wait_for_selector("#roll[data-open-count='1']")
+    server.process.kill()
+    server.process.wait()
+    tab.page.wait_for_selector("body[data-state=reconnecting]")
+    assert tab.roll["openCount"] == "0"
+    expect(tab.page.locator("#status.trouble")).to_contain_text("trying again")
+
+    start_server(TONES_SERVER[0], str(server.port), wait=False)
+    tab.page.wait_for_selector(LISTENING)
+    tab.wait_for_notes(2)  # the tone still sounds, so the new session finds it anew
+    expect(tab.page.locator("#reconnects")).to_have_text("1")
+    tab.press("Stop")
+    tab.page.wait_for_selector(IDLE)
+    assert tab.roll["openCount"] == "0"
+    assert set(pitches_of(saved(tab.download(), tmp_path))) == {69}
+    context.close()
+
+
+def test_demo_is_one_click_away(tab: Tab) -> None:
+    tab.press("Hear a demo instead")
+    tab.page.wait_for_selector(LISTENING)
+    expect(tab.page.locator("#take-name")).to_contain_text("Demo")
+    tab.wait_for_notes(1)  # the fake model hears its A4 alone
+    tab.press("Stop")
+    tab.page.wait_for_selector(IDLE)
+    assert tab.roll["openCount"] == "0"

@@ -1,0 +1,169 @@
+"""The page's modules one by one, run inside the browser: files they write, words they say."""
+
+from __future__ import annotations
+
+import io
+import wave
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import mido
+import numpy as np
+import pytest
+import soundfile
+
+from tests.fakes import play
+from tests.service.page.browser import Tab
+
+LENGTH_OF = """async (bytes) => {
+  const { recordingSeconds } = await import('./recording-length.js');
+  return recordingSeconds(new Blob([new Uint8Array(bytes)])).catch(() => null);
+}"""
+
+
+def test_midi_writer_is_read_back_by_mido(bench: Tab, tmp_path: Path) -> None:
+    notes = [
+        {"pitch": 60, "velocity": 1, "onset": 0.0, "offset": 0.5},
+        {"pitch": 60, "velocity": 127, "onset": 0.5, "offset": 0.5},  # struck again, no length
+        {"pitch": 127, "velocity": 64, "onset": 20.25, "offset": 4000.0},  # long delta times
+    ]
+    data = bench.run("async (notes) => [...(await import('./midi.js')).midiFile(notes)]", notes)
+    path = tmp_path / "own.mid"
+    path.write_bytes(bytes(data))
+    now, events = 0.0, []
+    for message in mido.MidiFile(path):
+        now += message.time
+        if not message.is_meta:
+            events.append((message.type, message.note, round(now, 2)))
+    assert events == [
+        ("note_on", 60, 0.0),
+        ("note_off", 60, 0.5),
+        ("note_on", 60, 0.5),
+        ("note_off", 60, 0.5),
+        ("note_on", 127, 20.25),
+        ("note_off", 127, 4000.0),
+    ]
+
+
+def test_zip_writer_is_read_back(bench: Tab) -> None:
+    files = {"Präludium.mid": list(range(256)) * 5, "empty.json": [], "a/b.txt": [10]}
+    data = bench.run(
+        """async (files) => {
+          const { zip } = await import('./zip.js');
+          const list = Object.entries(files)
+            .map(([name, bytes]) => ({ name, blob: new Blob([new Uint8Array(bytes)]) }));
+          const archive = await zip(list, new Date(2026, 10, 21, 13, 14, 16));
+          return [...new Uint8Array(await archive.arrayBuffer())];
+        }""",
+        files,
+    )
+    with zipfile.ZipFile(io.BytesIO(bytes(data))) as archive:
+        assert archive.testzip() is None  # every CRC is right
+        assert {name: list(archive.read(name)) for name in archive.namelist()} == files
+        assert archive.infolist()[0].date_time == (2026, 11, 21, 13, 14, 16)
+
+
+def test_take_becomes_a_wav_file_and_parts_to_play(bench: Tab) -> None:
+    samples = np.arange(-30_000, 30_000, 7, dtype=np.int16)
+    wav, part = bench.run(
+        """async (values) => {
+          const { LiveRecording } = await import('./recording.js');
+          const recording = new LiveRecording(1000);
+          for (let at = 0; at < values.length; at += 20) {
+            const chunk = Int16Array.from(values.slice(at, at + 20));
+            recording.add(chunk.buffer, chunk.length);
+          }
+          const context = new OfflineAudioContext(1, 1, 8000);
+          context.createBuffer = (_, length) => new AudioBuffer({ length, sampleRate: 8000 });
+          const { buffer, start, end } = await recording.part(context, 1.5);
+          const bytes = new Uint8Array(await recording.wav().arrayBuffer());
+          return [[...bytes], { start, end, values: [...buffer.getChannelData(0)] }];
+        }""",
+        samples.tolist(),
+    )
+    with wave.open(io.BytesIO(bytes(wav))) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (1000, 1, 2)
+        assert file.readframes(file.getnframes()) == samples.astype("<i2").tobytes()
+    assert (part["start"], part["end"]) == (1.5, len(samples) / 1000)
+    assert part["values"] == (samples[1500:] / 32768).tolist()
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "ogg"])
+@pytest.mark.parametrize("rate_hz", [11_025, 48_000])
+def test_length_is_read_from_the_header(
+    bench: Tab, tmp_path: Path, suffix: str, rate_hz: int
+) -> None:
+    path = tmp_path / f"sound.{suffix}"
+    soundfile.write(path, play([(69, 0.1, 0.4)], 0.5, rate_hz), rate_hz)
+    seconds = bench.run(LENGTH_OF, list(path.read_bytes()))
+    assert seconds == pytest.approx(soundfile.info(path).duration, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"RIFF", b"OggS" + bytes(60), b"fLaC" + bytes(60)], ids=lambda data: data[:4]
+)
+def test_length_of_a_damaged_file_is_unknown(bench: Tab, data: bytes) -> None:
+    assert bench.run(LENGTH_OF, list(data)) is None
+
+
+def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
+    def report(lookahead_ms: float, onset_f1: float) -> dict[str, Any]:
+        return {"lookahead_ms": lookahead_ms, "mean": {"onset_f1": onset_f1}}
+
+    card = {
+        "recordings": {
+            "piano": [report(100, 0.75), report(50, 0.65), report(200, 0.80)],
+            "violin": [report(100, 0.60), report(200, 0.60)],
+        }
+    }
+
+    def said(lookahead_ms: float, of: dict[str, Any] = card) -> str:
+        script = "async ([c, ms]) => (await import('./accuracy.js')).accuracyText(c, ms)"
+        text: str = bench.run(script, [of, lookahead_ms])
+        return text
+
+    assert said(100) == (
+        "Right notes (onset F1): piano 0.75, violin 0.60; up to 5 points below the best."
+    )
+    assert "piano 0.70, violin 0.60; up to 10 points" in said(75)  # halfway between the two
+    assert "piano 0.80, violin 0.60; no less than any longer one" in said(370)
+    assert said(100, {}) == ""
+
+
+def test_midi_out_follows_the_notes_and_leaves_none_stuck(bench: Tab) -> None:
+    sent = bench.run(
+        """async () => {
+          const sent = [];
+          const port = {
+            id: 'p', name: 'Synth', state: 'connected', send: (bytes, at) => sent.push([...bytes]),
+          };
+          const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+          navigator.requestMIDIAccess = async () => access;
+          const { MidiOut } = await import('./midi-out.js');
+          const out = new MidiOut();
+          out.noteOn('early', { pitch: 50, velocity: 1 }); // no port yet: nothing
+          await out.open();
+          out.choose(out.ports[0].id);
+          sent.length = 0;
+          out.noteOn(1, { pitch: 60, velocity: 90 });
+          out.noteOn(2, { pitch: 60, velocity: 70 }); // struck again before the end of 1 is known
+          out.noteOff(1);
+          out.noteOff(2);
+          out.noteOn(3, { pitch: 72, velocity: 10 }, 100); // ends before it is long enough
+          out.noteOff(3);
+          out.noteOn(4, { pitch: 64, velocity: 80 });
+          out.silence();
+          out.noteOff(4);
+          return sent;
+        }"""
+    )
+    end_64 = [[0x80, 64, 64], [0xB0, 123, 0]]
+    assert sent == [
+        [0x90, 60, 90],
+        [0x90, 60, 70],
+        [0x80, 60, 64],
+        [0x90, 64, 80],
+        *end_64,
+        *end_64,
+    ]

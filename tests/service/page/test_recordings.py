@@ -1,0 +1,117 @@
+"""Recordings on the page: dropped, transcribed, played and saved."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import httpx
+import soundfile
+from playwright.sync_api import expect
+
+from tests.fakes import play
+from tests.service.conftest import RunningServer
+from tests.service.page.browser import IDLE, Tab, pitches_of, saved
+from tests.service.page.conftest import NAMES, PITCHES, RATE_HZ, TONES
+
+
+def test_recording_gives_the_notes_that_the_server_finds(
+    tab: Tab, server: RunningServer, recording: Path, tmp_path: Path
+) -> None:
+    tab.upload(recording)
+    page = tab.page
+    expect(page.locator("#take-name")).to_have_text(recording.name)
+    expect(page.locator("#note-count")).to_have_text(f"{len(TONES)} notes")
+    expect(page.locator("#uploads")).to_be_hidden()
+    midi = saved(tab.download(), tmp_path)
+    assert midi.name == "four tones.mid"
+    assert pitches_of(midi) == PITCHES
+
+    found = _transcribe(server, recording)
+    document = json.loads(saved(tab.download("Download JSON"), tmp_path).read_text())
+    kept = ("pitch", "velocity", "confidence", "onset_s", "offset_s")
+    assert document["notes"] == [{name: note[name] for name in kept} for note in found]
+    assert [note["pitch"] for note in found] == PITCHES
+    expect(page.get_by_role("button", name="Download WAV")).to_be_disabled()
+
+
+def test_filters_act_on_all_that_shows_and_saves_notes(
+    tab: Tab, recording: Path, tmp_path: Path
+) -> None:
+    tab.upload(recording)
+    page = tab.page
+    page.locator("summary", has_text="List").click()
+    tab.slide("#least-length", 450)  # of 500, 400, 600 and 400 ms
+    expect(page.locator("#note-count")).to_have_text("2 of 4 notes")
+    assert tab.roll["noteCount"] == "2"
+    expect(page.locator("#notes tr")).to_have_count(2)
+    assert pitches_of(saved(tab.download(), tmp_path)) == [69, 57]
+    tab.slide("#least-confidence", 95)
+    tab.slide("#least-length", 0)
+    notes = json.loads(saved(tab.download("Download JSON"), tmp_path).read_text())["notes"]
+    assert all(note["confidence"] >= 0.95 for note in notes)
+    assert tab.roll["noteCount"] == str(len(notes))
+    tab.slide("#least-confidence", 0)
+    assert tab.roll["noteCount"] == "4"
+
+
+def test_many_files_become_takes_and_one_archive(tab: Tab, recording: Path, tmp_path: Path) -> None:
+    other = tmp_path / "one tone.flac"
+    soundfile.write(other, play(TONES[:1], 1.4, RATE_HZ), RATE_HZ)
+    letter = tmp_path / "letter.wav"
+    letter.write_text("Dear musician, this is no recording.")
+    page = tab.page
+    page.set_input_files("#file", [recording, letter, other])
+    bars = page.locator("#uploads progress")
+    expect(bars.first).to_have_attribute("aria-label", f"Transcribing {recording.name}")
+    expect(page.locator("#takes li")).to_have_count(2)
+    page.wait_for_selector(IDLE)
+    # The one that is no recording stays in the list, with the reason, until it is dismissed.
+    failed = page.locator("#uploads .trouble")
+    expect(failed).to_contain_text("letter.wav")
+    assert len(failed.locator(".upload-text").inner_text()) > 10
+    tab.press("Dismiss letter.wav")
+    expect(page.locator("#uploads")).to_be_hidden()
+    # The browser itself notes the refusal; nothing else may be on the console.
+    assert all("422" in complaint for complaint in tab.complaints)
+    tab.complaints.clear()
+
+    expect(page.locator("#note-count")).to_have_text("1 note")
+    page.get_by_role("button", name=recording.name).click()
+    assert tab.roll["noteCount"] == "4"
+
+    with zipfile.ZipFile(saved(tab.download("Download all as ZIP"), tmp_path)) as archive:
+        assert archive.testzip() is None
+        names = ["four tones.mid", "four tones.json", "one tone.mid", "one tone.json"]
+        assert archive.namelist() == names
+        archive.extractall(tmp_path)
+    assert pitches_of(tmp_path / "four tones.mid") == PITCHES
+    assert pitches_of(tmp_path / "one tone.mid") == PITCHES[:1]
+
+
+def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, recording: Path) -> None:
+    tab.upload(recording)
+    page = tab.page
+    tab.press("Play")
+    for name in NAMES[:3]:
+        page.wait_for_selector(f"#roll[data-sounding='{name}']")
+    tab.press("Pause")
+    assert page.locator("#position").inner_text() != "0:00.0"
+    tab.press("Play")
+    # It ends by itself, at the end of the take.
+    page.wait_for_selector("#play[aria-label=Play]")
+    expect(page.locator("#length")).to_have_text(f"/ {page.locator('#position').inner_text()}")
+
+
+def _transcribe(server: RunningServer, path: Path) -> list[dict[str, float]]:
+    """The notes of `POST /transcribe`, as any other client gets them."""
+    with path.open("rb") as file:
+        response = httpx.post(
+            f"{server.url}/transcribe",
+            files={"file": file},
+            headers={"Accept": "application/json"},
+            timeout=60,
+        )
+    notes: list[dict[str, float]] = response.raise_for_status().json()["notes"]
+    return notes

@@ -9,7 +9,7 @@ is a field of its own, so that either, or a mixture, can be trained and loaded.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 HOP = 128  # samples between two frames
@@ -19,7 +19,7 @@ FRAMES = WINDOW // HOP - 1  # 63: frame i of a window describes sample HOP * (i 
 CENTRE_FRAME = FRAMES // 2  # 31: describes sample 4096, the middle of the window
 SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
 
-HEADS = ("frame", "onset", "velocity")
+HEADS = ("frame", "onset", "velocity", "offset")
 LOGIT_OFFSET = -4.0  # released code: starts every note as improbable (class imbalance)
 
 
@@ -155,9 +155,12 @@ LIVE = ModelConfig(
     sample_rate=SAMPLE_RATE,
     front_end=FilterbankConfig(),
     rse=RSEConfig(maps=96, blocks=1, dropout=0.0),
-    heads=HEADS,
+    heads=("frame", "onset", "velocity"),
     calibration=False,
 )
 """Real-time on a laptop's CPU: filterbank front-end, one Beneš block, three heads."""
 
-CONFIGS = {config.name: config for config in (PAPER, RELEASED, LIVE)}
+ACCURATE = replace(LIVE, name="accurate", rse=replace(LIVE.rse, blocks=2), heads=HEADS)
+"""For a GPU, or where time does not matter: two Beneš blocks, and a head for the ends of notes."""
+
+CONFIGS = {config.name: config for config in (PAPER, RELEASED, LIVE, ACCURATE)}

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 
+SATURATED = 18.0
+"""Logit whose sigmoid is 1 in float32."""
 NORM_EPSILON = 1e-10  # released code; small, for inputs of amplitude 0.25
 
 
@@ -89,6 +91,14 @@ class ResidualSwitchUnit(nn.Module):
         nn.init.xavier_uniform_(self.z.weight)
         nn.init.xavier_uniform_(self.w.weight)
         nn.init.uniform_(self.w.bias, 0, 0.01)
+
+    @torch.no_grad()
+    def make_identity(self) -> None:
+        """The unit returns its input exactly, until it is trained on."""
+        self.w.weight.zero_()
+        self.w.bias.zero_()
+        if self.residual_scale == "learned":
+            self.s.fill_(SATURATED / self.residual_speed)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, n, m), n even -> the same shape."""

@@ -2,7 +2,8 @@
 
 Both front-ends end in logits of shape (batch, heads, FRAMES, PITCHES); frame i of a window
 describes its sample HOP * (i + 1). Head "frame" says that a note sounds, "onset" that it begins
-(a triangle of 3 hops around the moment), "velocity" how loud the note beginning there is.
+(a triangle of 3 hops around the moment), "velocity" how loud the note beginning there is,
+"offset" that it ends.
 """
 
 from __future__ import annotations
@@ -72,6 +73,10 @@ class StridedNetwork(nn.Module):
         """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits."""
         return self.frames(self.raw(window))
 
+    def by_head(self) -> list[Tensor]:
+        """Views of the parameters that belong to heads, each with the heads as its first axis."""
+        return [p.unflatten(0, (-1, PITCHES)) for p in self.head.parameters()]
+
     def open_stream(self) -> FeatureStream:
         """The raw waveform needs no state."""
         return WindowStream()
@@ -123,6 +128,12 @@ class FilterbankNetwork(nn.Module):
         routed = self.patches.join(self.unembed(self.rse(sequence)))
         logits = self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET
         return place_pitches(logits.transpose(2, 3)[:, :, :FRAMES], self.lowest_pitch)
+
+    def by_head(self) -> list[Tensor]:
+        """Views of the parameters that belong to heads, each with the heads as its first axis."""
+        routed = [p.unflatten(0, (self.patches.cells, -1)) for p in self.unembed.parameters()]
+        skipped = list(self.skip.parameters())
+        return [*(p.transpose(0, 1) for p in routed), *skipped, self.pitch_bias]
 
     def open_stream(self) -> FeatureStream:
         """State: the constant-Q frames of the last window."""

@@ -17,7 +17,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -128,8 +128,16 @@ class Objective(nn.Module):
 class Trainer:
     """Trains a task into a folder: last and best checkpoint, optimiser state, metrics."""
 
-    def __init__(self, task: Task, config: LoopConfig, folder: Path) -> None:
+    def __init__(
+        self,
+        task: Task,
+        config: LoopConfig,
+        folder: Path,
+        earlier: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """earlier: the stages of training that the network has behind it, for the card."""
         self.task, self.config, self.folder = task, config, folder
+        self.earlier = list(earlier)
         self.fabric = make_fabric()
         self.device = self.fabric.device
         self.share = Share(self.fabric.global_rank, self.fabric.world_size)
@@ -137,7 +145,7 @@ class Trainer:
         self.optimizer = make_optimizer(task.network, config)
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network,
-            multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(config.average),
+            multi_avg_fn=running_average(config.average),
             use_buffers=True,
         )
         if config.compile:
@@ -188,6 +196,7 @@ class Trainer:
         except RuntimeError as error:
             raise CheckpointError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
+        self.earlier = state.get("earlier", [])
         self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
         if not self.leads:  # the others' random numbers are not kept: they begin new ones
             torch.manual_seed(self.config.seed + self.share.index + self.step)
@@ -307,6 +316,7 @@ class Trainer:
                 "loop": asdict(self.config),
                 "steps": self.step,
                 "hours": round(self.seconds / 3600, 3),
+                "earlier": self.earlier,
             },
             "validation": metrics,
         }
@@ -322,6 +332,7 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
+            "earlier": self.earlier,
             "random": torch.get_rng_state(),
             "config": _jsonable(card["config"]),
         }
@@ -386,6 +397,19 @@ def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimi
         lr=config.learning_rate,
         decoupled_weight_decay=True,
     )
+
+
+def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
+    """Update of ``AveragedModel`` that averages floats and copies integers (indices, counts)."""
+    average = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
+
+    def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:
+        if averaged[0].is_floating_point():
+            average(averaged, current, count)
+        else:
+            torch._foreach_copy_(averaged, current)
+
+    return update
 
 
 def schedule(progress: float, warmup: float) -> float:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,8 @@ class Labels:
     """A triangle of three hops around each onset."""
     velocity: Tensor
     """Velocity / 127 of the note beginning there, where ``onset`` is positive."""
+    offset: Tensor
+    """A triangle of three hops around each end of a note."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +37,32 @@ class HeadWeights:
     frame: float = 1.0
     onset: float = 2.0
     velocity: float = 0.5
+    offset: float = 1.0
 
 
 def heads_loss(
-    logits: Tensor, labels: Labels, frames: slice, pitches: slice, weights: HeadWeights
+    logits: Tensor,
+    heads: Sequence[str],
+    labels: Labels,
+    frames: slice,
+    pitches: slice,
+    weights: HeadWeights,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Cross-entropy of every head, summed over notes, averaged over frames.
 
-    logits: (batch, heads, FRAMES, PITCHES) of heads (frame, onset, velocity); only the given
+    logits: (batch, heads, FRAMES, PITCHES), the heads as ``heads`` names them; only the given
     frames and pitches count. The velocity head counts where notes begin.
     """
-    frame, onset, velocity = logits[:, :, frames, pitches].float().unbind(1)
-    cut = (slice(None), frames, pitches)
-    count = frame.shape[0] * frame.shape[1]
-    parts = {
-        "frame": _entropy(frame, labels.frame[cut]).sum() / count,
-        "onset": _entropy(onset, labels.onset[cut]).sum() / count,
-    }
-    begins = labels.onset[cut]
-    loudness = _entropy(velocity, labels.velocity[cut]) * begins
-    parts["velocity"] = loudness.sum() / begins.sum().clamp(min=1)
+    parts = {}
+    for head, values in zip(heads, logits[:, :, frames, pitches].float().unbind(1), strict=True):
+        losses = _entropy(values, getattr(labels, head)[:, frames, pitches])
+        if head == "velocity":
+            begins = labels.onset[:, frames, pitches]
+            parts[head] = (losses * begins).sum() / begins.sum().clamp(min=1)
+        else:
+            parts[head] = losses.sum() / (losses.shape[0] * losses.shape[1])
     total = sum(
-        (getattr(weights, name) * part for name, part in parts.items()), frame.new_zeros(())
+        (getattr(weights, name) * part for name, part in parts.items()), logits.new_zeros(())
     )
     return total, parts
 

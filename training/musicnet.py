@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from model.config import FRAMES, HEADS, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
+from model.config import FRAMES, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
 from model.transcriber import StridedNetwork, Transcriber
 from training.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.metrics import frame_average_precision
@@ -67,8 +67,13 @@ class MusicTask:
         self.config = config
         self.windows = config.batch_size
         self.network: nn.Module = Transcriber(config.model)
-        if not config.train_filters and isinstance(config.model.front_end, FilterbankConfig):
-            self.network.get_submodule("network.filterbank").requires_grad_(False)
+        if isinstance(config.model.front_end, FilterbankConfig):
+            if not config.train_filters:
+                self.network.get_submodule("network.filterbank").requires_grad_(False)
+            convolutions = self.network.get_submodule("network.convolutions")
+            # A sixth faster on CPUs; weights and inputs have to agree.
+            convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            convolutions.register_forward_pre_hook(_channels_last)
         self.frames = usable_frames(config.model, config.farthest_hops)
         self._validation: Batch | None = None
 
@@ -92,7 +97,8 @@ class MusicTask:
         if len(transcriber.config.heads) > 1:
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
-            return heads_loss(logits, labels, self.frames, pitches, self.config.weights)
+            heads = transcriber.config.heads
+            return heads_loss(logits, heads, labels, self.frames, pitches, self.config.weights)
         strided = transcriber.network
         assert isinstance(strided, StridedNetwork)
         raw = strided.raw(audio)
@@ -120,13 +126,17 @@ class MusicTask:
         metrics = {}
         for lookahead in SCORED_LOOKAHEADS_MS:
             frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
-            truth = {"ap": batch.frame, "onset_ap": batch.onset > ONSET_SCALE // 2}
-            # zip: a network may have the frame head alone
-            for head, (name, labels) in zip(network.config.heads, truth.items(), strict=False):
-                predicted = probabilities[:, HEADS.index(head), frame]
-                metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
-                    predicted, labels[:, frame]
-                )
+            truth = {
+                "frame": batch.frame,
+                "onset": batch.onset > ONSET_SCALE // 2,
+                "offset": batch.offset > ONSET_SCALE // 2,
+            }
+            for row, head in enumerate(network.config.heads):
+                if head in truth:
+                    name = "ap" if head == "frame" else f"{head}_ap"
+                    metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
+                        probabilities[:, row, frame], truth[head][:, frame]
+                    )
         return metrics
 
     def card(self) -> dict[str, Any]:
@@ -145,12 +155,16 @@ def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
 
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     """Audio (batch, WINDOW) and labels (batch, FRAMES, PITCHES), all float32."""
-    frame, onset, velocity = torch.from_numpy(batch.targets()).to(device).unbind(1)
-    return _audio(batch.audio, device), Labels(frame, onset, velocity)
+    targets = torch.from_numpy(batch.targets()).to(device).unbind(1)
+    return _audio(batch.audio, device), Labels(*targets)
 
 
 def _audio(values: NDArray, device: torch.device) -> Tensor:
     return torch.from_numpy(values).to(device).float()
+
+
+def _channels_last(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x.contiguous(memory_format=torch.channels_last) for x in inputs)
 
 
 def _jsonable(values: dict[str, Any]) -> dict[str, Any]:

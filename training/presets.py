@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from model.config import LIVE, PAPER, RELEASED_RSE, RSEConfig
+from model.config import ACCURATE, LIVE, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.loop import LoopConfig, Task
@@ -25,6 +25,9 @@ class MusicRun:
 
     music: MusicConfig = field(default_factory=MusicConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
+    init: str = ""
+    """Weights to begin with: a shipped name or a .safetensors file of a network of the same kind,
+    with as many Beneš blocks and heads or fewer. Empty begins at random."""
     out: Path = Path("runs/musicnet")
     """Folder for checkpoints, optimiser state and metrics.jsonl."""
     resume: bool = False
@@ -58,6 +61,18 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     "live": MusicRun(
         MusicConfig(model=LIVE, validation_windows=1000),
         LoopConfig(minutes=120, validate_minutes=15),
+    ),
+    # On from there; the rate is lower, so that what has been learnt is not lost.
+    "live-on": MusicRun(
+        MusicConfig(model=LIVE, validation_windows=1000),
+        LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12),
+        init="live",
+    ),
+    # Grown from "live": a second Beneš block and an offset head.
+    "accurate": MusicRun(
+        MusicConfig(model=ACCURATE, validation_windows=1000),
+        LoopConfig(minutes=50, learning_rate=7e-4, validate_minutes=12),
+        init="live",
     ),
     # A few minutes on two cores, to see it learn.
     "laptop": MusicRun(

@@ -23,9 +23,11 @@ import torch
 import tyro
 
 from model.checkpoint import CheckpointError
+from model.transcriber import Transcriber
 from training.algorithmic.generators import PROBLEMS
 from training.loop import STATE, Trainer
-from training.presets import COMMANDS, Run
+from training.presets import COMMANDS, MusicRun, Run
+from training.warm_start import warm_start
 
 DEFAULT_PRESET = "laptop"
 
@@ -78,14 +80,19 @@ def list_presets() -> str:
 def train(run: Run) -> dict[str, float]:
     """Trains, or goes on training, in the run's folder; returns the last metrics.
 
-    Raises CheckpointError where the folder does not fit.
+    Raises CheckpointError where the folder or the weights to begin with do not fit.
     """
     if not run.resume and (run.out / STATE).exists():
         raise CheckpointError(
             f"{run.out} holds a run already: go on with --resume, or choose another --out"
         )
     torch.manual_seed(run.loop.seed)  # the network's first weights
-    trainer = Trainer(run.make_task(), run.loop, run.out)
+    task = run.make_task()
+    earlier = []
+    if isinstance(run, MusicRun) and run.init and not run.resume:
+        assert isinstance(task.network, Transcriber)
+        earlier = warm_start(task.network, run.init)
+    trainer = Trainer(task, run.loop, run.out, earlier)
     if run.resume:
         trainer.resume()
     return trainer.run()

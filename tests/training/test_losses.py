@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.config import LOGIT_OFFSET, PITCHES
+from model.config import HEADS, LOGIT_OFFSET, PITCHES
 from training.losses import HeadWeights, Labels, heads_loss, released_loss
 
 CALIBRATION = 0.1  # its share of the released objective
@@ -43,16 +43,33 @@ def test_the_calibration_learns_without_touching_the_network() -> None:
 def test_frames_and_pitches_outside_do_not_count() -> None:
     torch.manual_seed(0)
     logits = torch.randn(2, 3, 63, PITCHES)
-    labels = Labels(*torch.rand(3, 2, 63, PITCHES))
+    labels = Labels(*torch.rand(4, 2, 63, PITCHES))
     frames, pitches = slice(10, 60), slice(21, 109)
-    total, parts = heads_loss(logits, labels, frames, pitches, HeadWeights(1, 2, 3))
+    total, parts = heads_loss(logits, HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
     assert total.item() == pytest.approx(
         (parts["frame"] + 2 * parts["onset"] + 3 * parts["velocity"]).item()
     )
     changed = logits.clone()
     changed[:, :, :10] += 5
     changed[..., :21] += 5
-    assert heads_loss(changed, labels, frames, pitches, HeadWeights(1, 2, 3))[0] == total
+    again, _ = heads_loss(changed, HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    assert again == total
+
+
+def test_each_head_is_compared_with_its_own_labels() -> None:
+    torch.manual_seed(0)
+    labels = Labels(*torch.rand(4, 1, 63, PITCHES))
+    everything = slice(None)
+    for heads in (HEADS, ("frame", "offset")):
+        right = torch.stack([torch.logit(getattr(labels, head)) for head in heads], dim=1)
+        arguments = (heads, labels, everything, everything, HeadWeights())
+        _, least = heads_loss(right, *arguments)
+        assert set(least) == set(heads)
+        for row, head in enumerate(heads):
+            wrong = right.clone()
+            wrong[:, row] += 0.5
+            _, parts = heads_loss(wrong, *arguments)
+            assert {name for name in parts if parts[name] > least[name]} == {head}
 
 
 @pytest.mark.parametrize("name", ["musicnet_w1024_h16", "musicnet_w8192_h16"])

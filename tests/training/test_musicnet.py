@@ -14,6 +14,7 @@ from model.config import FRAMES, LIVE, PITCHES, ModelConfig, RSEConfig
 from tests.training.conftest import TINY
 from training import card as card_page
 from training import run, ship
+from training.loop import LoopConfig, Trainer
 from training.losses import HeadWeights, Labels, heads_loss
 from training.metrics import FIGURES
 from training.musicnet import MusicConfig, MusicTask, usable_frames
@@ -59,22 +60,22 @@ def test_the_filters_learn_where_asked(synth_config: SynthConfig) -> None:
 
 def test_the_loss_counts_chosen_frames_and_pitches_only() -> None:
     logits = torch.randn(2, 3, FRAMES, PITCHES)
-    labels = Labels(*torch.rand(3, 2, FRAMES, PITCHES))
+    labels = Labels(*torch.rand(4, 2, FRAMES, PITCHES))
     frames, pitches = slice(10, 20), slice(21, 109)
-    before, _ = heads_loss(logits, labels, frames, pitches, HeadWeights())
+    before, _ = heads_loss(logits, LIVE.heads, labels, frames, pitches, HeadWeights())
     logits[:, :, :10] = 50
     logits[:, :, 20:] = -50
     logits[..., :21] = 50
-    after, _ = heads_loss(logits, labels, frames, pitches, HeadWeights())
+    after, _ = heads_loss(logits, LIVE.heads, labels, frames, pitches, HeadWeights())
     assert after == before
 
 
 def test_the_right_answer_costs_less_than_the_wrong_one() -> None:
-    labels = Labels(*(torch.rand(3, 1, FRAMES, PITCHES) < 0.1).float())
+    labels = Labels(*(torch.rand(4, 1, FRAMES, PITCHES) < 0.1).float())
     right = torch.stack([labels.frame, labels.onset, labels.velocity], dim=1) * 20 - 10
     everything = (slice(None), slice(None))
-    good, _ = heads_loss(right, labels, *everything, HeadWeights())
-    bad, _ = heads_loss(-right, labels, *everything, HeadWeights())
+    good, _ = heads_loss(right, LIVE.heads, labels, *everything, HeadWeights())
+    bad, _ = heads_loss(-right, LIVE.heads, labels, *everything, HeadWeights())
     assert good < 0.1 < bad
 
 
@@ -118,6 +119,16 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert "| my set (1) | 100 ms | 4 frames | 0.123" in page
     assert load(weights / "small.safetensors").card["recordings"]["my set"][0]["count"] == 1
     assert str(synth_config.root) not in page + (weights / "small.json").read_text()
+
+
+def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(
+    synth_config: SynthConfig, tmp_path: Path
+) -> None:
+    task = MusicTask(music(synth_config))
+    loop = LoopConfig(steps=6, learning_rate=0.02, bfloat16=False)
+    during = Trainer(task, loop, tmp_path).run()
+    after = task.validate(load(tmp_path / "last.safetensors", dtype=torch.float32))
+    assert during == pytest.approx(after, abs=1e-6)
 
 
 def test_an_unknown_preset_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,45 +9,58 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from training.synth import noise
+from training.synth import codec, noise
+from training.synth.config import RecordingConfig
+from training.synth.speech import speech
 
 IMPULSE_MIN_S = 0.1  # room for the ringing of the equaliser where there is no reverberation
+EVERYDAY = RecordingConfig()
 
 
 def augment(
-    audio: NDArray[np.float32], sample_rate: int, rng: np.random.Generator
+    audio: NDArray[np.float32],
+    sample_rate: int,
+    rng: np.random.Generator,
+    config: RecordingConfig = EVERYDAY,
 ) -> NDArray[np.float32]:
-    """Reverberation, equalisation, dynamics, level, noise and clipping; same length, float32."""
-    out = np.asarray(
-        signal.oaconvolve(audio, impulse_response(sample_rate, rng))[: len(audio)], np.float32
-    )
-    if rng.random() < 0.2:
+    """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
+    response = impulse_response(sample_rate, rng, config)
+    out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
+    if rng.random() < config.compressor:
         out = _compress(out, sample_rate, rng)
     peak = float(np.abs(out).max(initial=0))
     if peak > 0:
         out *= np.float32(1 / peak)
-    if rng.random() < 0.15:
+    if rng.random() < config.saturation:
         drive = np.float32(rng.uniform(0.5, 2.5))
         out = np.tanh(out * drive) / np.tanh(drive)
-    level_db = rng.uniform(-18, 0) if rng.random() < 0.75 else rng.uniform(-40, -18)
+    lowest_db = config.quietest_db if rng.random() < config.quiet else -18.0
+    level_db = rng.uniform(max(lowest_db, config.quietest_db), 0)
     out *= np.float32(10 ** (level_db / 20))
-    out = _with_noise(out, sample_rate, rng)
-    if rng.random() < 0.1:
+    out = _with_noise(out, sample_rate, rng, config)
+    if rng.random() < 0.1:  # a constant offset, as of cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
-    if rng.random() < 0.02:
+    if rng.random() < config.clipping:
         out *= np.float32(rng.uniform(1.5, 4) * 10 ** (-level_db / 20))
     if rng.random() < 0.5:
         out = -out
+    out = np.clip(out, -1, 1)
+    if rng.random() < config.telephone:
+        out = codec.telephone(out, sample_rate)
+    if rng.random() < config.mp3:
+        out = codec.mp3(out, sample_rate, float(rng.uniform(0, 0.9)))
     return np.clip(out, -1, 1)
 
 
-def impulse_response(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def impulse_response(
+    sample_rate: int, rng: np.random.Generator, config: RecordingConfig = EVERYDAY
+) -> NDArray[np.float32]:
     """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
 
     The equaliser's recursive filters are minimum-phase and act on the short response instead of
     the audio, which makes them free.
     """
-    if rng.random() < 0.75:
+    if rng.random() < config.room:
         rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
         wet_db = float(rng.uniform(-25, 0))
     else:
@@ -71,7 +84,9 @@ def impulse_response(sample_rate: int, rng: np.random.Generator) -> NDArray[np.f
             * rng.uniform(0.05, 0.6, len(early))
             * 10 ** (wet_db / 20)
         )
-    return np.asarray(signal.sosfilt(_equaliser(sample_rate, rng), response), np.float32)
+    if rng.random() < config.equaliser:
+        response = np.asarray(signal.sosfilt(_equaliser(sample_rate, rng), response))
+    return response.astype(np.float32)
 
 
 def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -150,21 +165,28 @@ def _compress(
 
 
 def _with_noise(
-    audio: NDArray[np.float32], sample_rate: int, rng: np.random.Generator
+    audio: NDArray[np.float32],
+    sample_rate: int,
+    rng: np.random.Generator,
+    config: RecordingConfig,
 ) -> NDArray[np.float32]:
     rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
-    if rng.random() < 0.9 and rms > 0:
-        snr_db = rng.uniform(25, 60) if rng.random() < 0.75 else rng.uniform(10, 25)
+
+    def add(sound: NDArray[np.float32], lowest_db: float, highest_db: float) -> None:
+        nonlocal audio
+        level = rms * 10 ** (rng.uniform(lowest_db, highest_db) / 20)
+        audio = audio + sound * np.float32(level / max(1e-9, float(np.std(sound))))
+
+    if rng.random() < config.noise and rms > 0:
+        lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
         colour = str(rng.choice(list(noise.COLOURS)))
-        hiss = noise.coloured(len(audio), colour, sample_rate, rng)
-        audio = audio + hiss * np.float32(rms * 10 ** (-snr_db / 20))
-    if rng.random() < 0.12:
-        level = np.float32(rms * 10 ** (rng.uniform(-50, -15) / 20))
-        audio = audio + level * noise.hum(len(audio), sample_rate, rng)
-    if rng.random() < 0.08:
-        level = np.float32(rms * 10 ** (rng.uniform(-25, 5) / 20))
-        audio = audio + level * noise.clicks(len(audio), sample_rate, rng)
-    if rng.random() < 0.05:
-        level = np.float32(rms * 10 ** (rng.uniform(-15, 5) / 20))
-        audio = audio + level * noise.bursts(len(audio), sample_rate, rng)
+        add(noise.coloured(len(audio), colour, sample_rate, rng), lowest, highest)
+    if rng.random() < config.hum:
+        add(noise.hum(len(audio), sample_rate, rng), -50, -15)
+    if rng.random() < config.clicks:
+        add(noise.clicks(len(audio), sample_rate, rng), -35, -10)
+    if rng.random() < config.drums:
+        add(noise.percussion(len(audio), sample_rate, rng), -15, 5)
+    if rng.random() < config.voice:
+        add(speech(len(audio), sample_rate, rng), -20, 5)
     return audio

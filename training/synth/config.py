@@ -9,6 +9,36 @@ from training.synth.bank import HELD_OUT, HoldOut
 
 
 @dataclass(frozen=True)
+class RecordingConfig:
+    """What happens to a sound between the instrument and the file. Probabilities per excerpt."""
+
+    room: float = 0.75
+    """A room: early reflections and a diffuse tail of 0.1 to 1.5 s."""
+    equaliser: float = 1.0
+    """Random shelves, peaks and band edges of microphones and loudspeakers."""
+    compressor: float = 0.2
+    saturation: float = 0.15
+    quietest_db: float = -40.0
+    """Peak level of the quietest excerpts, below full scale; the loudest reach it."""
+    quiet: float = 0.35
+    """Levels from all the range alike; others lie in its upper 18 dB."""
+    clipping: float = 0.05
+    """Driven 3 to 12 dB over full scale."""
+    noise: float = 0.9
+    """Steady noise, 10 to 60 dB below the music."""
+    hum: float = 0.12
+    clicks: float = 0.08
+    drums: float = 0.08
+    """Drums, or bursts of noise alike, -15 to 5 dB beside the music."""
+    voice: float = 0.08
+    """Somebody talks, -20 to 5 dB beside the music."""
+    telephone: float = 0.04
+    """300 to 3400 Hz in 8 bits of mu-law."""
+    mp3: float = 0.08
+    """Coded as MP3 with 16 to 64 kbit/s and decoded."""
+
+
+@dataclass(frozen=True)
 class SynthConfig:
     """Where the material lies and what is made of it. Probabilities are per excerpt."""
 
@@ -31,8 +61,12 @@ class SynthConfig:
 
     random_probability: float = 0.12
     """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
-    background_probability: float = 0.05
-    """Noise, hum, speech-like sound and clicks without any note."""
+    background_probability: float = 0.10
+    """Noise, hum, talk, drums and clicks without any note."""
+    overlay_probability: float = 0.15
+    """A second excerpt of another score at the same time, for larger ensembles."""
+    vibrato_probability: float = 0.7
+    """Bowed voices that play with vibrato; of others 0.4 times as many do."""
     edge_probability: float = 0.04
     """Per window: silence before or after a random sample, as where a stream starts or ends."""
     piano_probability: float = 0.55
@@ -56,6 +90,7 @@ class SynthConfig:
     pedal_cap_s: float = 4.0
     """The sustain pedal adds at most this to a note."""
     tuning_max_cents: float = 30.0
+    recording: RecordingConfig = field(default_factory=RecordingConfig)
 
     def __post_init__(self) -> None:
         if self.random_probability + self.background_probability > 1:

@@ -42,13 +42,16 @@ class Batch(NamedTuple):
     """[B, FRAMES, PITCHES], 0..ONSET_SCALE"""
     velocity: NDArray[np.uint8]
     """[B, FRAMES, PITCHES], 0..VELOCITY_SCALE; 0 away from onsets"""
+    offset: NDArray[np.uint8]
+    """[B, FRAMES, PITCHES], 0..ONSET_SCALE"""
 
     def targets(self) -> NDArray[np.float32]:
-        """Float32 [B, 3, FRAMES, PITCHES] in 0..1, heads in the order of ``model.config.HEADS``."""
-        out = np.empty((len(self.audio), 3, FRAMES, PITCHES), np.float32)
+        """Float32 [B, 4, FRAMES, PITCHES] in 0..1, heads in the order of ``model.config.HEADS``."""
+        out = np.empty((len(self.audio), 4, FRAMES, PITCHES), np.float32)
         out[:, 0] = self.frame
         np.multiply(self.onset, np.float32(1 / ONSET_SCALE), out=out[:, 1])
         np.multiply(self.velocity, np.float32(1 / VELOCITY_SCALE), out=out[:, 2])
+        np.multiply(self.offset, np.float32(1 / ONSET_SCALE), out=out[:, 3])
         return out
 
 
@@ -80,7 +83,7 @@ def empty_batch(size: int) -> Batch:
     """Zeroed arrays for ``size`` windows."""
     shape = (size, FRAMES, PITCHES)
     return Batch(
-        np.zeros((size, WINDOW), np.float32), *(np.zeros(shape, np.uint8) for _ in range(3))
+        np.zeros((size, WINDOW), np.float32), *(np.zeros(shape, np.uint8) for _ in range(4))
     )
 
 

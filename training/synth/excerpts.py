@@ -22,8 +22,9 @@ from training.synth.perform import (
     voice_for,
 )
 from training.synth.render import Rendered, render, shorten_repeats
-from training.synth.scores import Notes, Piece, load_pieces, with_pedal
+from training.synth.scores import Notes, Piece, joined, load_pieces, with_pedal
 
+OVERLAY_DB = (-8.0, 4.0)
 _ATTEMPTS = 20
 
 
@@ -61,7 +62,8 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
     kind = rng.random()
     if kind < config.background_probability:
         length = int(seconds * rate)
-        return Rendered(augment(noise.background(length, rate, rng), rate, rng), Notes.empty())
+        sound = noise.background(length, rate, rng)
+        return Rendered(augment(sound, rate, rng, config.recording), Notes.empty())
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:
         entries = [
@@ -76,10 +78,24 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         if entry.family == "piano" and rng.random() < 0.3:
             notes = with_pedal(notes, invented_pedal(notes, rng), config.pedal_cap_s)
         notes = shorten_repeats(notes)
-        rendered = render(material.bank, notes, [voice_for(entry, rng)], seconds, tuning, rng)
+        rendered = render(
+            material.bank, notes, [voice_for(entry, config, rng)], seconds, tuning, rng
+        )
     else:
         rendered = score_excerpt(material, config, seconds, tuning, rng)
-    return Rendered(augment(rendered.audio, rate, rng), rendered.notes)
+        if rng.random() < config.overlay_probability:
+            other = score_excerpt(material, config, seconds, tuning, rng)
+            rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
+    return Rendered(augment(rendered.audio, rate, rng, config.recording), rendered.notes)
+
+
+def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
+    """Both at once, equally long; the second ``level_db`` louder than the first on average."""
+    loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
+    gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
+    parts = int(first.notes.part.max(initial=-1)) + 1
+    moved = second.notes.moved(part=(second.notes.part + parts).astype(np.int16))
+    return Rendered(first.audio + np.float32(gain) * second.audio, joined([first.notes, moved]))
 
 
 def score_excerpt(

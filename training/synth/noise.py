@@ -1,4 +1,4 @@
-"""Background sounds: coloured noise, mains hum, clicks, drum-like bursts, speech-like murmur."""
+"""Background sounds: coloured noise, mains hum, clicks, drums, whispers, talk, sweeps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, signal
+
+from training.synth.speech import speech
 
 TABLE_S = 47.0
 """Length of the noise tables that excerpts take random slices of."""
@@ -77,8 +79,58 @@ def bursts(
     return np.asarray(signal.sosfilt(band, out), np.float32)
 
 
+def drums(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A kit that plays a beat: bass drum, tom and snare fall in pitch, the hi-hat hisses."""
+    out = np.zeros(length, np.float32)
+    step = int(sample_rate * rng.uniform(0.1, 0.28))  # between two places of the pattern
+    kit = [
+        _drum(sample_rate, rng.uniform(90, 160), rng.uniform(40, 60), 0.12, 0.05, rng),
+        _drum(sample_rate, rng.uniform(120, 260), rng.uniform(70, 140), 0.15, 0.1, rng),
+        _drum(sample_rate, rng.uniform(220, 300), rng.uniform(150, 200), 0.06, 1.5, rng),
+        _drum(sample_rate, 0, 0, rng.uniform(0.01, 0.08), 1.0, rng),
+    ]
+    pattern = rng.random((len(kit), 16)) < np.array([[0.3], [0.1], [0.2], [0.7]])
+    for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
+        for sound, beats in zip(kit, pattern, strict=True):
+            if beats[place % 16]:
+                at = begin + int(rng.integers(max(1, step // 20)))
+                n = max(0, min(len(sound), length - at))
+                out[at : at + n] += sound[:n] * np.float32(rng.uniform(0.3, 1))
+    return out
+
+
+def _drum(
+    sample_rate: int,
+    from_hz: float,
+    to_hz: float,
+    decay_s: float,
+    rattle: float,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """One stroke: a sine that falls in pitch (0: none) and ``rattle`` times as much noise."""
+    time = np.arange(int(6 * decay_s * sample_rate)) / sample_rate
+    phase = to_hz * time + (from_hz - to_hz) * 0.03 * (1 - np.exp(-time / 0.03))
+    hiss = np.diff(rng.standard_normal(len(time) + 1))  # rises by 6 dB an octave
+    out = np.sin(2 * np.pi * phase) * np.exp(-time / decay_s)
+    return (out + rattle * 0.3 * hiss * np.exp(-time / (0.7 * decay_s))).astype(np.float32)
+
+
+def percussion(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Drums in a beat or single bursts, alike often."""
+    make = drums if rng.random() < 0.5 else bursts
+    return make(length, sample_rate, rng)
+
+
+def sweep(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Sines that glide up and down all the time, as sirens and test signals do; peak 1."""
+    octaves = rng.uniform(0.15, 1.5)  # a second, faster than any note would be bent
+    turns = np.arange(length) / sample_rate * octaves / 6
+    height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz, up and down
+    return np.sin(2 * np.pi * np.cumsum(60 * 2**height / sample_rate)).astype(np.float32)
+
+
 def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Speech-like: formant-shaped noise that comes and goes at the pace of syllables."""
+    """Whispers: formant-shaped noise that comes and goes at the pace of syllables."""
     source = coloured(length, "pink", sample_rate, rng)
     out = np.zeros(length, np.float32)
     for low, high in ((200, 800), (800, 1800), (1800, 3500)):
@@ -95,10 +147,7 @@ def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[n
 
 def background(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """A whole excerpt without notes, peak 1 or digital silence; float32 [length]."""
-    kind = rng.choice(
-        ["silence", "noise", "hum", "murmur", "bursts", "mixture"],
-        p=[0.1, 0.25, 0.1, 0.25, 0.15, 0.15],
-    )
+    kind = rng.choice(list(_BACKGROUNDS), p=list(_BACKGROUNDS.values()))
     if kind == "silence":
         return np.zeros(length, np.float32)
     out = np.zeros(length, np.float32)
@@ -108,7 +157,26 @@ def background(length: int, sample_rate: int, rng: np.random.Generator) -> NDArr
         out += np.float32(rng.uniform(0.2, 1)) * hum(length, sample_rate, rng)
     if kind in ("murmur", "mixture"):
         out += np.float32(rng.uniform(0.5, 5)) * murmur(length, sample_rate, rng)
-    if kind in ("bursts", "mixture"):
-        out += bursts(length, sample_rate, rng) + clicks(length, sample_rate, rng)
+    if kind in ("percussion", "mixture"):
+        out += percussion(length, sample_rate, rng) + clicks(length, sample_rate, rng)
+    if kind == "sweep":
+        out += sweep(length, sample_rate, rng)
+    if kind in ("talk", "conversation"):
+        for _ in range(1 if kind == "talk" else rng.integers(2, 5)):
+            out += np.float32(rng.uniform(0.3, 1)) * speech(length, sample_rate, rng)
     peak = float(np.abs(out).max(initial=0))
     return out / np.float32(peak) if peak > 0 else out
+
+
+_BACKGROUNDS = {
+    "silence": 0.05,
+    "noise": 0.15,
+    "hum": 0.07,
+    "murmur": 0.10,
+    "percussion": 0.18,
+    "mixture": 0.10,
+    "sweep": 0.03,
+    "talk": 0.24,
+    "conversation": 0.08,
+}
+"""Kinds of sound without notes, and how often each comes."""

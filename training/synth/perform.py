@@ -19,6 +19,8 @@ PITCH_LOW, PITCH_HIGH = 21, 108
 MIN_NOTE_S = 0.04
 VELOCITY_MIN, VELOCITY_MAX = 12, 122
 BOWED = ("violin", "viola", "cello", "contrabass")
+OTHERS_VIBRATO = 0.4
+"""Voices that are not bowed play with vibrato so much less often."""
 
 # General MIDI program -> instruments of the bank that may stand for it, best first. Programs 52
 # (choir) and 68 (which the songs use for the voice) have several, as nothing sings in the bank.
@@ -182,7 +184,7 @@ def orchestrate(
             part_voice[part] = shared[entry.name]
             continue
         shared[entry.name] = part_voice[part] = len(voices)
-        voices.append(voice_for(entry, rng))
+        voices.append(voice_for(entry, config, rng))
     notes = notes.moved(part=part_voice[notes.part])
     piano_voices = [i for i, voice in enumerate(voices) if voice.instrument.family == "piano"]
     if piano_voices:
@@ -237,7 +239,7 @@ def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
     return float(((pitch >= entry.low - 3) & (pitch <= entry.high + 3)).mean())
 
 
-def voice_for(entry: Instrument, rng: np.random.Generator) -> Voice:
+def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) -> Voice:
     """A random way of playing an instrument."""
     if not entry.sustained:
         return Voice(
@@ -248,7 +250,9 @@ def voice_for(entry: Instrument, rng: np.random.Generator) -> Voice:
             release_s=float(rng.uniform(0.05, 0.15)) if entry.family == "piano" else 0.06,
             detune_cents=float(rng.uniform(0, 3)),
         )
-    shaken = rng.random() < (0.65 if entry.instrument in BOWED else 0.25)
+    shaken = rng.random() < config.vibrato_probability * (
+        1.0 if entry.instrument in BOWED else OTHERS_VIBRATO
+    )
     return Voice(
         entry,
         gain_db=float(rng.uniform(-4, 4)),
@@ -256,6 +260,6 @@ def voice_for(entry: Instrument, rng: np.random.Generator) -> Voice:
         balance=float(rng.uniform(0, 0.5)),
         release_s=float(rng.uniform(0.015, 0.07)),
         detune_cents=float(rng.uniform(2, 8)),
-        vibrato_cents=40 * float(rng.beta(1.3, 2.5)) if shaken else 0.0,
+        vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if shaken else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
     )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.synth.bank import OVERSAMPLING, Bank, Instrument
-from training.synth.scores import Notes
+from training.synth.scores import Notes, joined
 
 REFERENCE_VELOCITY = 100.0
 UNDAMPED_PITCH = 90
@@ -97,11 +97,7 @@ def render(
     for part, voice in enumerate(voices):
         of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
         played.append(_play(bank, notes.where(of_part), voice, audio, tuning_cents, rng))
-    if not played:
-        return Rendered(audio, Notes.empty())
-    names = Notes.__dataclass_fields__
-    sounding = Notes(*(np.concatenate([getattr(n, name) for n in played]) for name in names))
-    return Rendered(audio, sounding.where(np.argsort(sounding.onset, kind="stable")))
+    return Rendered(audio, joined(played))
 
 
 def _play(

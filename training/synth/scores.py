@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def _parse(folder: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any
         for entry in entries:
             score: Any = symusic.Score.from_midi(bundle.read(entry["file"]), ttype="second")
             tracks = [track for track in score.tracks if len(track.notes)]
-            notes = _joined([track.notes.numpy() for track in tracks])
+            notes = _of_tracks([track.notes.numpy() for track in tracks])
             all_notes.append(notes)
             pedals = [track.pedals.numpy() for track in score.tracks if len(track.pedals)]
             all_pedals.append(
@@ -141,7 +142,7 @@ def _parse(folder: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any
     return arrays
 
 
-def _joined(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
+def _of_tracks(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
     if not tracks:
         return Notes.empty()
     onset = np.concatenate([t["time"] for t in tracks]).astype(np.float64)
@@ -160,6 +161,15 @@ def _joined(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
 def _intervals(pedals: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     start = pedals["time"].astype(np.float64)
     return np.stack([start, start + pedals["duration"]], axis=1)
+
+
+def joined(groups: Sequence[Notes]) -> Notes:
+    """All notes of several groups, by onset."""
+    if not groups:
+        return Notes.empty()
+    names = Notes.__dataclass_fields__
+    notes = Notes(*(np.concatenate([getattr(n, name) for n in groups]) for name in names))
+    return notes.where(np.argsort(notes.onset, kind="stable"))
 
 
 def merged(intervals: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -70,4 +70,6 @@ def _excerpt(
     tuning = random_tuning(config, rng)
     names = config.held_out.names
     rendered = score_excerpt(material, config, seconds, tuning, rng, only=names)
-    return Rendered(augment(rendered.audio, material.bank.sample_rate, rng), rendered.notes)
+    return Rendered(
+        augment(rendered.audio, material.bank.sample_rate, rng, config.recording), rendered.notes
+    )

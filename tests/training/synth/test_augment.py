@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from model.config import SAMPLE_RATE
 from training.synth import noise
 from training.synth.augment import augment, impulse_response
+from training.synth.config import RecordingConfig
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -29,6 +32,41 @@ def test_augmented_audio_is_finite_bounded_and_as_long(seed: int) -> None:
     assert out.dtype == np.float32
     assert np.isfinite(out).all()
     assert 10 ** (-41 / 20) < np.abs(out).max() <= 1
+
+
+NOTHING = RecordingConfig(
+    room=0, equaliser=0, compressor=0, saturation=0, quiet=0, clipping=0, noise=0, hum=0, clicks=0,
+    drums=0, voice=0, telephone=0, mp3=0,
+)  # fmt: skip
+
+
+def differs(name: str, value: float) -> bool:
+    """Whether a setting of 1 changes the sound beyond its level, sign and offset."""
+    before = np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32)
+    config = replace(NOTHING, **{name: value})
+    after = augment(before, SAMPLE_RATE, np.random.default_rng(5), config)
+    return abs(float(np.corrcoef(before, after)[0, 1])) < 0.99999
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["room", "equaliser", "compressor", "saturation", "clipping", "noise", "hum", "clicks",
+     "drums", "voice", "telephone", "mp3"],
+)  # fmt: skip
+def test_each_setting_does_its_own_part(name: str) -> None:
+    assert differs(name, 1.0)
+    assert not differs(name, 0.0)
+
+
+def test_levels_reach_from_full_scale_to_the_quietest() -> None:
+    audio = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
+    config = replace(NOTHING, quiet=1.0)
+    rng = np.random.default_rng(0)
+    peaks = [np.abs(augment(audio, SAMPLE_RATE, rng, config)).max() for _ in range(300)]
+    levels = 20 * np.log10(peaks)
+    assert levels.min() < -36
+    assert levels.max() > -4
+    assert (levels < -20).mean() == pytest.approx(0.5, abs=0.1)
 
 
 def test_silence_stays_silent_or_nearly() -> None:

@@ -37,7 +37,7 @@ def test_batches_have_the_networks_shapes(synth_config: SynthConfig) -> None:
     assert not batch.frame[:, :, :21].any()
     assert not batch.frame[:, :, 109:].any()
     targets = batch.targets()
-    assert targets.shape == (16, 3, FRAMES, PITCHES)
+    assert targets.shape == (16, 4, FRAMES, PITCHES)
     assert targets.dtype == np.float32
     assert 0 <= targets.min() <= targets.max() <= 1
     assert ((targets[:, 2] > 0) == (targets[:, 1] > 0)).all()

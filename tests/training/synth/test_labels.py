@@ -32,16 +32,19 @@ def as_notes(notes: NoteList) -> Notes:
 @settings(max_examples=60, deadline=None)
 @given(note_lists, st.integers(0, 12_000))
 def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> None:
-    frame, onset, velocity = segment_labels(as_notes(notes), SAMPLE_RATE, start)
-    assert frame.shape == onset.shape == velocity.shape == (FRAMES, PITCHES)
+    frame, onset, velocity, offset = segment_labels(as_notes(notes), SAMPLE_RATE, start)
+    assert frame.shape == onset.shape == velocity.shape == offset.shape == (FRAMES, PITCHES)
     want_frame = np.zeros((FRAMES, PITCHES))
     want_onset = np.zeros((FRAMES, PITCHES))
+    want_offset = np.zeros((FRAMES, PITCHES))
     possible: dict[tuple[int, int], set[int]] = {}
     for begin, length, pitch, loudness in notes:
         for i in range(FRAMES):
             sample = start + HOP * (i + 1)
             if begin <= sample < begin + length:
                 want_frame[i, pitch] = 1
+            end = max(0.0, 1 - abs(sample - begin - length) / (ONSET_HOPS * HOP))
+            want_offset[i, pitch] = max(want_offset[i, pitch], end)
             target = max(0.0, 1 - abs(sample - begin) / (ONSET_HOPS * HOP))
             if target > want_onset[i, pitch] + 1e-9:
                 want_onset[i, pitch], possible[i, pitch] = target, {loudness}
@@ -49,6 +52,7 @@ def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> N
                 possible[i, pitch].add(loudness)
     np.testing.assert_array_equal(frame, want_frame)
     np.testing.assert_allclose(onset, want_onset * ONSET_SCALE, atol=0.51)
+    np.testing.assert_allclose(offset, want_offset * ONSET_SCALE, atol=0.51)
     for i, pitch in zip(*np.nonzero(onset), strict=True):
         assert int(velocity[i, pitch]) in possible[i, pitch]
     assert not velocity[onset == 0].any()

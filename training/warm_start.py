@@ -1,0 +1,75 @@
+"""Beginning a run with the weights of an earlier one, also in a larger network.
+
+A network may have more Beneš blocks and more heads than the one it begins from. New blocks are
+the identity at first, so that the grown network computes what the small one did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.checkpoint import CheckpointError, load, resolve
+from model.config import ModelConfig
+from model.rse import BenesBlock
+from model.transcriber import Transcriber
+
+
+@torch.no_grad()
+def warm_start(network: Transcriber, name_or_path: str | Path) -> list[dict[str, Any]]:
+    """Copies the weights of a checkpoint into the network; returns the training behind them.
+
+    Of each stage of that training the name, optimiser steps and hours are told, as far as the
+    checkpoint knows. Raises CheckpointError where the networks differ in more than their numbers
+    of blocks and heads, or where the new one is the smaller.
+    """
+    path = resolve(name_or_path)
+    origin = load(path, dtype=torch.float32)
+    _check(origin.config, network.config, path)
+    device = next(network.parameters()).device
+    own = network.state_dict()  # shares its storage with the network
+    for name, tensor in origin.state_dict().items():
+        if own[name].shape == tensor.shape:  # else it is of the heads, which follow
+            own[name].copy_(tensor)
+    rows = [network.config.heads.index(head) for head in origin.config.heads]
+    for new, old in zip(network.network.by_head(), origin.network.by_head(), strict=True):
+        new[rows] = old.to(device)
+    for block in list(network.network.rse.blocks)[origin.config.rse.blocks :]:
+        assert isinstance(block, BenesBlock)
+        block.make_identity()
+    return stages(origin.card)
+
+
+def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """The stages of training that a card tells of, the first one first."""
+    training = card.get("training")
+    if training is None:
+        return []
+    stage = {
+        "name": card.get("name", ""),
+        "steps": training["steps"],
+        "hours": training["hours"],
+        "learning_rate": training["loop"]["learning_rate"],
+    }
+    return [*training.get("earlier", []), stage]
+
+
+def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
+    same = dataclasses.replace(
+        theirs,
+        name=ours.name,
+        heads=ours.heads,
+        rse=dataclasses.replace(theirs.rse, blocks=ours.rse.blocks),
+    )
+    if same != ours:
+        raise CheckpointError(f"{path} holds another kind of network than {ours.name!r}")
+    if not set(theirs.heads) <= set(ours.heads):
+        raise CheckpointError(f"{path} has heads {theirs.heads}, the new network {ours.heads}")
+    grows = ours.rse.blocks - theirs.rse.blocks
+    if grows < 0:
+        raise CheckpointError(f"{path} has {-grows} more blocks than the new network")
+    if grows and (ours.rse.unit != "residual" or ours.rse.residual_scale == "none"):
+        raise CheckpointError("only residual switch units can begin as the identity")

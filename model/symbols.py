@@ -17,6 +17,7 @@ from model.config import RSEConfig
 from model.rse import ResidualShuffleExchange
 
 KIND = "symbols"  # marks these configurations among others in checkpoints
+EMBEDDING = "embedding.weight"  # where a file of its own holds a frozen embedding
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units keep
 
 
@@ -84,7 +85,11 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A checkpoint's network over symbols, in evaluation mode. Raises CheckpointError."""
+    """A checkpoint's network over symbols, in evaluation mode. Raises CheckpointError.
+
+    A card may name under "vectors" a file beside it that holds the frozen embedding, so that
+    several checkpoints share one.
+    """
     path = resolve(path)
     card = read_card(path)
     try:
@@ -92,7 +97,10 @@ def load_symbol_network(path: str | Path) -> SymbolNetwork:
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     network = SymbolNetwork(config)
-    load_weights(network, read_tensors(path), path)
+    tensors = read_tensors(path)
+    if card.get("vectors"):
+        tensors |= read_tensors(path.with_name(card["vectors"]))
+    load_weights(network, tensors, path)
     return network.eval()
 
 

@@ -45,6 +45,11 @@ class Share:
 WHOLE = Share()
 
 
+def is_first() -> bool:
+    """Whether this process is the only one, or the one that writes files; before it joins too."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def reduce(fabric: Fabric, values: Tensor, operation: str) -> list[float]:
     """The "mean" or "max" of every process's values, (count,)."""
     reduced = fabric.all_reduce(values, reduce_op=operation)

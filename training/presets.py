@@ -10,6 +10,8 @@ from typing import Any
 from model.config import ACCURATE, LIVE, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.lambada.passages import CutConfig
+from training.lambada.task import LambadaConfig, LambadaTask
 from training.loop import LoopConfig, Task
 from training.musicnet import MusicConfig, MusicTask
 
@@ -54,7 +56,23 @@ class AlgorithmicRun:
         return AlgorithmicTask(self.algorithmic)
 
 
-Run = MusicRun | AlgorithmicRun
+@dataclass(frozen=True)
+class LambadaRun:
+    """One training run on LAMBADA."""
+
+    lambada: LambadaConfig = field(default_factory=LambadaConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    out: Path = Path("runs/lambada")
+    """Folder for checkpoints, vocabulary, optimiser state and metrics.jsonl."""
+    resume: bool = False
+    """Go on from the folder's last state."""
+
+    def make_task(self) -> Task:
+        """What the loop trains."""
+        return LambadaTask(self.lambada, self.out, self.resume)
+
+
+Run = MusicRun | AlgorithmicRun | LambadaRun
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
     # The weights in the package.
@@ -136,6 +154,43 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     }
 
 
+_SMALL = LambadaConfig(
+    vocabulary=3000,
+    numbered=24,
+    cut=CutConfig(ends="clause"),
+    rse=RSEConfig(maps=64, blocks=1, dropout=0.0),
+    length=128,
+    padding="front",
+    batch_size=32,
+    objective="sum",
+    validation_passages=1000,
+)
+
+LAMBADA_PRESETS: dict[str, LambadaRun] = {
+    # The paper's network and the released code's data, batch size, steps and rate; wants LAMBADA's
+    # train.txt, fastText's vectors (give both) and a GPU.
+    "paper": LambadaRun(
+        LambadaConfig(preprocessing="released"),
+        LoopConfig(
+            steps=20_000,
+            optimizer="released",
+            learning_rate=released_learning_rate(384),
+            warmup=0,
+            average=0,
+            validate_steps=1000,
+        ),
+    ),
+    # Above the baselines after some minutes on one core, without word vectors.
+    "laptop": LambadaRun(
+        _SMALL, LoopConfig(minutes=8, validate_minutes=2, learning_rate=4e-3, average=0.99)
+    ),
+    # The results in RESULTS.md.
+    "novels": LambadaRun(
+        _SMALL, LoopConfig(minutes=40, validate_minutes=5, learning_rate=4e-3, average=0.995)
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Command:
     """A task of the command line."""
@@ -148,4 +203,5 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "musicnet": Command(MusicRun, lambda _: MUSIC_PRESETS),
     "algorithmic": Command(AlgorithmicRun, algorithmic_presets),
+    "lambada": Command(LambadaRun, lambda _: LAMBADA_PRESETS),
 }

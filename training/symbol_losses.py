@@ -52,6 +52,18 @@ def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Ten
     return F.cross_entropy(logits[:, :, ANSWER].float(), shares)
 
 
+def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Negative logarithm of what the answer's places get together, padding left out.
+
+    Shapes as in :func:`lambada_loss`; every passage holds its answer. Nothing is lost by placing
+    all on one occurrence (Kadlec et al. 2016). Returns the batch mean.
+    """
+    scores = logits[:, :, ANSWER].float()
+    words = scores.masked_fill(targets == PADDING, -math.inf).logsumexp(dim=1)
+    answers = scores.masked_fill(targets != ANSWER, -math.inf).logsumexp(dim=1)
+    return (words - answers).mean()
+
+
 def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
     """Share of the batch whose most probable position holds the answer (released code)."""
     chosen = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)

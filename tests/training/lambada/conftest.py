@@ -1,0 +1,60 @@
+"""Made-up passages that can be learnt: who was called is who answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.config import RSEConfig
+from training.lambada.task import LambadaConfig
+
+NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
+
+
+def make_passage(rng: np.random.Generator) -> str:
+    """Three people enter; the one that is called answers."""
+    people = rng.permutation(NAMES)[:3]
+    called = people[rng.integers(3)]
+    return (
+        f"{people[0]} came in . {people[1]} sat down . {people[2]} looked up . "
+        f"`` {called} ! '' they called . `` yes ? '' said {called}"
+    )
+
+
+@pytest.fixture(scope="session")
+def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 of them, in the form of LAMBADA's files."""
+    rng = np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("lambada") / "passages.txt"
+    path.write_text("".join(make_passage(rng) + "\n" for _ in range(300)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def vectors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors of 12 dimensions in GloVe's form, for all words of the passages but one."""
+    rng = np.random.default_rng(2)
+    words = [*NAMES, *"came in sat down looked up they called said . `` '' ?".split()]
+    path = tmp_path_factory.mktemp("vectors") / "vectors.txt"
+    rows = (f"{word} {' '.join(map(str, rng.normal(size=12).round(3)))}\n" for word in words)
+    path.write_text("".join(rows))
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_config(passages_file: Path) -> LambadaConfig:
+    """A network that learns such passages in seconds."""
+    return LambadaConfig(
+        train=passages_file,
+        validation=passages_file,
+        rse=RSEConfig(maps=16, blocks=1, dropout=0.0),
+        length=32,
+        padding="front",
+        objective="sum",
+        batch_size=16,
+        votes=3,
+        word_dropout=0.0,
+        validation_passages=60,
+    )

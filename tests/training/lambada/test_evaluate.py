@@ -1,0 +1,134 @@
+"""The command that evaluates a run, and the command line of training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from training.lambada.evaluate import main
+from training.lambada.task import LambadaConfig
+from training.loop import LoopConfig
+from training.presets import LambadaRun
+from training.run import main as run_main
+from training.run import parse, train
+
+
+@pytest.fixture(scope="module")
+def run(tiny_config: LambadaConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run")
+    loop = LoopConfig(steps=3, average=0, bfloat16=False)
+    train(LambadaRun(replace(tiny_config, validation_passages=4), loop, out))
+    return out
+
+
+@contextmanager
+def fails(capsys: pytest.CaptureFixture[str], message: str) -> Iterator[None]:
+    with pytest.raises(SystemExit) as stop:
+        yield
+    assert stop.value.code == 1
+    assert message in capsys.readouterr().err
+
+
+def test_json_and_table(
+    run: Path, passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "test.txt"
+    lines = passages_file.read_text().splitlines()[:19]
+    data.write_text("\n".join([*lines, "ada said nothing to bea"]) + "\n")
+    assert main([str(run), "--data", str(data), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["passages"] == 20
+    assert result["answerable"] == pytest.approx(0.95)
+    assert 0 <= result["accuracy"] <= 0.95
+    assert result["left_out"] == 0
+    assert main([str(run), "--data", str(data), "--checkpoint", "last"]) == 0
+    table = capsys.readouterr().out
+    assert "| 20 passages | right |" in table
+    assert "| answer in the passage, the most possible | 95.00 % |" in table
+
+
+def test_too_long_passages_count_as_wrong_and_are_told(
+    tiny_config: LambadaConfig,
+    passages_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = replace(tiny_config, preprocessing="released", validation_passages=4)
+    train(LambadaRun(config, LoopConfig(steps=2, average=0, bfloat16=False), tmp_path / "run"))
+    data = tmp_path / "test.txt"
+    data.write_text(passages_file.read_text() + "ada " * 40 + "\n")
+    assert main([str(tmp_path / "run"), "--data", str(data), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["left_out"] == 1
+    assert "1 passages are too long and count as wrong" in captured.err
+
+
+def test_what_is_wrong_is_named(
+    run: Path, passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fails(capsys, "cannot read"):
+        main([str(run), "--data", str(tmp_path / "missing.txt")])
+    (tmp_path / "empty.txt").touch()
+    with fails(capsys, "holds no passages"):
+        main([str(run), "--data", str(tmp_path / "empty.txt")])
+    with fails(capsys, "has the run saved yet?"):
+        main([str(tmp_path), "--data", str(passages_file)])
+    for name in ("best.safetensors", "best.json", "vocabulary.json"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    vocabulary = json.loads((tmp_path / "vocabulary.json").read_text())
+    (tmp_path / "vocabulary.json").write_text(json.dumps({**vocabulary, "words": ["ada"]}))
+    with fails(capsys, "symbols, the network"):
+        main([str(tmp_path), "--data", str(passages_file)])
+    card = json.loads((tmp_path / "best.json").read_text())
+    (tmp_path / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
+    with fails(capsys, "is of task 'sorting'; expected 'lambada'"):
+        main([str(tmp_path), "--data", str(passages_file)])
+
+
+def test_the_paper_preset_is_the_papers_set_up() -> None:
+    run = parse(["lambada", "--preset", "paper", "--lambada.train", "train.txt"])
+    assert isinstance(run, LambadaRun)
+    config = run.lambada
+    assert (config.rse.maps, config.rse.blocks) == (384, 2)
+    assert (config.length, config.batch_size, config.votes) == (256, 64, 10)
+    assert (config.smoothing, config.word_dropout) == (0.1, 0.05)
+    assert (config.padding, config.objective) == ("random", "released")
+    assert config.preprocessing == "released"
+    assert config.train == Path("train.txt")
+    assert run.loop.learning_rate == pytest.approx(6.25e-4)
+    assert run.loop.optimizer == "released"
+
+
+def test_a_run_from_the_command_line(
+    passages_file: Path,
+    vectors_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = (
+        f"lambada --preset paper --lambada.train {passages_file} --lambada.validation "
+        f"{passages_file} --lambada.vectors {vectors_file} --lambada.rse.maps 4 "
+        "--lambada.rse.blocks 1 --lambada.length 32 --lambada.batch-size 4 --lambada.votes 2 "
+        f"--lambada.validation-passages 4 --loop.steps 3 --out {tmp_path}"
+    ).split()
+    assert run_main(arguments) == 0
+    assert "accuracy" in capsys.readouterr().out
+    card = json.loads((tmp_path / "best.json").read_text())
+    assert card["name"] == "lambada"
+    assert card["config"]["word_features"] == 12
+    assert main([str(tmp_path), "--data", str(passages_file)]) == 0
+
+
+@pytest.mark.parametrize("what", ["train", "validation", "vectors"])
+def test_training_without_its_files_says_so(
+    passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    files = {"train": passages_file, "validation": passages_file, what: tmp_path / "missing.txt"}
+    flags = [text for name, file in files.items() for text in (f"--lambada.{name}", str(file))]
+    assert run_main(["lambada", *flags, "--out", str(tmp_path / "run")]) == 1
+    assert "missing.txt" in capsys.readouterr().err

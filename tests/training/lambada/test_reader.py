@@ -1,0 +1,83 @@
+"""How a network is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training.lambada.reader import PREPROCESSING, Reader
+from training.lambada.vocabulary import Vocabulary
+from training.symbol_losses import ANSWER
+
+VOCABULARY = Vocabulary.clean(("ada", "bea", "cid", "said"), numbered=2)
+
+
+class Pointer(nn.Module):
+    """Chooses one word wherever it stands, and remembers what it was given."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.symbol = VOCABULARY.symbols[word]
+        self.anchor = nn.Parameter(torch.zeros(1))
+        self.seen: list[Tensor] = []
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        self.seen.append(symbols)
+        logits = torch.zeros(*symbols.shape, 3)
+        logits[:, :, ANSWER] = 9.0 * (symbols == self.symbol)
+        return logits
+
+
+def make_reader(word: str, votes: int = 0) -> tuple[Reader, Pointer]:
+    pointer = Pointer(word)
+    return Reader(pointer, VOCABULARY, PREPROCESSING["clean"], 8, votes), pointer
+
+
+PASSAGES = ["ada said bea said ada".split(), "cid said bea".split(), "said bea said bea".split()]
+
+
+def test_right_are_those_whose_word_is_chosen() -> None:
+    assert make_reader("ada")[0].right(PASSAGES).tolist() == [True, False, False]
+    assert make_reader("bea")[0].right(PASSAGES).tolist() == [False, False, True]
+
+
+def test_a_passage_ends_at_the_last_position_or_is_placed_at_random() -> None:
+    reader, pointer = make_reader("ada")
+    reader.right(PASSAGES)
+    assert (pointer.seen[0][:, -1] == VOCABULARY.mask).all()
+    reader, pointer = make_reader("ada", votes=40)
+    reader.right(PASSAGES[:1])
+    places = (pointer.seen[0] == VOCABULARY.mask).nonzero()[:, 1]
+    assert len(places) == 40
+    assert sorted(set(places.tolist())) == [4, 5, 6, 7]
+
+
+def test_placings_do_not_depend_on_the_passages_around() -> None:
+    reader, alone = make_reader("ada", votes=5)
+    reader.right(PASSAGES)
+    longer, among = make_reader("ada", votes=5)
+    longer.right([*PASSAGES, ["said"] * 20, *PASSAGES])
+    assert torch.equal(alone.seen[0], among.seen[0][:15])
+
+
+def test_longer_passages_take_more_positions_or_are_left_out() -> None:
+    passage = ["ada", *["said"] * 9, "ada"]
+    reader, pointer = make_reader("ada")
+    assert reader.right([passage]).tolist() == [True]
+    assert pointer.seen[0].shape == (1, 16)
+    released = replace(reader, preprocessing=PREPROCESSING["released"])
+    assert not released.takes(passage)
+    assert released.right([passage]).tolist() == [False]
+
+
+@pytest.mark.parametrize(("words", "positions"), [(3, 8), (8, 8), (9, 16), (16, 16), (17, 32)])
+def test_positions_are_powers_of_two(words: int, positions: int) -> None:
+    assert make_reader("ada")[0].positions(["said"] * words) == positions
+
+
+def test_an_unanswerable_passage_counts_as_wrong() -> None:
+    reader, _ = make_reader("bea")
+    assert reader.right(["ada said bea".split()]).tolist() == [False]

@@ -1,0 +1,160 @@
+"""LAMBADA in the training loop."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.checkpoint import read_tensors
+from model.predict import load_any, predict
+from model.symbols import load_symbol_network
+from training.lambada.network import WordNetwork
+from training.lambada.passages import CutConfig
+from training.lambada.task import LambadaConfig, LambadaTask
+from training.loop import LoopConfig
+from training.parallel import Share
+from training.presets import LambadaRun
+from training.run import train
+from training.symbol_losses import PADDING
+
+LOOP = LoopConfig(steps=12, learning_rate=0.01, average=0.5, log_steps=4, bfloat16=False)
+
+
+def make_task(config: LambadaConfig, folder: Path) -> LambadaTask:
+    torch.manual_seed(3)
+    return LambadaTask(config, folder)
+
+
+def test_it_learns_to_point(tiny_config: LambadaConfig, tmp_path: Path) -> None:
+    task = make_task(tiny_config, tmp_path / "fresh")
+    before = task.validate(task.network)["accuracy"]
+    loop = replace(LOOP, steps=250, average=0.9)
+    after = train(LambadaRun(tiny_config, loop, tmp_path / "run"))["accuracy"]
+    assert before < 0.7
+    assert after > 0.95
+
+
+@pytest.mark.parametrize("preprocessing", ["clean", "released"])
+@pytest.mark.parametrize("padding", ["front", "random"])
+def test_batches_are_a_function_of_seed_and_step(
+    tiny_config: LambadaConfig, tmp_path: Path, preprocessing: str, padding: str
+) -> None:
+    config = replace(tiny_config, preprocessing=preprocessing, padding=padding)  # type: ignore[arg-type]
+    task = make_task(config, tmp_path)
+    with task.batches(seed=2) as batches:
+        walked = [next(batches) for _ in range(30)]
+    with task.batches(seed=2, step=25) as batches:
+        again = next(batches)
+    assert (again.inputs == walked[25].inputs).all()
+    assert (again.targets == walked[25].targets).all()
+    assert again.inputs.shape == (16, 32)
+    ends = (again.inputs != PADDING).cumsum(axis=1).argmax(axis=1)
+    assert (len(set(ends.tolist())) == 1) == (padding == "front")
+    loss, _ = task.loss(again)
+    assert torch.isfinite(loss)
+
+
+def test_processes_share_a_batch(tiny_config: LambadaConfig, tmp_path: Path) -> None:
+    task = make_task(replace(tiny_config, padding="random"), tmp_path)
+    with task.batches(seed=2, step=7) as batches:
+        whole = next(batches)
+    parts = []
+    for rank in range(2):
+        with task.batches(seed=2, step=7, share=Share(rank, 2)) as batches:
+            parts.append(next(batches).inputs)
+    assert sorted(np.concatenate(parts).tolist()) == sorted(whole.inputs.tolist())
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_two_slices_equal_one_run(
+    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path, vectors: bool
+) -> None:
+    config = replace(
+        tiny_config,
+        vectors=vectors_file if vectors else None,
+        padding="random",
+        word_dropout=0.2,
+        validation_passages=4,
+    )
+    train(LambadaRun(config, LOOP, tmp_path / "once"))
+    sliced = LambadaRun(config, replace(LOOP, max_steps=5), tmp_path / "sliced")
+    train(sliced)
+    train(replace(sliced, loop=LOOP, resume=True))
+    once, twice = (read_tensors(tmp_path / n / "last.safetensors") for n in ("once", "sliced"))
+    assert once.keys() == twice.keys()
+    assert all(torch.equal(once[name], twice[name]) for name in once)
+
+
+def test_frozen_vectors_are_stored_once_and_come_back(
+    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
+) -> None:
+    config = replace(tiny_config, vectors=vectors_file, validation_passages=4)
+    train(LambadaRun(config, LOOP, tmp_path))
+    name = "embedding.weight"
+    assert name not in read_tensors(tmp_path / "best.safetensors")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert not any(name in key for part in ("network", "average") for key in state[part])
+    network = load_symbol_network(tmp_path / "best.safetensors")
+    words = [line.split()[0] for line in vectors_file.read_text().splitlines()]
+    row = vectors_file.read_text().splitlines()[words.index("gus")].split()[1:]
+    vocabulary = json.loads((tmp_path / "vocabulary.json").read_text())
+    at = vocabulary["first"] + vocabulary["words"].index("gus")
+    torch.testing.assert_close(network.embedding.weight[at], torch.tensor([*map(float, row)]))
+    symbols = np.array([[at, 2]])
+    outputs = predict(load_any(tmp_path / "best.safetensors"), symbols)
+    assert outputs.shape == (1, 2, 3)
+
+
+def test_the_frozen_embedding_does_not_learn_and_is_shared(
+    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
+) -> None:
+    task = make_task(replace(tiny_config, vectors=vectors_file), tmp_path)
+    assert isinstance(task.network, WordNetwork)
+    assert not any("embedding.weight" in name for name, _ in task.network.named_parameters())
+    with task.batches(seed=0) as batches:
+        task.loss(next(batches))[0].backward()
+    assert task.network.embedding_linear is not None
+    assert task.network.embedding_linear.weight.grad is not None
+
+
+def test_dropped_words_are_zero_as_a_whole(tiny_config: LambadaConfig, tmp_path: Path) -> None:
+    network = make_task(replace(tiny_config, word_dropout=0.5), tmp_path).network
+    assert isinstance(network, WordNetwork)
+    symbols = torch.full((8, 32), 5)
+    kept = network.eval().embed(symbols)
+    dropped = network.train().embed(symbols)
+    zero = (dropped == 0).all(dim=-1)
+    assert 0.3 < zero.float().mean() < 0.7
+    torch.testing.assert_close(dropped[~zero], 2 * kept[~zero])
+
+
+def test_novels_are_cut_for_training(tiny_config: LambadaConfig, tmp_path: Path) -> None:
+    folder = tmp_path / "novels"
+    folder.mkdir()
+    sentences = [f"Then Anne met the {a} {b}." for a in ("red", "old") for b in ("owl", "dog")]
+    (folder / "a.txt").write_text(" ".join(sentences * 5))
+    cut = CutConfig(ends="word", context=8, common=0)
+    task = make_task(replace(tiny_config, train=folder, cut=cut), tmp_path / "run")
+    assert len(task.passages()) > 50
+    with task.batches(seed=0) as batches:
+        assert torch.isfinite(task.loss(next(batches))[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"length": 48}, "power of two: 48"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"votes": 0}, "at least 1"),
+    ],
+)
+def test_impossible_configurations_are_refused(
+    tiny_config: LambadaConfig, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(tiny_config, **change)  # type: ignore[arg-type]

@@ -1,0 +1,78 @@
+"""From the words of a passage to what a network reads and what it is to find.
+
+Both ways replace the last word by the mask and mark the other places where it stands. The
+released one compares symbols, so that an unknown answer equals every unknown word; the clean one
+compares words, and gives the unknown words of a passage symbols of their own, in the order of how
+often they occur in it (the later one first where that is equal).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.lambada.vocabulary import UNKNOWN, Vocabulary
+from training.symbol_losses import ANSWER, PADDING
+
+OTHER = 1  # class of a word that is not the answer
+
+Symbols = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A passage without padding, both of shape (words,)."""
+
+    inputs: Symbols
+    """Its symbols, the last one being the mask."""
+    targets: Symbols
+    """ANSWER where the answer stands, OTHER elsewhere."""
+
+    @property
+    def answerable(self) -> bool:
+        """Whether the answer stands in the passage."""
+        return bool((self.targets == ANSWER).any())
+
+
+Encoder = Callable[[Vocabulary, Sequence[str]], Encoded]
+
+
+def encode_released(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
+    """As the released code does, with the consequences above."""
+    symbols = vocabulary.symbols
+    inputs = np.array([symbols.get(word, UNKNOWN) for word in words], dtype=np.int64)
+    answer = inputs[-1]
+    inputs[-1] = vocabulary.mask
+    return Encoded(inputs, np.where(inputs == answer, ANSWER, OTHER))
+
+
+def encode_clean(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
+    """With unknown words told apart, and the place of the answer never being right."""
+    context, answer = words[:-1], words[-1]
+    symbols = vocabulary.symbols
+    numbers = number_unknown(vocabulary, context)
+    inputs = [symbols.get(word) or numbers.get(word, UNKNOWN) for word in context]
+    targets = [ANSWER if word == answer else OTHER for word in context]
+    return Encoded(np.array([*inputs, vocabulary.mask]), np.array([*targets, OTHER]))
+
+
+def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, int]:
+    """Symbols of a passage's unknown words; those beyond the numbers share UNKNOWN."""
+    unknown = [
+        word for word in reversed(context) if word not in vocabulary.symbols and word[0].isalpha()
+    ]
+    ranked = Counter(unknown).most_common(vocabulary.numbered)
+    begin = vocabulary.first - vocabulary.numbered
+    return {word: begin + rank for rank, (word, _) in enumerate(ranked)}
+
+
+def place(encoded: Encoded, length: int, offset: int) -> tuple[Symbols, Symbols]:
+    """Inputs and targets of `length` positions, padded in front of `offset` and behind."""
+    inputs, targets = np.full((2, length), PADDING, dtype=np.int64)
+    inputs[offset : offset + len(encoded.inputs)] = encoded.inputs
+    targets[offset : offset + len(encoded.inputs)] = encoded.targets
+    return inputs, targets

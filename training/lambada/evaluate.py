@@ -1,0 +1,130 @@
+"""Accuracy on a file of LAMBADA: ``python -m training.lambada.evaluate RUN --data FILE``.
+
+RUN is the folder of a training run; FILE has one tokenised passage a line, its last word the one
+to be found, as lambada_test_plain_text.txt. Prints a table with the baselines, or JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from model.checkpoint import CheckpointError, read_card
+from model.symbols import load_symbol_network
+from training.lambada.baselines import COMMON, frequent_word, random_word
+from training.lambada.novels import TextError
+from training.lambada.passages import read_passages
+from training.lambada.reader import PREPROCESSING, Reader
+from training.lambada.task import VOCABULARY
+from training.lambada.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Result:
+    """Accuracies, all of them shares of all passages of a file."""
+
+    passages: int
+    answerable: float
+    """Passages whose last word occurs before it: no method that points to a word can do better."""
+    random_word: float
+    """Any distinct word of the passage."""
+    frequent_word: float
+    """The most frequent word of the passage."""
+    frequent_content_word: float
+    """The same without the most frequent words of the file."""
+    accuracy: float
+    """The network."""
+    left_out: int
+    """Passages too long for the released preprocessing, counted as wrong."""
+
+
+def load_reader(folder: Path, checkpoint: str = "best", device: str = "cpu") -> Reader:
+    """A run's network with its vocabulary and preprocessing. Raises CheckpointError."""
+    path = folder / f"{checkpoint}.safetensors"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} holds no {path.name}: has the run saved yet?")
+    card = read_card(path)
+    if card.get("name") != "lambada":
+        raise CheckpointError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
+    network = load_symbol_network(path)
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    if len(vocabulary) != network.config.vocabulary:
+        raise CheckpointError(
+            f"{folder / VOCABULARY} has {len(vocabulary)} symbols, the network "
+            f"{network.config.vocabulary}"
+        )
+    data = card["data"]
+    return Reader(
+        network.to(device),
+        vocabulary,
+        PREPROCESSING[data["preprocessing"]],
+        data["length"],
+        data["votes"] if data["padding"] == "random" else 0,
+    )
+
+
+def evaluate(reader: Reader, passages: Sequence[Sequence[str]]) -> Result:
+    """Accuracy of a network and of the baselines on the same passages."""
+    return Result(
+        passages=len(passages),
+        answerable=sum(words[-1] in words[:-1] for words in passages) / len(passages),
+        random_word=random_word(passages),
+        frequent_word=frequent_word(passages),
+        frequent_content_word=frequent_word(passages, COMMON),
+        accuracy=float(reader.right(passages).mean()),
+        left_out=sum(not reader.takes(words) for words in passages),
+    )
+
+
+def table(result: Result) -> str:
+    """A Markdown table."""
+    rows = {
+        "any word of the passage": result.random_word,
+        "its most frequent word": result.frequent_word,
+        f"the same without the {COMMON} most frequent words of the file": (
+            result.frequent_content_word
+        ),
+        "network": result.accuracy,
+        "answer in the passage, the most possible": result.answerable,
+    }
+    lines = [f"| {result.passages} passages | right |", "|---|---:|"]
+    return "\n".join(
+        [*lines, *(f"| {name} | {100 * share:.2f} % |" for name, share in rows.items())]
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="training.lambada.evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="folder of a LAMBADA training run")
+    parser.add_argument("--data", type=Path, required=True, help="one passage a line")
+    parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args(arguments)
+    try:
+        passages = read_passages(options.data)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        result = evaluate(load_reader(options.run, options.checkpoint, device), passages)
+    except (CheckpointError, TextError) as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    print(json.dumps(asdict(result), indent=1) if options.json else table(result))
+    if result.left_out:
+        print(
+            f"{parser.prog}: {result.left_out} passages are too long and count as wrong",
+            file=sys.stderr,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

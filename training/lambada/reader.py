@@ -1,0 +1,105 @@
+"""A trained network answering passages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from training.lambada.encoding import Encoded, encode_clean, encode_released, place
+from training.lambada.vocabulary import Vocabulary
+from training.lambada.voting import Scores, vote_clean, vote_released
+from training.symbol_losses import ANSWER
+
+BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How passages become symbols and scores become answers."""
+
+    encode: Callable[[Vocabulary, Sequence[str]], Encoded]
+    vote: Callable[[Scores, Sequence[int], Sequence[str], Encoded], bool]
+    longer: bool
+    """Whether passages longer than the network was trained on are tried, at the next power of
+    two; the released code leaves them out."""
+
+
+PREPROCESSING = {
+    "clean": Preprocessing(encode_clean, vote_clean, longer=True),
+    "released": Preprocessing(encode_released, vote_released, longer=False),
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A network and all that is needed to ask it."""
+
+    network: nn.Module
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    length: int
+    """Positions that passages are padded to."""
+    votes: int
+    """Random placings of each passage; 0 puts it once, at the end."""
+    seed: int = 0
+    """Of the placings."""
+
+    def right(self, passages: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """(passages,) whether each one's last word is found. Leaves the network evaluating."""
+        by_length: dict[int, list[int]] = {}
+        for row, words in enumerate(passages):
+            by_length.setdefault(self.positions(words), []).append(row)
+        out = np.zeros(len(passages), dtype=bool)
+        self.network.eval()
+        for length, rows in by_length.items():
+            rows = [row for row in rows if self.takes(passages[row])]
+            batch = max(1, BATCH_SYMBOLS // (length * max(1, self.votes)))
+            for begin in range(0, len(rows), batch):
+                part = rows[begin : begin + batch]
+                out[part] = self._right([passages[row] for row in part], part, length)
+        return out
+
+    def takes(self, words: Sequence[str]) -> bool:
+        """Whether a passage is tried at all."""
+        return self.preprocessing.longer or len(words) <= self.length
+
+    def positions(self, words: Sequence[str]) -> int:
+        """Positions of the network that a passage takes, a power of two."""
+        return max(self.length, 1 << (len(words) - 1).bit_length())
+
+    def _right(
+        self, passages: Sequence[Sequence[str]], numbers: Sequence[int], length: int
+    ) -> list[bool]:
+        encoded = [self.preprocessing.encode(self.vocabulary, words) for words in passages]
+        offsets = [
+            self._offsets(number, length - len(words))
+            for number, words in zip(numbers, passages, strict=True)
+        ]
+        inputs = [
+            place(one, length, offset)[0]
+            for one, places in zip(encoded, offsets, strict=True)
+            for offset in places
+        ]
+        scores = iter(self._scores(np.stack(inputs)))
+        return [
+            self.preprocessing.vote([next(scores) for _ in places], places, words, one)
+            for places, words, one in zip(offsets, passages, encoded, strict=True)
+        ]
+
+    def _offsets(self, number: int, room: int) -> list[int]:
+        if not self.votes:
+            return [room]
+        # Of the passage alone, whatever else is in the file before it.
+        return np.random.default_rng((self.seed, number)).integers(0, room + 1, self.votes).tolist()
+
+    @torch.inference_mode()
+    def _scores(self, inputs: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(placings, length) -> the answer's logits, of the same shape."""
+        device = next(self.network.parameters()).device
+        logits = self.network(torch.from_numpy(inputs).to(device))
+        return logits[:, :, ANSWER].float().cpu().numpy()

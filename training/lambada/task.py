@@ -1,0 +1,200 @@
+"""LAMBADA for the training loop (paper, section "LAMBADA question answering")."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import torch as safetensors_torch
+from torch import Tensor, nn
+
+from model.checkpoint import read_tensors, write_whole
+from model.config import RSEConfig
+from model.symbols import EMBEDDING, SymbolConfig, SymbolNetwork
+from training.lambada.data import Batch, Batches
+from training.lambada.embeddings import read_vectors
+from training.lambada.network import WordNetwork
+from training.lambada.novels import is_collection, read_novels
+from training.lambada.passages import (
+    CutConfig,
+    Passages,
+    cut_passages,
+    read_passages,
+    read_training_passages,
+    words_by_frequency,
+)
+from training.lambada.reader import PREPROCESSING, Reader
+from training.lambada.vocabulary import Vocabulary, known_words
+from training.parallel import WHOLE, Share, is_first
+from training.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
+
+CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
+VOCABULARY = "vocabulary.json"
+VECTORS = "vectors.safetensors"
+"""The frozen embedding, which the checkpoints beside it share."""
+
+
+@dataclass(frozen=True)
+class LambadaConfig:
+    """Data, network and objective."""
+
+    train: Path = Path("../shared/text/novels.tar.xz")
+    """Novels (an archive or a folder of .txt files), from which passages are cut, or a file of
+    passages, one a line, as LAMBADA's train.txt."""
+    validation: Path = Path("../shared/text/lambada/lambada_development_plain_text.txt")
+    """A file of passages; LAMBADA's development file."""
+    vectors: Path | None = None
+    """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""
+    preprocessing: Literal["clean", "released"] = "clean"
+    """The released code's, or without its flaws: a mask that is no word, unknown words told
+    apart, answers counted as words."""
+    vocabulary: int = 0
+    """So many of the most frequent words, or of the first vectors, are known; 0 for all."""
+    numbered: int = 16
+    """Different unknown words of a passage that are told apart; clean preprocessing only."""
+    cut: CutConfig = field(default_factory=CutConfig)
+    """Which passages are cut from novels."""
+    rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
+    """The network."""
+    length: int = 256
+    """Positions of the network, a power of two."""
+    padding: Literal["random", "front"] = "random"
+    """Passages begin anywhere, as in the paper, or all end at the last position."""
+    votes: int = 10
+    """Placings of a passage that vote when it is tested with random padding."""
+    batch_size: int = 64
+    """Passages in an optimiser step."""
+    objective: Literal["released", "sum"] = "released"
+    """Each place of the answer is to get an equal share, or all of them together the whole."""
+    smoothing: float = 0.1
+    """Probability that is spread over all positions; released objective only."""
+    word_dropout: float = 0.05
+    """Probability of a word's vector being zero while training."""
+    validation_passages: int = 0
+    """The first so many of the validation file; 0 for all."""
+
+    def __post_init__(self) -> None:
+        if self.length < 2 or self.length & (self.length - 1):
+            raise ValueError(f"length must be a power of two: {self.length}")
+        if min(self.batch_size, self.votes) < 1:
+            raise ValueError("batch size and number of votes must be at least 1")
+
+
+class LambadaTask:
+    """Implements ``training.loop.Task``."""
+
+    score = "accuracy"
+
+    def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
+        """folder: of the run, which keeps vocabulary and vectors beside the checkpoints; `resume`
+        takes them from there. Raises TextError, or CheckpointError for what the folder holds.
+        """
+        self.config = config
+        self.windows = config.batch_size
+        self.preprocessing = PREPROCESSING[config.preprocessing]
+        self._validation = read_passages(config.validation)
+        self._passages: Passages | None = None
+        if resume:
+            self.vocabulary = Vocabulary.load(folder / VOCABULARY)
+            table = read_tensors(folder / VECTORS)[EMBEDDING] if config.vectors else None
+        else:
+            self.vocabulary, table = self._prepare(folder)
+        symbols = SymbolConfig(
+            len(self.vocabulary),
+            CLASSES,
+            config.rse,
+            word_features=0 if table is None else table.shape[1],
+        )
+        self.network: nn.Module = WordNetwork(symbols, config.word_dropout, table)
+
+    @contextlib.contextmanager
+    def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
+        """An endless stream, a function of the seed, that begins at an optimiser step."""
+        config = self.config
+        yield Batches(
+            self.passages(),
+            self.vocabulary,
+            self.preprocessing.encode,
+            config.length,
+            config.batch_size,
+            config.padding == "random",
+            seed,
+            share,
+        ).stream(step)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The objective; its part is the share of passages whose best position is right."""
+        device = next(self.network.parameters()).device
+        targets = torch.from_numpy(batch.targets).to(device)
+        logits = self.network(torch.from_numpy(batch.inputs).to(device))
+        if self.config.objective == "sum":
+            loss = pointer_sum_loss(logits, targets)
+        else:
+            loss = lambada_loss(logits, targets, self.config.smoothing)
+        return loss, {"accuracy": lambada_accuracy(logits.detach(), targets)}
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Share of the validation passages whose last word is found."""
+        passages = self._validation[: self.config.validation_passages or None]
+        right = self.reader(network).right(passages)
+        return {"accuracy": float(right.mean())}
+
+    def reader(self, network: nn.Module) -> Reader:
+        """Asks a network as this task's configuration says."""
+        votes = self.config.votes if self.config.padding == "random" else 0
+        return Reader(network, self.vocabulary, self.preprocessing, self.config.length, votes)
+
+    def card(self) -> dict[str, Any]:
+        """Configuration and data."""
+        network = self.network
+        assert isinstance(network, SymbolNetwork)
+        data = {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in asdict(self.config).items()
+        }
+        card = {"name": "lambada", "config": network.config.to_json(), "data": data}
+        return card | ({"vectors": VECTORS} if self.config.vectors else {})
+
+    def passages(self) -> Passages:
+        """The training passages, read once. Raises TextError."""
+        if self._passages is None:
+            self._passages = self._read_passages()[0]
+        return self._passages
+
+    def _read_passages(self) -> tuple[Passages, Sequence[str]]:
+        """The passages and their words, most frequent first."""
+        config = self.config
+        if not is_collection(config.train):
+            passages = read_training_passages(config.train, config.length)
+            return passages, words_by_frequency(passages)
+        novels = read_novels(config.train)
+        clean = config.preprocessing == "clean"
+        cut = replace(config.cut, longest=min(config.cut.longest, config.length))
+        return cut_passages(novels, cut), known_words(novels) if clean else novels.words
+
+    def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None]:
+        """Makes vocabulary and, where there are vectors, their table, and keeps them."""
+        config = self.config
+        released = config.preprocessing == "released"
+        vectors = read_vectors(config.vectors, config.vocabulary) if config.vectors else None
+        if vectors is not None:
+            words: Sequence[str] = vectors.words
+        else:
+            self._passages, frequent = self._read_passages()
+            words = frequent[: config.vocabulary or None]
+        if released:
+            vocabulary = Vocabulary.released(words, vectors is not None)
+        else:
+            vocabulary = Vocabulary.clean(words, config.numbered)
+        table = None
+        if vectors is not None:
+            table = torch.from_numpy(vectors.table(vocabulary.first, released))
+        if is_first():
+            vocabulary.save(folder / VOCABULARY)
+            if table is not None:
+                write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
+        return vocabulary, table

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from model import checkpoint
 from service.app import create_app
+from service.keys import KeysError
 from service.server import DrainingServer, server_config
 from service.settings import Settings
 
@@ -21,7 +22,7 @@ def read_settings(arguments: Sequence[str] | None) -> Settings:
     parser = argparse.ArgumentParser(
         prog="python -m service",
         description="Transcribes live audio and recordings to MIDI.",
-        epilog="Every other setting is an environment variable; service/settings.py lists them.",
+        epilog="Every other setting is an environment variable; service/SETTINGS.md lists them.",
     )
     parser.add_argument("--host", help="address to listen on (RSE_HOST, else 127.0.0.1)")
     parser.add_argument("--port", help="TCP port to listen on (RSE_PORT, else 8000)")
@@ -65,7 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         assert server is not None
         server.fail()
 
-    app = create_app(settings, on_load_failure=give_up)
+    try:
+        app = create_app(settings, on_load_failure=give_up)
+    except KeysError as error:
+        print(f"The API keys cannot be used: {error}", file=sys.stderr)
+        return 2
     server = DrainingServer(server_config(app, settings), app.state.service)
     address = address_to_open(settings.host, settings.port)
     print(f"rse-transcribe: open {address} (Ctrl+C ends it)", flush=True)

@@ -11,7 +11,7 @@ import torch
 from fastapi import FastAPI
 
 from model import checkpoint
-from service import health, page, problems, upload, websocket
+from service import access, health, page, problems, tokens, upload, websocket
 from service.engine import Engine, Transcriber
 from service.problems import ProblemDetails
 from service.settings import Settings
@@ -33,6 +33,8 @@ def create_app(
 
     It answers at once and is ready when the weights are loaded and warm. `on_load_failure` is
     called where that fails; without it the application stays up and says so at /readyz.
+
+    Raises `service.keys.KeysError` where the API keys cannot be read.
     """
     state = ServiceState(settings)
 
@@ -62,7 +64,9 @@ def create_app(
     problems.install(app)
     app.include_router(health.router)
     app.include_router(upload.router)
+    app.include_router(tokens.router)
     app.include_router(websocket.router)
+    access.install(app, settings, state.keys, state.tokens)
     page.serve(app)
     describe(app)
     return app

@@ -31,6 +31,12 @@ class ErrorCode(StrEnum):
     SESSION_TOO_LONG = "session_too_long"
     SLOW_READER = "slow_reader"
     TOO_MANY_SESSIONS = "too_many_sessions"
+    # access
+    UNAUTHORIZED = "unauthorized"
+    HOST_NOT_ALLOWED = "host_not_allowed"
+    ORIGIN_NOT_ALLOWED = "origin_not_allowed"
+    TOO_MANY_REQUESTS = "too_many_requests"
+    CLIENT_LIMIT = "client_limit"
     # the server's own state
     NOT_READY = "not_ready"
     DRAINING = "draining"
@@ -44,6 +50,8 @@ class CloseCode:
     GOING_AWAY = 1001
     INTERNAL = 1011
     BAD_REQUEST = 4400
+    UNAUTHORIZED = 4401
+    FORBIDDEN = 4403
     TIMEOUT = 4408
     TOO_BIG = 4413
     BUSY = 4429
@@ -56,6 +64,11 @@ CLOSE_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.SESSION_TOO_LONG: CloseCode.TIMEOUT,
     ErrorCode.SLOW_READER: CloseCode.TIMEOUT,
     ErrorCode.TOO_MANY_SESSIONS: CloseCode.BUSY,
+    ErrorCode.UNAUTHORIZED: CloseCode.UNAUTHORIZED,
+    ErrorCode.HOST_NOT_ALLOWED: CloseCode.FORBIDDEN,
+    ErrorCode.ORIGIN_NOT_ALLOWED: CloseCode.FORBIDDEN,
+    ErrorCode.TOO_MANY_REQUESTS: CloseCode.BUSY,
+    ErrorCode.CLIENT_LIMIT: CloseCode.BUSY,
     ErrorCode.NOT_READY: CloseCode.BUSY,
     ErrorCode.DRAINING: CloseCode.GOING_AWAY,
     ErrorCode.INTERNAL: CloseCode.INTERNAL,
@@ -68,6 +81,8 @@ RETRYABLE = frozenset(
         ErrorCode.SESSION_TOO_LONG,
         ErrorCode.SLOW_READER,
         ErrorCode.TOO_MANY_SESSIONS,
+        ErrorCode.TOO_MANY_REQUESTS,
+        ErrorCode.CLIENT_LIMIT,
         ErrorCode.NOT_READY,
         ErrorCode.DRAINING,
         ErrorCode.INTERNAL,

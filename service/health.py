@@ -18,7 +18,7 @@ DISTRIBUTION = "rse-transcribe"
 LIBRARIES = ("torch", "numpy", "soxr", "soundfile", "fastapi", "uvicorn", "websockets")
 
 # Settings that tell nothing of the machine: no address, and no path a model may have come from.
-HIDDEN_SETTINGS = {"host", "port", "model"}
+HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "trusted_proxies"}
 
 
 class Health(BaseModel):

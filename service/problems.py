@@ -34,6 +34,11 @@ class ProblemCode(StrEnum):
     NOT_ACCEPTABLE = "not_acceptable"
     TOO_MANY_SESSIONS = "too_many_sessions"
     TOO_MANY_UPLOADS = "too_many_uploads"
+    UNAUTHORIZED = "unauthorized"
+    HOST_NOT_ALLOWED = "host_not_allowed"
+    ORIGIN_NOT_ALLOWED = "origin_not_allowed"
+    TOO_MANY_REQUESTS = "too_many_requests"
+    CLIENT_LIMIT = "client_limit"
     NOT_READY = "not_ready"
     DRAINING = "draining"
     DISK_FULL = "disk_full"
@@ -56,6 +61,11 @@ STATUS: dict[ProblemCode, int] = {
     ProblemCode.NOT_ACCEPTABLE: 406,
     ProblemCode.TOO_MANY_SESSIONS: 503,
     ProblemCode.TOO_MANY_UPLOADS: 503,
+    ProblemCode.UNAUTHORIZED: 401,
+    ProblemCode.HOST_NOT_ALLOWED: 421,
+    ProblemCode.ORIGIN_NOT_ALLOWED: 403,
+    ProblemCode.TOO_MANY_REQUESTS: 429,
+    ProblemCode.CLIENT_LIMIT: 429,
     ProblemCode.NOT_READY: 503,
     ProblemCode.DRAINING: 503,
     ProblemCode.DISK_FULL: 507,

@@ -37,8 +37,11 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws_max_queue=4,
         # PCM does not compress; deflate would cost time and memory for every connection.
         ws_per_message_deflate=False,
+        # A ping keeps proxies from closing a quiet socket. Its answer lies behind the audio that is
+        # not read yet, so that it must have no timeout: idle_timeout_s and send_timeout_s have one.
         ws_ping_interval=20.0,
-        ws_ping_timeout=20.0,
+        ws_ping_timeout=None,
+        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=max(1, round(settings.drain_timeout_s)),
         lifespan="on",
         server_header=False,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.options import Mode
+from service.origins import is_loopback
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+")
 
 # The narrowest stream that must always make progress: half a second of the widest audio that is
 # accepted (192 kHz, two channels, float32) would be 768 KiB, so a message may be much smaller.
 _LEAST_MESSAGE_BYTES = 1024
+
+Names = Annotated[tuple[str, ...], NoDecode]
+"""Given with commas between them."""
 
 
 class Settings(BaseSettings):
@@ -41,8 +47,46 @@ class Settings(BaseSettings):
     mode: Mode = Mode.BLOCK
     """How frames are emitted where a session does not choose: block or centre."""
 
+    keys_file: str = ""
+    """File of API keys, one a line, as `python -m service.keys new NAME` prints them."""
+
+    keys: SecretStr = SecretStr("")
+    """Further API keys in the same form, with blanks between them."""
+
+    allow_open: bool = False
+    """Whether everybody who reaches another address than loopback may use it without a key."""
+
+    allowed_hosts: Names = ()
+    """Names, without port, that `Host` may have; *.example.org is a suffix. None given: any, but
+    only those of loopback on loopback without keys, against DNS rebinding."""
+
+    allowed_origins: Names = ()
+    """Origins, such as https://app.example.org, whose pages may use the service, beside its own."""
+
+    trusted_proxies: Names = ("127.0.0.1",)
+    """Addresses of proxies whose X-Forwarded-For and -Proto are believed."""
+
+    token_lifetime_s: float = Field(default=30.0, ge=1, le=600)
+    """Seconds in which a token of `POST /token` opens its one websocket."""
+
+    max_tokens: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Tokens that may be out at one time; the next is refused with 503."""
+
+    max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
+    """Requests and handshakes of one client in a second, on average; the next is refused with
+    429. A client is an API key, or else an address (of IPv6, a /64 network)."""
+
+    max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
+    """Requests of one client at once."""
+
+    max_clients: int = Field(default=10_000, ge=1, le=10_000_000)
+    """Clients whose rate of requests is remembered; beyond it the least recent is forgotten."""
+
     max_sessions: int = Field(default=16, ge=1, le=100_000)
     """Live sessions at one time; the next is refused with 503."""
+
+    max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)
+    """Live sessions of one client at one time; the next is refused with 429."""
 
     max_session_s: float = Field(default=4 * 3600.0, ge=1, le=48 * 3600)
     """Longest session, in seconds of wall-clock time and likewise of audio."""
@@ -79,6 +123,9 @@ class Settings(BaseSettings):
     max_uploads: int = Field(default=4, ge=1, le=10_000)
     """Recordings transcribed at one time; the next upload is refused with 503."""
 
+    max_uploads_per_client: int = Field(default=2, ge=1, le=10_000)
+    """Recordings of one client transcribed at one time; the next is refused with 429."""
+
     max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
     """Largest upload, in bytes of the request body."""
 
@@ -87,6 +134,29 @@ class Settings(BaseSettings):
 
     retry_after_s: int = Field(default=5, ge=1, le=3600)
     """What a refused client is told to wait before it tries again, in seconds."""
+
+    @field_validator("allowed_hosts", "allowed_origins", "trusted_proxies", mode="before")
+    @classmethod
+    def _split_names(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(name for entry in value.split(",") if (name := entry.strip()))
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _no_ports(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if "/" in host or host.count(":") == 1:
+                raise ValueError(f"expected names without scheme and port, got {host!r}")
+        return tuple(host.lower().strip("[]") for host in hosts)
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _whole_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if _ORIGIN.fullmatch(origin) is None:
+                raise ValueError(f"expected scheme://host[:port], got {origin!r}")
+        return origins
 
     @field_validator("device")
     @classmethod
@@ -97,6 +167,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        if not (is_loopback(self.host) or self.has_keys or self.allow_open):
+            raise ValueError(
+                f"host is {self.host}, which others reach, and there are no API keys: make one "
+                "with `python -m service.keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or "
+                "let everybody in with RSE_ALLOW_OPEN=1"
+            )
         if self.lagging_ms > self.max_buffered_ms:
             raise ValueError("lagging_ms is above max_buffered_ms: no session could ever be told")
         if self.idle_timeout_s > self.max_session_s:
@@ -104,3 +180,8 @@ class Settings(BaseSettings):
         if self.progress_interval_ms >= 1000 * self.idle_timeout_s:
             raise ValueError("progress_interval_ms is not below idle_timeout_s")
         return self
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether clients have to show a key."""
+        return bool(self.keys_file or self.keys.get_secret_value())

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from service.clients import ClientPlaces
 from service.engine_interface import EngineLike
 from service.faults import ErrorCode, ProtocolError
+from service.keys import KeysError, read_keys
 from service.problems import Problem, ProblemCode, busy
 from service.settings import Settings
+from service.tokens import TokenBook
 
 NOT_RUNNING = "the model is not loaded yet, or has failed"
 
@@ -47,9 +50,16 @@ class ServiceState:
     """One per application; made at its start, used from its event loop alone."""
 
     def __init__(self, settings: Settings) -> None:
+        """Raises `service.keys.KeysError` where the API keys cannot be read."""
         self.settings = settings
+        self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
+        if settings.has_keys and not self.keys:
+            raise KeysError("there is no key in the keys file, so nobody could use the service")
+        self.tokens = TokenBook(settings.token_lifetime_s, settings.max_tokens)
         self.sessions = Places(settings.max_sessions)
+        self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
+        self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
         self.device = settings.device  # `auto` until the model is loaded
         self.engine: EngineLike | None = None
         self.load_error: str | None = None
@@ -77,7 +87,7 @@ class ServiceState:
             return True
         return self.engine is not None and model == self.engine.config.name
 
-    def session_refusal(self, placed: bool) -> ProtocolError | None:
+    def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
         """Why no new session is taken, None where one is."""
         if self.draining.is_set():
             return ProtocolError(ErrorCode.DRAINING, "the server is going down")
@@ -87,9 +97,13 @@ class ServiceState:
             return ProtocolError(
                 ErrorCode.TOO_MANY_SESSIONS, f"all {self.sessions.total} sessions are taken"
             )
+        if not client_placed:
+            return ProtocolError(
+                ErrorCode.CLIENT_LIMIT, "this client has as many sessions as it may have"
+            )
         return None
 
-    def upload_refusal(self, placed: bool) -> Problem | None:
+    def upload_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why no new upload is taken, None where one is."""
         later = self.settings.retry_after_s
         if self.draining.is_set():
@@ -99,4 +113,7 @@ class ServiceState:
         if not placed:
             detail = f"all {self.uploads.total} places for uploads are taken"
             return busy(ProblemCode.TOO_MANY_UPLOADS, detail, later)
+        if not client_placed:
+            detail = "this client has as many uploads as it may have"
+            return busy(ProblemCode.CLIENT_LIMIT, detail, later)
         return None

@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from service.clients import client_of
 from service.decode import DecodeError
 from service.engine import EngineBusyError
 from service.events import NoteEvent
@@ -119,6 +120,10 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         ProblemCode.BAD_AUDIO,
         ProblemCode.NOT_ACCEPTABLE,
         ProblemCode.TOO_MANY_UPLOADS,
+        ProblemCode.CLIENT_LIMIT,
+        ProblemCode.TOO_MANY_REQUESTS,
+        ProblemCode.UNAUTHORIZED,
+        ProblemCode.ORIGIN_NOT_ALLOWED,
         ProblemCode.NOT_READY,
         ProblemCode.DRAINING,
         ProblemCode.DISK_FULL,
@@ -142,7 +147,10 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
         offered = ", ".join(OFFERED)
         raise Problem(ProblemCode.NOT_ACCEPTABLE, f"the answer can be one of {offered}")
     async with AsyncExitStack() as stack:
-        refusal = state.upload_refusal(stack.enter_context(state.uploads.take()))
+        placed = stack.enter_context(state.uploads.take())
+        client = client_of(request.scope)
+        client_placed = stack.enter_context(state.client_uploads.take(client))
+        refusal = state.upload_refusal(placed, client_placed)
         if refusal is not None:
             raise refusal
         if not state.knows(choices.model):

@@ -20,6 +20,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
+from service.clients import client_of
 from service.events import NoteEvent
 from service.faults import CloseCode, ErrorCode, ProtocolError
 from service.inbox import End, Inbox
@@ -27,7 +28,6 @@ from service.limits import SessionLimits, TooManyNotesError
 from service.options import AudioFormat, OptionsError, StreamOptions
 from service.outbox import Outbox
 from service.pcm import BadAudioError, OddBytesError
-from service.problems import ProblemCode, busy
 from service.protocol import (
     Done,
     Error,
@@ -46,6 +46,7 @@ from service.protocol import (
     parse_query,
 )
 from service.receiver import DrainingError, Receiver, VanishedError
+from service.refusal import chosen_subprotocol, refuse
 from service.session import TranscriptionSession
 from service.state import ServiceState
 
@@ -60,28 +61,17 @@ CLOSE_PATIENCE_S = 1.0
 async def transcribe_live(websocket: WebSocket) -> None:
     """Admits a client, or says why not."""
     state: ServiceState = websocket.app.state.service
-    with state.sessions.take() as placed:
-        refusal = state.session_refusal(placed)
+    client = client_of(websocket.scope)
+    with (
+        state.sessions.take() as placed,
+        state.client_sessions.take(client, client.max_sessions) as client_placed,
+    ):
+        refusal = state.session_refusal(placed, client_placed)
         if refusal is not None:
-            await refuse(websocket, refusal, state.settings.retry_after_s)
+            await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
             return
-        await websocket.accept()
+        await websocket.accept(subprotocol=chosen_subprotocol(websocket))
         await Connection(websocket, state).run()
-
-
-async def refuse(websocket: WebSocket, error: ProtocolError, retry_after_s: int) -> None:
-    """Refuses before the upgrade, where the client can see that.
-
-    A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
-    """
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" in websocket.headers:
-            await websocket.accept()
-            await websocket.send_text(Error.of(error).model_dump_json())
-            await websocket.close(error.close_code, error.code)
-        else:
-            problem = busy(ProblemCode(error.code), error.message, retry_after_s)
-            await websocket.send_denial_response(problem.response())
 
 
 class Connection:

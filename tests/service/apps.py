@@ -45,6 +45,7 @@ def serving(
 ) -> Iterator[tuple[TestClient, FakeTranscriber]]:
     """A client of an application that is ready."""
     model = transcriber or FakeTranscriber()
+    settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
     app = create_app(Settings(**settings), load_model=lambda name, device: model)
     with TestClient(app, raise_server_exceptions=False) as client:
         deadline = time.monotonic() + READY_S

@@ -21,7 +21,7 @@ def test_ready_only_when_the_model_is() -> None:
         assert go_on.wait(100)
         return FakeTranscriber()
 
-    app = create_app(Settings(retry_after_s=9), load_model=load)
+    app = create_app(Settings(retry_after_s=9, allowed_hosts=("testserver",)), load_model=load)
     with TestClient(app) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         waiting = client.get("/readyz")
@@ -113,7 +113,7 @@ def test_every_answer_forbids_what_comes_from_elsewhere() -> None:
 def test_openapi_states_the_problems_of_every_endpoint() -> None:
     with serving() as (client, _):
         document = client.get("/openapi.json").json()
-    assert set(document["paths"]) == {"/healthz", "/readyz", "/info", "/transcribe"}
+    assert set(document["paths"]) == {"/healthz", "/readyz", "/info", "/transcribe", "/token"}
     problem = document["components"]["schemas"]["ProblemDetails"]
     assert {"type", "title", "status", "detail", "code"} <= set(problem["properties"])
     upload = document["paths"]["/transcribe"]["post"]

@@ -44,7 +44,9 @@ def test_an_imported_checkpoint_transcribes_a_recording(tmp_path: Path, fourier:
     recording = io.BytesIO()
     noise = 0.1 * np.random.default_rng(0).normal(size=22_050)
     soundfile.write(recording, noise, 22_050, format="WAV")
-    with TestClient(create_app(Settings(model=str(weights)))) as client:
+    with TestClient(
+        create_app(Settings(model=str(weights), allowed_hosts=("testserver",)))
+    ) as client:
         deadline = time.monotonic() + READY_S
         while client.get("/readyz").status_code != 200:
             assert time.monotonic() < deadline

@@ -1,14 +1,29 @@
 """Settings: defaults that serve, the environment, and values that stop the start."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from service.options import Mode
 from service.settings import Settings
+from tests.conftest import REPOSITORY
 
+DOCUMENT = REPOSITORY / "service" / "SETTINGS.md"
 UNITS = ("_s", "_ms", "_bytes")
-COUNTS = ("max_sessions", "max_uploads", "max_outbound_messages", "max_notes")
-NOT_LIMITS = ("host", "port", "model", "device", "mode")
+COUNTS = (
+    "max_sessions",
+    "max_sessions_per_client",
+    "max_uploads",
+    "max_uploads_per_client",
+    "max_outbound_messages",
+    "max_notes",
+    "max_tokens",
+    "max_clients",
+    "max_request_burst",
+)
+NOT_LIMITS = (
+    *("host", "port", "model", "device", "mode", "keys", "keys_file", "allow_open"),
+    *("allowed_hosts", "allowed_origins", "trusted_proxies"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +53,49 @@ def test_every_field_says_what_it_is_and_in_which_unit() -> None:
             assert name.endswith(UNITS), f"{name} does not name its unit"
 
 
+def row(name: str) -> str:
+    """The line of SETTINGS.md that this setting must have."""
+    field = Settings.model_fields[name]
+    default = field.default
+    if isinstance(default, SecretStr):
+        default = default.get_secret_value()
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    text = f"{default:g}" if isinstance(default, float) else str(default)
+    bounds = [getattr(m, name) for name in ("ge", "le") for m in field.metadata if hasattr(m, name)]
+    allowed = " to ".join(f"{bound:,}" for bound in bounds)
+    words = " ".join((field.description or "").split())
+    return f"| `RSE_{name.upper()}` | {text} | {allowed} | {words} |"
+
+
+def test_the_document_lists_every_setting_and_no_other() -> None:
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("| `RSE_")] == [
+        row(name) for name in Settings.model_fields
+    ]
+
+
+def test_lists_are_given_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RSE_ALLOWED_HOSTS", "Music.example.org, *.test,")
+    monkeypatch.setenv("RSE_ALLOWED_ORIGINS", "https://app.example.org")
+    settings = Settings()
+    assert settings.allowed_hosts == ("music.example.org", "*.test")
+    assert settings.allowed_origins == ("https://app.example.org",)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "music.local"])
+def test_an_address_that_others_reach_needs_keys_or_a_word(host: str) -> None:
+    with pytest.raises(ValidationError, match="service.keys new"):
+        Settings(host=host)
+    assert Settings(host=host, allow_open=True).host == host
+    assert Settings(host=host, keys_file="keys").has_keys
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_needs_no_keys(host: str) -> None:
+    assert not Settings(host=host).has_keys
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -59,6 +117,14 @@ def test_every_field_says_what_it_is_and_in_which_unit() -> None:
         ("max_outbound_messages", 0),
         ("progress_interval_ms", 0),
         ("drain_timeout_s", 0),
+        ("max_requests_per_s", 0),
+        ("max_sessions_per_client", 0),
+        ("token_lifetime_s", 0),
+        ("allowed_hosts", "http://a.example.org"),
+        ("allowed_hosts", "a.example.org:80"),
+        ("allowed_origins", "*"),
+        ("allowed_origins", "https://*.example.org"),
+        ("allowed_origins", "https://app.example.org/page"),
     ],
 )
 def test_nonsense_is_refused_by_name(name: str, value: object) -> None:

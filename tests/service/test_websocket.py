@@ -458,7 +458,7 @@ def test_no_sessions_before_the_model_is_loaded() -> None:
     def fail(name: str, device: str) -> FakeTranscriber:
         raise OSError("no such weights")
 
-    app = create_app(Settings(), load_model=fail)
+    app = create_app(Settings(allowed_hosts=("testserver",)), load_model=fail)
     with TestClient(app) as client:
         with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect(ADDRESS):
             pytest.fail("connected")

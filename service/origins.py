@@ -1,0 +1,75 @@
+"""Who is asked for, and which page asks: the checks of `Host` and of `Origin`.
+
+A page of any site may open a websocket to any address, and a site whose name is made to resolve to
+127.0.0.1 (DNS rebinding) is even of the same origin as the service there. So a service without keys
+answers to names it knows alone, and sockets and uploads of pages from elsewhere are refused.
+Everything in these headers is a stranger's text: what cannot be read is not allowed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# RFC 3986, section 3.2, less what neither header may have: a user, and escapes.
+_AUTHORITY = re.compile(
+    r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE
+)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether nobody but this machine reaches a server that listens on this address."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
+    """Whether a `Host` header, of any port, names one of the allowed; `*.example.org` is a suffix.
+
+    Nothing allowed means that every name is.
+    """
+    if not allowed:
+        return True
+    name, _ = _split(host or "")
+    if name is None:
+        return False
+    return any(
+        name.endswith(entry[1:]) if entry.startswith("*.") else name == entry for entry in allowed
+    )
+
+
+def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
+    """Whether a request with this `Origin` is none of a foreign page.
+
+    Programs send none. A page of the service itself has the origin that `Host` names; the scheme is
+    not compared, as a proxy in front may speak TLS for us.
+    """
+    if origin is None:
+        return True
+    if origin in allowed:
+        return True
+    scheme, _, authority = origin.partition("://")
+    default = _DEFAULT_PORTS.get(scheme.lower())
+    name, port = _split(authority)
+    own_name, own_port = _split(host or "")
+    if default is None:
+        return False
+    return name is not None and (name, port or default) == (own_name, own_port or default)
+
+
+def _split(authority: str) -> tuple[str | None, int | None]:
+    """Host name in lower case, without brackets, and port; no name where it cannot be read."""
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        return None, None
+    port = int(match["port"]) if match["port"] else None
+    if port is not None and port > 65535:
+        return None, None
+    return match["name"].lower().strip("[]"), port

@@ -1,0 +1,65 @@
+"""How much may come in a time: the leaky bucket as a meter (GCRA, ITU-T I.371), per client too."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from time import monotonic
+
+
+class Bucket:
+    """Admits `burst` at once and `rate_per_s` on average.
+
+    One number is all its state: the time at which everything taken so far will have leaked out.
+    """
+
+    def __init__(self, rate_per_s: float, burst: float) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst_s = burst / rate_per_s
+        self._empty_at_s = 0.0
+
+    def wait_s(self, amount: float, now_s: float) -> float:
+        """Seconds until this amount conforms; 0 where it does now."""
+        filled_s = max(0.0, self._empty_at_s - now_s) + amount / self._rate_per_s
+        return max(0.0, filled_s - self._burst_s)
+
+    def take(self, amount: float, now_s: float) -> None:
+        """Counts an amount, whether it conforms or not."""
+        self._empty_at_s = max(self._empty_at_s, now_s) + amount / self._rate_per_s
+
+
+class RateLimiter:
+    """A bucket for each client; the one not seen for longest is forgotten above `max_clients`."""
+
+    def __init__(
+        self,
+        rate_per_s: float,
+        burst: float,
+        max_clients: int,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst = burst
+        self._max_clients = max_clients
+        self._clock = clock
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def admit(self, client: str, rate_per_s: float | None = None) -> float:
+        """Counts a request; returns 0, or the seconds to wait where it is one too many.
+
+        A refused request is not counted, so that a client which keeps asking comes in at its rate.
+        A rate of its own scales the burst with it.
+        """
+        now_s = self._clock()
+        bucket = self._buckets.get(client)
+        if bucket is None:
+            rate = rate_per_s or self._rate_per_s
+            bucket = Bucket(rate, max(1.0, self._burst * rate / self._rate_per_s))
+            self._buckets[client] = bucket
+            if len(self._buckets) > self._max_clients:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(client)
+        wait_s = bucket.wait_s(1, now_s)
+        if not wait_s:
+            bucket.take(1, now_s)
+        return wait_s

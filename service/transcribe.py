@@ -110,15 +110,16 @@ def _progress(
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes and, per frame, the probabilities that they were found in.
-
-    ``frame_probabilities`` and ``onset_probabilities`` are float32 [frames, 128]; the latter is
-    None for models without an onset head.
-    """
+    """Notes and the probabilities that they were found in: float32 [heads, frames, 128]."""
 
     notes: list[Note]
-    frame_probabilities: NDArray[np.float32]
-    onset_probabilities: NDArray[np.float32] | None
+    heads: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+    @property
+    def frame_probabilities(self) -> NDArray[np.float32]:
+        """[frames, 128]: how probable it is that a note sounds."""
+        return self.probabilities[self.heads.index("frame")]
 
 
 def transcribe_array(
@@ -152,8 +153,7 @@ async def _transcribe_array(
     tracker: TrackerSettings | None,
 ) -> ArrayTranscription:
     heads = engine.config.heads
-    kept: list[NDArray[np.float32]] = [np.zeros((2, 0, PITCHES), np.float32)]
-    rows = [heads.index("frame"), heads.index("onset") if "onset" in heads else 0]
+    kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     session = TranscriptionSession(
         engine,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
@@ -161,12 +161,11 @@ async def _transcribe_array(
         priority=Priority.FILE,
         tracker=tracker,
         limits=_FILE_LIMITS,
-        on_frames=lambda _, probabilities: kept.append(probabilities[rows]),
+        on_frames=lambda _, probabilities: kept.append(probabilities),
     )
     try:
         await session.push_samples(samples)
         await session.finish()
     finally:
         session.abort()
-    frames, onsets = np.concatenate(kept, axis=1)
-    return ArrayTranscription(session.notes, frames, onsets if "onset" in heads else None)
+    return ArrayTranscription(session.notes, heads, np.concatenate(kept, axis=1))

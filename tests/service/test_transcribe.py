@@ -167,13 +167,16 @@ def test_an_array_goes_the_same_way() -> None:
     with Engine(FakeTranscriber()) as engine:
         (*_, performance) = asyncio.run(collect(wav(samples), engine))
         with_engine = transcribe_array(samples, RATE_HZ, engine)
-    notes, frames, onsets = transcribe_array(samples, RATE_HZ, FakeTranscriber(), FILE_OPTIONS)
+    notes, heads, probabilities = result = transcribe_array(
+        samples, RATE_HZ, FakeTranscriber(), FILE_OPTIONS
+    )
     assert isinstance(performance, Performance)
     assert notes == performance.notes == with_engine.notes
-    assert frames.shape == (performance.totals.frames, PITCHES)
-    assert frames.dtype == np.float32
-    assert onsets is not None
-    assert onsets.shape == frames.shape
+    assert heads == ("frame", "onset", "velocity")
+    assert probabilities.shape == (3, performance.totals.frames, PITCHES)
+    assert probabilities.dtype == np.float32
+    frames, onsets, _ = probabilities
+    assert np.array_equal(result.frame_probabilities, frames)
     middle = round(0.3 * FAKE_RATE_HZ / HOP)
     assert set(np.flatnonzero(frames[middle] > 0.5)) == {69, 81}
     for pitch, onset_s, _ in MELODY:
@@ -183,9 +186,9 @@ def test_an_array_goes_the_same_way() -> None:
 
 
 def test_an_array_without_a_sample() -> None:
-    notes, frames, onsets = transcribe_array(
+    notes, heads, probabilities = transcribe_array(
         np.zeros(0, np.float32), RATE_HZ, FakeTranscriber(heads=("frame",))
     )
     assert notes == []
-    assert frames.shape == (0, PITCHES)
-    assert onsets is None
+    assert heads == ("frame",)
+    assert probabilities.shape == (1, 0, PITCHES)

@@ -225,10 +225,11 @@ class NoteTracker:
         known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
         self._recent = np.concatenate([self._recent[:, -self._past :], known], axis=1)
         said = self._read(count)
-        news = np.any(said.peak | said.start, axis=1).tolist()
+        begins = np.any(said.peak | said.start, axis=1).tolist()
+        ends = said.release | said.offset
         events: list[NoteEvent] = []
-        for i in range(count):
-            if news[i] or self._sounding:  # most frames of most music: nothing else to look at
+        for i in range(count):  # most frames of most music neither begin nor end a note
+            if begins[i] or (self._sounding and ends[i, list(self._sounding)].any()):
                 events += self._step(i, said)
             self._pushed += 1
         return events

@@ -1,20 +1,24 @@
 """What streams ask of the engine, and who is served next.
 
-Live streams come first, then files, and the two never share a batch, so that a live window waits
-for one file batch at most (``max_file_batch_windows`` bounds it). Within a priority, first come,
-first served, with at most one request of a stream in a batch.
+Live streams come before files and never share a batch with them. Within a priority the request
+whose answer is due first goes first: a live one is due when the stream's next window will be, a
+file's in its turn. A request may be served in parts, so that a live window waits for one batch of
+a file's windows at most, however many that file has asked for. A batch holds windows that are
+read at the same positions, and those of a stream follow each other: while one worker has a
+stream's front-end, the others leave that stream alone.
 
-Thread-safety: every method of the queue may be called from any thread; one condition guards it
-and is held for as long as it takes to move a request.
+Thread-safety: every method may be called from any thread; one condition guards the queue and is
+held for as long as it takes to move a request.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections import deque
+from bisect import insort
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
@@ -53,56 +57,133 @@ class EngineSettings:
     """Bounds of the engine.
 
     Attributes:
-        max_batch_windows: windows of live streams in one batch.
-        max_file_batch_windows: windows of files in one batch; the time that it takes is what a
-            live window may have to wait.
-        gather_ms: how long a batch waits for windows of further live streams. Not waited where
-            every open live stream has its window in already.
-        max_queued_windows: windows waiting for the worker, of all streams.
+        max_batch_windows: windows of live streams in one request or batch.
+        max_file_batch_windows: windows of files in one request or batch.
+        max_step_ms: how long a batch may take, as far as warming up can tell: it is what a live
+            window may have to wait. One window is always taken.
+        gather_ms: how long a batch waits for windows of further live streams, where large
+            batches pay. Not waited where every open live stream has its window in already.
+        max_queued_windows: windows waiting for the workers, of all streams.
     """
 
     max_batch_windows: int = 32
     max_file_batch_windows: int = 8
+    max_step_ms: float = 25.0
     gather_ms: float = 2.0
     max_queued_windows: int = 4096
 
     def __post_init__(self) -> None:
         if min(self.max_batch_windows, self.max_file_batch_windows, self.max_queued_windows) < 1:
             raise ValueError("the engine's batches and queue must hold at least one window")
-        if self.gather_ms < 0:
-            raise ValueError(f"gather_ms must not be negative, not {self.gather_ms}")
+        if self.gather_ms < 0 or self.max_step_ms <= 0:
+            raise ValueError(
+                "gather_ms must not be negative and max_step_ms must be positive: "
+                f"{self.gather_ms}, {self.max_step_ms}"
+            )
+
+    def limit(self, priority: Priority) -> int:
+        """Windows in one request of this priority."""
+        return self.max_batch_windows if priority is Priority.LIVE else self.max_file_batch_windows
 
 
 class RequestStream:
     """A stream that requests come from; identity is what counts."""
 
-    def __init__(self, priority: Priority) -> None:
+    def __init__(self, priority: Priority, positions: slice) -> None:
         self.priority = priority
+        self.positions = positions
+        self.due_s = -math.inf  # of its latest request
 
 
 StreamT = TypeVar("StreamT", bound=RequestStream)
 
 
-@dataclass(slots=True)
 class Request(Generic[StreamT]):
     """Windows of one stream, oldest first, and the future of their probabilities."""
 
-    stream: StreamT
-    windows: list[Window]
-    new_hops: int
-    future: Future[Probabilities]
-    submitted_s: float = field(default_factory=time.monotonic)
+    def __init__(
+        self,
+        stream: StreamT,
+        windows: list[Window],
+        new_hops: int,
+        due_s: float = math.inf,
+    ) -> None:
+        """due_s: by the monotonic clock; later than that of the stream's earlier requests."""
+        self.stream = stream
+        self.windows = windows
+        self.new_hops = new_hops
+        self.due_s = due_s
+        self.submitted_s = time.monotonic()
+        self.future: Future[Probabilities] = Future()
+        self.taken = 0  # windows handed out; the queue's
+        self._lock = threading.Lock()
+        self._begun = False
+        self._settled = False
+        self._answers: dict[int, Probabilities] = {}  # by first window
+
+    def begin(self) -> bool:
+        """Before each part: False where nobody waits for it any more."""
+        with self._lock:
+            if not self._begun:
+                self._begun = True
+                self._settled = not self.future.set_running_or_notify_cancel()
+            return not self._settled
+
+    def answer(self, first: int, part: Probabilities) -> None:
+        """The probabilities of the windows from ``first`` on; the last part resolves."""
+        with self._lock:
+            self._answers[first] = part
+            missing = len(self.windows) - sum(len(one) for one in self._answers.values())
+            if missing or self._settled:
+                return
+            self._settled = True
+        parts = [self._answers[first] for first in sorted(self._answers)]
+        self.future.set_result(np.concatenate(parts) if len(parts) > 1 else parts[0])
+
+    def fail(self, error: EngineError) -> None:
+        """Tell whoever waits; parts that come later are dropped."""
+        if not self.begin():
+            return
+        with self._lock:
+            if self._settled:
+                return
+            self._settled = True
+        self.future.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[StreamT]):
+    """Some windows of a request, in one batch."""
+
+    request: Request[StreamT]
+    first: int
+    stop: int
+
+    @property
+    def windows(self) -> list[Window]:
+        """Oldest first."""
+        return self.request.windows[self.first : self.stop]
+
+    def __len__(self) -> int:
+        return self.stop - self.first
 
 
 class RequestQueue(Generic[StreamT]):
-    """Requests that wait for the engine's worker."""
+    """Requests that wait for the engine's workers."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
+        self._limits = {priority: settings.limit(priority) for priority in Priority}
+        self._gather_s = settings.gather_ms / 1000
         self._changed = threading.Condition()
-        self._queues: dict[Priority, deque[Request[StreamT]]] = {p: deque() for p in Priority}
+        # (due, number, request), the most urgent first
+        self._queues: dict[Priority, list[tuple[float, int, Request[StreamT]]]] = {
+            priority: [] for priority in Priority
+        }
+        self._number = 0
         self._windows = 0
         self._live_streams: set[StreamT] = set()
+        self._held: set[StreamT] = set()  # streams whose front-end a worker has
         self._closed = False
 
     @property
@@ -114,6 +195,13 @@ class RequestQueue(Generic[StreamT]):
     def windows(self) -> int:
         """Windows waiting."""
         return self._windows
+
+    def bound(self, batch_windows: int, gather_s: float) -> None:
+        """Batches of so many windows at most from now on, and so long a gathering."""
+        with self._changed:
+            for priority in Priority:
+                self._limits[priority] = min(self._settings.limit(priority), max(1, batch_windows))
+            self._gather_s = gather_s
 
     def enter(self, stream: StreamT) -> None:
         """A batch will wait for this stream's windows too. Raises EngineClosedError."""
@@ -129,75 +217,88 @@ class RequestQueue(Generic[StreamT]):
             self._changed.notify_all()  # a batch may be waiting for it
 
     def put(self, request: Request[StreamT]) -> None:
-        """Raises EngineBusyError, EngineClosedError, or ValueError for a request that no batch
-        can hold."""
-        count, limit = len(request.windows), self._batch_limit(request.stream.priority)
+        """Raises EngineBusyError, EngineClosedError, or ValueError for a request that is too
+        large or empty."""
+        stream, count = request.stream, len(request.windows)
+        limit = self._settings.limit(stream.priority)
         if not 1 <= count <= limit:
             raise ValueError(f"a request holds 1 to {limit} windows, not {count}")
         with self._changed:
             self._refuse_if_closed()
             if self._windows + count > self._settings.max_queued_windows:
                 raise EngineBusyError(f"{self._windows} windows wait for the model already")
-            self._queues[request.stream.priority].append(request)
+            stream.due_s = max(stream.due_s, request.due_s)  # never before its own earlier ones
+            self._number += 1
+            insort(self._queues[stream.priority], (stream.due_s, self._number, request))
             self._windows += count
             self._changed.notify_all()
 
-    def next_batch(self, timeout_s: float) -> list[Request[StreamT]]:
-        """The most urgent requests that fit together; none after so long without any."""
+    def next_batch(self, timeout_s: float) -> list[Part[StreamT]]:
+        """The most urgent windows; none after so long without any.
+
+        The streams of the batch are held until ``release``.
+        """
         with self._changed:
             self._changed.wait_for(self._has_work, timeout_s)
-            if self._queues[Priority.LIVE]:
-                self._changed.wait_for(self._complete, self._settings.gather_ms / 1000)
+            if self._free(Priority.LIVE):
+                self._changed.wait_for(self._complete, self._gather_s)
             for priority in Priority:
-                if self._queues[priority]:
+                if self._free(priority):
                     return self._take(priority)
             return []
 
+    def release(self, stream: StreamT) -> None:
+        """The stream's next windows may be taken: the front-end is through with these."""
+        with self._changed:
+            self._held.discard(stream)
+            self._changed.notify_all()
+
     def close(self) -> list[Request[StreamT]]:
-        """Take nothing more; returns what waited."""
+        """Take nothing more; returns what waited, in whole or in part."""
         with self._changed:
             self._closed = True
-            waiting = [request for queue in self._queues.values() for request in queue]
+            waiting = [request for queue in self._queues.values() for _, _, request in queue]
             for queue in self._queues.values():
                 queue.clear()
             self._windows = 0
             self._changed.notify_all()
         return waiting
 
+    def _free(self, priority: Priority) -> bool:
+        """Somebody could be served."""
+        return any(request.stream not in self._held for _, _, request in self._queues[priority])
+
     def _has_work(self) -> bool:
-        return self._closed or any(self._queues.values())
+        return self._closed or any(self._free(priority) for priority in Priority)
 
     def _complete(self) -> bool:
         """Nobody is left whose window could still join the live batch."""
-        live = self._queues[Priority.LIVE]
-        due = {request.stream for request in live}
-        windows = sum(len(request.windows) for request in live)
+        live = [request for _, _, request in self._queues[Priority.LIVE]]
+        due = {request.stream for request in live} | self._held
+        windows = sum(len(request.windows) - request.taken for request in live)
         everybody = due >= self._live_streams
-        return self._closed or everybody or windows >= self._settings.max_batch_windows
+        return self._closed or everybody or windows >= self._limits[Priority.LIVE]
 
-    def _take(self, priority: Priority) -> list[Request[StreamT]]:
-        """Requests for one batch, in order; a stream's second one waits for the next batch."""
-        limit, queue = self._batch_limit(priority), self._queues[priority]
-        batch: list[Request[StreamT]] = []
-        later: list[Request[StreamT]] = []
-        streams: set[StreamT] = set()
-        count = 0
-        while queue and count + len(queue[0].windows) <= limit:
-            request = queue.popleft()
-            if request.stream in streams:
-                later.append(request)
+    def _take(self, priority: Priority) -> list[Part[StreamT]]:
+        """Windows for one batch; a stream's second request waits for the next."""
+        room, queue = self._limits[priority], self._queues[priority]
+        batch: list[Part[StreamT]] = []
+        for _, _, request in queue:
+            stream = request.stream
+            if stream in self._held or (
+                batch and stream.positions != batch[0].request.stream.positions
+            ):
                 continue
-            batch.append(request)
-            streams.add(request.stream)
-            count += len(request.windows)
-        queue.extendleft(reversed(later))
-        self._windows -= count
+            stop = min(len(request.windows), request.taken + room)
+            batch.append(Part(request, request.taken, stop))
+            room -= stop - request.taken
+            self._windows -= stop - request.taken
+            request.taken = stop
+            self._held.add(stream)
+            if not room:
+                break
+        queue[:] = [one for one in queue if one[2].taken < len(one[2].windows)]
         return batch
-
-    def _batch_limit(self, priority: Priority) -> int:
-        if priority is Priority.LIVE:
-            return self._settings.max_batch_windows
-        return self._settings.max_file_batch_windows
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -1,17 +1,16 @@
 """The one owner of the model: gathers due windows of all streams and runs them as batches.
 
 Sessions ``submit`` windows and wait for futures; nothing else reaches the model. They know it by
-``service.engine_interface``, behind which another transport can stand.
-
-``service.batching`` has the order of work: live streams first, then files.
+``service.engine_interface``, behind which another transport can stand. ``service.batching`` has
+the order of work, ``service.runners`` the ways to compute.
 
 A request fails alone where its own windows fail, and with its batch where the batch does; either
 way the worker goes on, and the streams concerned begin with a fresh front-end state.
 
 Thread-safety: ``submit``, ``open_stream``, ``EngineStream.close``, ``close`` and all properties
-may be called from any thread. The worker thread alone touches the model and the feature streams.
-The queue has its own lock, which is never held while the model runs. Futures are resolved by the
-worker: from asyncio, await ``asyncio.wrap_future``.
+may be called from any thread. The worker threads alone touch the model, and one at a time a
+stream's front-end. The queue has its own lock, which is never held while the model runs. Futures
+are resolved by the workers: from asyncio, await ``asyncio.wrap_future``.
 """
 
 from __future__ import annotations
@@ -21,18 +20,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from model.config import WINDOW, ModelConfig
+from model.config import HOP, WINDOW, ModelConfig
 from service.batching import (
     EngineBusyError,
     EngineClosedError,
     EngineError,
     EngineSettings,
+    Part,
     Priority,
     Probabilities,
     Request,
@@ -41,6 +41,7 @@ from service.batching import (
     Window,
 )
 from service.engine_interface import EngineObserver
+from service.runners import FeatureStream, Transcriber, runner_of
 
 __all__ = [
     "Engine",
@@ -57,36 +58,16 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.5  # an idle worker shows that it lives this often
-
-
-class FeatureStream(Protocol):
-    """Front-end state of one stream (see ``model.transcriber``)."""
-
-    def advance(self, window: Tensor, new_hops: int) -> Tensor: ...
-
-
-class Transcriber(Protocol):
-    """What the engine needs of ``model.transcriber.Transcriber``."""
-
-    @property
-    def config(self) -> ModelConfig: ...
-
-    @property
-    def card(self) -> Mapping[str, Any]: ...
-
-    def open_stream(self) -> FeatureStream: ...
-
-    def predict_features(self, features: Tensor) -> Tensor: ...
+_TIMED_RUNS = 3
 
 
 class EngineStream(RequestStream):
     """One stream's place in the engine: its priority, its output positions, its front-end."""
 
     def __init__(self, engine: Engine, priority: Priority, positions: slice) -> None:
-        super().__init__(priority)
+        super().__init__(priority, positions)
         self.engine = engine
-        self.positions = positions
-        self.features: FeatureStream | None = None  # the worker's; None: to be opened anew
+        self.features: FeatureStream | None = None  # the workers'; None: to be opened anew
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
         """``Engine.submit`` for this stream."""
@@ -97,11 +78,11 @@ class EngineStream(RequestStream):
         self.engine.release(self)
 
 
-_EngineRequest = Request[EngineStream]
+_EnginePart = Part[EngineStream]
 
 
 class Engine:
-    """A worker thread that runs the model for all streams. Close it, or use it in ``with``."""
+    """Worker threads that run the model for all streams. Close it, or use it in ``with``."""
 
     def __init__(
         self,
@@ -109,16 +90,21 @@ class Engine:
         settings: EngineSettings | None = None,
         observer: EngineObserver | None = None,
     ) -> None:
-        """The model runs on the device that its weights are on."""
+        """The model runs on the device that its weights are on. There is one worker until
+        ``warm_up`` has seen how many are worth it."""
         self._settings = settings or EngineSettings()
         self._observer = observer
         self._transcriber = transcriber
-        self._device = _device_of(transcriber)
+        self._runner = runner_of(transcriber)
         self._requests: RequestQueue[EngineStream] = RequestQueue(self._settings)
+        if not self._runner.batches_pay:
+            self._requests.bound(1, gather_s=0)
+        self._hop_s = HOP / transcriber.config.sample_rate
         self._warm = False
-        self._heartbeat = time.monotonic()
-        self._worker = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._worker.start()
+        self._threads = self._runner.plan(0.0).threads
+        self._beats: dict[int, float] = {}  # by worker
+        self._workers: list[threading.Thread] = []
+        self._add_worker()
 
     @property
     def config(self) -> ModelConfig:
@@ -138,30 +124,46 @@ class Engine:
     @property
     def ready(self) -> bool:
         """Warmed up, alive and not closed."""
-        return self._warm and not self._requests.closed and self._worker.is_alive()
+        alive = all(worker.is_alive() for worker in self._workers)
+        return self._warm and not self._requests.closed and alive
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the worker last showed that it lives: long ones mean that it hangs."""
-        return time.monotonic() - self._heartbeat
+        """Seconds since the worker that is longest silent showed that it lives: long ones mean
+        that it hangs."""
+        return time.monotonic() - min(self._beats.copy().values())
 
     @property
     def queued_windows(self) -> int:
-        """Windows waiting for the worker."""
+        """Windows waiting for the workers."""
         return self._requests.windows
 
+    @property
+    def workers(self) -> int:
+        """Batches that are computed at a time."""
+        return len(self._workers)
+
     def warm_up(self) -> None:
-        """Run silence through the model, so that no stream pays for first-time work.
+        """Run silence through the model, so that no stream pays for first-time work, and see how
+        fast it is: that decides on the workers and on the size of the batches.
 
         Raises EngineError where the model does not run.
         """
-        silence = np.zeros(WINDOW, np.float32)
         stream = self.open_stream(Priority.FILE, slice(0, 1))
         try:
-            for count in sorted({1, self.settings.max_file_batch_windows}):
-                stream.submit([silence] * count, new_hops=1).result()
+            silence = np.zeros(WINDOW, np.float32)
+            plan = self._runner.plan(self._time_ms(stream, [silence]))
+            self._threads = plan.threads
+            bound = plan.batch_windows or self._settings.max_batch_windows
+            self._requests.bound(bound, self._gather_s)
+            windows = min(bound, self._settings.max_file_batch_windows)
+            batch_ms = self._time_ms(stream, [silence] * windows)
+            fitting = max(1, int(self._settings.max_step_ms * windows / batch_ms))
+            self._requests.bound(min(bound, fitting), self._gather_s)
         finally:
             stream.close()
+        while len(self._workers) < plan.workers:
+            self._add_worker()
         self._warm = True
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream:
@@ -190,18 +192,21 @@ class Engine:
         Raises:
             EngineBusyError: too many windows wait.
             EngineClosedError: there is no worker any more.
-            ValueError: no windows, or more than a batch holds.
+            ValueError: no windows, or more than a request holds.
         """
-        request = Request(stream, list(windows), new_hops, Future())
+        due_s = float("inf")
+        if stream.priority is Priority.LIVE:
+            due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
+        request = Request(stream, list(windows), new_hops, due_s)
         self._requests.put(request)
         return request.future
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Stop the worker after its current batch and fail what waits; safe to call twice."""
+        """Stop the workers after their current batches and fail what waits; safe to call twice."""
         for request in self._requests.close():
-            if request.future.set_running_or_notify_cancel():
-                request.future.set_exception(EngineClosedError("the engine was closed"))
-        self._worker.join(timeout_s)
+            request.fail(EngineClosedError("the engine was closed"))
+        for worker in self._workers:
+            worker.join(timeout_s)
 
     def __enter__(self) -> Engine:
         return self
@@ -209,48 +214,62 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- the worker -------------------------------------------------------------------------------
+    # -- the workers ------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    @property
+    def _gather_s(self) -> float:
+        return self._settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
+
+    def _time_ms(self, stream: EngineStream, windows: Sequence[Window]) -> float:
+        """The quickest of some runs: the first has more to do, and others may use the machine."""
+        times_s = []
+        for _ in range(_TIMED_RUNS):
+            began_s = time.monotonic()
+            stream.submit(windows, new_hops=1).result()
+            times_s.append(time.monotonic() - began_s)
+        return 1000 * min(times_s)
+
+    def _add_worker(self) -> None:
+        number = len(self._workers)
+        self._beats[number] = time.monotonic()
+        worker = threading.Thread(
+            target=self._run, args=[number], name=f"engine-{number}", daemon=True
+        )
+        self._workers.append(worker)
+        worker.start()
+
+    def _run(self, number: int) -> None:
+        threads: int | None = None
         while not self._requests.closed:
-            batch: list[_EngineRequest] = []
+            batch: list[_EnginePart] = []
             try:
-                self._heartbeat = time.monotonic()
+                self._beats[number] = time.monotonic()
                 batch = self._requests.next_batch(_HEARTBEAT_S)
-                self._heartbeat = time.monotonic()
+                self._beats[number] = time.monotonic()
+                if threads != self._threads and self._threads is not None:
+                    threads = self._threads
+                    torch.set_num_threads(threads)  # of this thread
                 if batch:
                     self._step(batch)
             except Exception as error:  # a fault of the engine itself must not end all streams
                 logger.exception("the engine failed on a batch of %d requests", len(batch))
                 _fail(batch, error)
 
-    def _step(self, batch: list[_EngineRequest]) -> None:
+    def _step(self, batch: list[_EnginePart]) -> None:
         """Front-end by stream, network by batch, results by request."""
+        began_s = time.monotonic()
+        waited_s = began_s - min(part.request.submitted_s for part in batch)
+        priority = batch[0].request.stream.priority
         rows: list[Tensor] = []
-        run: list[_EngineRequest] = []
-        for request in batch:
-            if not request.future.set_running_or_notify_cancel():
-                request.stream.features = None  # it missed a window
-                continue
-            try:
-                rows += self._features(request)
-            except Exception as error:
-                logger.exception("the front-end failed on a request")
-                _fail([request], error)
-                continue
-            run.append(request)
+        run: list[_EnginePart] = []
+        for part in batch:
+            if (features := self._features(part)) is not None:
+                rows += features
+                run.append(part)
         if not run:
             return
-        began_s = time.monotonic()
-        priority = run[0].stream.priority
         try:
-            probabilities = self._transcriber.predict_features(torch.stack(rows))
-            done = [
-                part[:, :, request.stream.positions].cpu().numpy()
-                for request, part in zip(
-                    run, probabilities.split([len(r.windows) for r in run]), strict=True
-                )
-            ]
+            probabilities = self._runner.predict(rows, run[0].request.stream.positions)
         except Exception as error:
             logger.exception("the model failed on a batch of %d windows", len(rows))
             _fail(run, error)
@@ -258,36 +277,36 @@ class Engine:
                 self._observer.batch_failed(priority, len(rows), error)
             return
         if self._observer is not None:
-            waited_s = began_s - min(request.submitted_s for request in run)
             step_s = time.monotonic() - began_s
             self._observer.batch_done(priority, len(rows), step_s, waited_s)
-        for request, part in zip(run, done, strict=True):
-            request.future.set_result(part)
+        first = 0
+        for part in run:
+            part.request.answer(part.first, probabilities[first : first + len(part)])
+            first += len(part)
 
-    def _features(self, request: _EngineRequest) -> list[Tensor]:
-        stream = request.stream
-        if stream.features is None:
-            stream.features = self._transcriber.open_stream()
-        features = stream.features
-        return [
-            features.advance(torch.from_numpy(window).to(self._device), request.new_hops)
-            for window in request.windows
-        ]
+    def _features(self, part: _EnginePart) -> list[Tensor] | None:
+        """Rows of the part's windows; None where nobody waits for them, or they failed."""
+        request, stream = part.request, part.request.stream
+        try:
+            if not request.begin():
+                stream.features = None  # it missed a window
+                return None
+            if stream.features is None:
+                stream.features = self._runner.open_stream()
+            features = stream.features
+            return [self._runner.row(features, window, request.new_hops) for window in part.windows]
+        except Exception as error:
+            logger.exception("the front-end failed on a request")
+            _fail([part], error)
+            return None
+        finally:
+            self._requests.release(stream)
 
 
-def _device_of(transcriber: Transcriber) -> torch.device:
-    """Where the weights are, so that the windows go there too."""
-    if isinstance(transcriber, torch.nn.Module):
-        for weights in transcriber.parameters():
-            return weights.device
-    return torch.device("cpu")
-
-
-def _fail(requests: Sequence[_EngineRequest], error: Exception) -> None:
+def _fail(parts: Sequence[_EnginePart], error: Exception) -> None:
     """Tell the requests, and let their streams begin anew: their front-end may be half-way."""
-    for request in requests:
-        request.stream.features = None
-        if not request.future.done():
-            failure = EngineError(f"the model failed: {error}")
-            failure.__cause__ = error
-            request.future.set_exception(failure)
+    for part in parts:
+        part.request.stream.features = None
+        failure = EngineError(f"the model failed: {error}")
+        failure.__cause__ = error
+        part.request.fail(failure)

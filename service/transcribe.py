@@ -142,6 +142,7 @@ def transcribe_array(
     if isinstance(transcriber, Engine):
         return asyncio.run(_transcribe_array(samples, rate, transcriber, options, tracker))
     with Engine(transcriber) as engine:
+        engine.warm_up()
         return asyncio.run(_transcribe_array(samples, rate, engine, options, tracker))
 
 

@@ -156,7 +156,6 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
 
 _SMALL = LambadaConfig(
     vocabulary=3000,
-    numbered=24,
     cut=CutConfig(ends="clause"),
     rse=RSEConfig(maps=64, blocks=1, dropout=0.0),
     length=128,

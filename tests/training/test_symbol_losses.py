@@ -18,6 +18,7 @@ from training.symbol_losses import (
     lambada_accuracy,
     lambada_loss,
     least_entropy,
+    pointer_sum_loss,
 )
 
 
@@ -68,6 +69,15 @@ def test_the_answers_of_a_passage_share_its_mass() -> None:
 
 def test_a_passage_without_its_answer_has_a_finite_loss() -> None:
     assert lambada_loss(torch.zeros(2, 4, 3), torch.ones(2, 4, dtype=torch.long)).isfinite()
+
+
+def test_the_pointer_may_choose_any_place_of_the_answer() -> None:
+    targets = torch.tensor([[0, 1, 2, 1, 2, 1]])
+    scores = torch.tensor([[9.0, 0.0, 1.0, 0.0, 2.0, 1.0]])  # padding, which must not count, first
+    logits = torch.stack([torch.zeros_like(scores), torch.ones_like(scores), scores], dim=-1)
+    shares = scores[0, 1:].softmax(0)
+    expected = -(shares[1] + shares[3]).log()
+    torch.testing.assert_close(pointer_sum_loss(logits, targets), expected)
 
 
 @pytest.mark.parametrize("name", ["badd_n16", "bmul_n64", "sort_n8", "lambada_n256"])

@@ -1,9 +1,10 @@
 """From the words of a passage to what a network reads and what it is to find.
 
 Both ways replace the last word by the mask and mark the other places where it stands. The
-released one compares symbols, so that an unknown answer equals every unknown word; the clean one
-compares words, and gives the unknown words of a passage symbols of their own, in the order of how
-often they occur in it (the later one first where that is equal).
+released one compares symbols, so that an unknown answer equals every unknown word. The clean one
+compares words, and gives the unknown words of a passage symbols of their own: numbers within
+their kind (names or not, once in the passage or more often), of which the most frequent words
+come first and of equals the later.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.lambada.vocabulary import UNKNOWN, Vocabulary
+from training.lambada.vocabulary import KINDS, UNKNOWN, Vocabulary
 from training.symbol_losses import ANSWER, PADDING
 
 OTHER = 1  # class of a word that is not the answer
@@ -61,13 +62,18 @@ def encode_clean(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
 
 
 def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, int]:
-    """Symbols of a passage's unknown words; those beyond the numbers share UNKNOWN."""
-    unknown = [
+    """Symbols of a passage's unknown words; those beyond the numbers have none."""
+    unknown = Counter(
         word for word in reversed(context) if word not in vocabulary.symbols and word[0].isalpha()
-    ]
-    ranked = Counter(unknown).most_common(vocabulary.numbered)
-    begin = vocabulary.first - vocabulary.numbered
-    return {word: begin + rank for rank, (word, _) in enumerate(ranked)}
+    )
+    numbers: dict[str, int] = {}
+    of_kind = [0] * KINDS
+    for word, count in unknown.most_common():
+        kind = 2 * (word in vocabulary.names) + (count > 1)
+        if of_kind[kind] < vocabulary.numbered:
+            numbers[word] = vocabulary.first + (kind - KINDS) * vocabulary.numbered + of_kind[kind]
+            of_kind[kind] += 1
+    return numbers
 
 
 def place(encoded: Encoded, length: int, offset: int) -> tuple[Symbols, Symbols]:

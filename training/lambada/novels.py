@@ -37,6 +37,13 @@ class Novels:
     books: NDArray[np.int64]
     """Where novels begin in `text`."""
 
+    def spread(self) -> NDArray[np.int64]:
+        """(words,) in how many novels each occurs."""
+        spread = np.zeros(len(self.words), dtype=np.int64)
+        for novel in np.split(self.text, self.books[1:]):
+            spread[np.unique(novel)] += 1
+        return spread
+
 
 def is_collection(path: Path) -> bool:
     """Whether a path holds novels (a folder or an archive) and not passages, one a line."""

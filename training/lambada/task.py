@@ -28,7 +28,7 @@ from training.lambada.passages import (
     words_by_frequency,
 )
 from training.lambada.reader import PREPROCESSING, Reader
-from training.lambada.vocabulary import Vocabulary, known_words
+from training.lambada.vocabulary import Vocabulary, common_names, known_words
 from training.parallel import WHOLE, Share, is_first
 from training.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
@@ -54,8 +54,9 @@ class LambadaConfig:
     apart, answers counted as words."""
     vocabulary: int = 0
     """So many of the most frequent words, or of the first vectors, are known; 0 for all."""
-    numbered: int = 16
-    """Different unknown words of a passage that are told apart; clean preprocessing only."""
+    numbered: int = 8
+    """Different unknown words of a passage that are told apart, of each kind: names or not, once
+    in the passage or more often. Clean preprocessing only."""
     cut: CutConfig = field(default_factory=CutConfig)
     """Which passages are cut from novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
@@ -165,16 +166,18 @@ class LambadaTask:
             self._passages = self._read_passages()[0]
         return self._passages
 
-    def _read_passages(self) -> tuple[Passages, Sequence[str]]:
-        """The passages and their words, most frequent first."""
+    def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str]]:
+        """The passages, their words, most frequent first, and the names that are known."""
         config = self.config
         if not is_collection(config.train):
             passages = read_training_passages(config.train, config.length)
-            return passages, words_by_frequency(passages)
+            return passages, words_by_frequency(passages), ()
         novels = read_novels(config.train)
-        clean = config.preprocessing == "clean"
         cut = replace(config.cut, longest=min(config.cut.longest, config.length))
-        return cut_passages(novels, cut), known_words(novels) if clean else novels.words
+        passages = cut_passages(novels, cut)
+        if config.preprocessing == "released":
+            return passages, novels.words, ()
+        return passages, known_words(novels), common_names(novels)
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None]:
         """Makes vocabulary and, where there are vectors, their table, and keeps them."""
@@ -183,13 +186,14 @@ class LambadaTask:
         vectors = read_vectors(config.vectors, config.vocabulary) if config.vectors else None
         if vectors is not None:
             words: Sequence[str] = vectors.words
+            names: Sequence[str] = ()
         else:
-            self._passages, frequent = self._read_passages()
+            self._passages, frequent, names = self._read_passages()
             words = frequent[: config.vocabulary or None]
         if released:
             vocabulary = Vocabulary.released(words, vectors is not None)
         else:
-            vocabulary = Vocabulary.clean(words, config.numbered)
+            vocabulary = Vocabulary.clean(words, config.numbered, names)
         table = None
         if vectors is not None:
             table = torch.from_numpy(vectors.table(vocabulary.first, released))

@@ -13,8 +13,11 @@ import numpy as np
 from model.checkpoint import CheckpointError, write_whole
 from training.lambada.novels import Novels
 
+KINDS = 4
+"""Of unknown words: names or not, of each those that occur once in a passage and more often."""
 UNKNOWN = 1
 """Symbol of any unknown word (released code), or of what is unknown and no word; 0 is padding."""
+NOVELS_OF_A_NAME = 4
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,10 @@ class Vocabulary:
     mask: int
     """Symbol that stands in the place of the answer."""
     numbered: int = 0
-    """Symbols, before the first word's, for the different unknown words of one passage."""
+    """Symbols of each of the KINDS, before the first word's, for the different unknown words of
+    one passage."""
+    names: frozenset[str] = frozenset()
+    """Words without symbols that are known to be names."""
 
     @classmethod
     def released(cls, words: Iterable[str], vectors: bool) -> Vocabulary:
@@ -40,9 +46,11 @@ class Vocabulary:
         return cls(tuple(words), first=2 if vectors else 4, mask=3)
 
     @classmethod
-    def clean(cls, words: Iterable[str], numbered: int) -> Vocabulary:
+    def clean(cls, words: Iterable[str], numbered: int, names: Iterable[str] = ()) -> Vocabulary:
         """A mask of its own, and symbols that tell unknown words of a passage apart."""
-        return cls(tuple(words), first=3 + numbered, mask=2, numbered=numbered)
+        known = tuple(words)
+        others = frozenset(names).difference(known)
+        return cls(known, 3 + KINDS * numbered, mask=2, numbered=numbered, names=others)
 
     @cached_property
     def symbols(self) -> dict[str, int]:
@@ -56,14 +64,16 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Writes JSON that :meth:`load` reads."""
         data = {"first": self.first, "mask": self.mask, "numbered": self.numbered}
-        write_whole(path, json.dumps({**data, "words": self.words}).encode())
+        lists = {"words": self.words, "names": sorted(self.names)}
+        write_whole(path, json.dumps({**data, **lists}).encode())
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Raises CheckpointError."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{**data, "words": tuple(data["words"])})
+            lists = {"words": tuple(data["words"]), "names": frozenset(data["names"])}
+            return cls(**{**data, **lists})
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"cannot read the vocabulary {path}: {error}") from error
 
@@ -74,9 +84,14 @@ def known_words(novels: Novels) -> list[str]:
     Names that fewer than half of the novels have are left out: with numbered symbols in their
     place, a network learns what names do and not who Alice is.
     """
-    spread = np.zeros(len(novels.words), dtype=np.int64)
-    ends = [*novels.books[1:], len(novels.text)]
-    for begin, end in zip(novels.books, ends, strict=True):
-        spread[np.unique(novels.text[begin:end])] += 1
-    shared = ~novels.names | (2 * spread >= len(novels.books))
+    shared = ~novels.names | (2 * novels.spread() >= len(novels.books))
     return [novels.words[at] for at in np.flatnonzero(shared)]
+
+
+def common_names(novels: Novels) -> list[str]:
+    """Names of several novels, which others may have too.
+
+    Those of fewer are to look like any unknown word, as the names will that no novel here has.
+    """
+    common = novels.names & (novels.spread() >= NOVELS_OF_A_NAME)
+    return [novels.words[at] for at in np.flatnonzero(common)]

@@ -9,7 +9,7 @@ import pytest
 from model.checkpoint import CheckpointError
 from training.lambada.encoding import encode_clean, encode_released, place
 from training.lambada.novels import read_novels
-from training.lambada.vocabulary import Vocabulary, known_words
+from training.lambada.vocabulary import Vocabulary, common_names, known_words
 
 WORDS = ("the", "owl", "saw")
 PASSAGE = "the owl saw zed ; zed saw yan and zed".split()
@@ -31,14 +31,23 @@ def test_the_released_mask_is_a_word_of_the_vectors() -> None:
 
 
 def test_clean_symbols_tell_unknown_words_apart() -> None:
-    vocabulary = Vocabulary.clean(WORDS, numbered=2)
+    vocabulary = Vocabulary.clean(WORDS, numbered=2, names=("yan", "owl"))
     encoded = encode_clean(vocabulary, PASSAGE)
     assert vocabulary.mask == 2
-    # zed occurs twice: 3; of the others the later is 4, then none is left; `;` is no word.
-    assert encoded.inputs.tolist() == [5, 6, 7, 3, 1, 3, 7, 1, 4, 2]
+    # `and` is the first of those that occur once (3, 4), `zed` of those that occur more often
+    # (5, 6), `yan` of the names that occur once (7, 8); `;` is no word.
+    assert encoded.inputs.tolist() == [11, 12, 13, 5, 1, 5, 13, 7, 3, 2]
     assert encoded.targets.tolist() == [1, 1, 1, 2, 1, 2, 1, 1, 1, 1]
     assert encoded.answerable
-    assert len(vocabulary) == 8
+    assert len(vocabulary) == 14
+
+
+def test_frequent_and_late_unknown_words_are_numbered_first() -> None:
+    vocabulary = Vocabulary.clean(("the",), numbered=2, names=("ada", "bea"))
+    encoded = encode_clean(vocabulary, "cat dog cat ada owl bea ada the".split())
+    assert encoded.inputs.tolist() == [5, 4, 5, 9, 3, 7, 9, 2]
+    crowded = encode_clean(vocabulary, "cat dog owl eel the".split())
+    assert crowded.inputs.tolist() == [1, 1, 4, 3, 2]
 
 
 def test_the_answer_is_not_counted_among_the_unknown() -> None:
@@ -65,9 +74,10 @@ def test_padding_lies_around_the_passage() -> None:
 
 def test_vocabularies_are_kept_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"
-    vocabulary = Vocabulary.clean(("été", "the"), numbered=3)
+    vocabulary = Vocabulary.clean(("été", "the"), numbered=3, names=("ada", "the"))
     vocabulary.save(path)
     assert Vocabulary.load(path) == vocabulary
+    assert vocabulary.names == {"ada"}
     path.write_text('{"first": 1}')
     with pytest.raises(CheckpointError, match="cannot read the vocabulary"):
         Vocabulary.load(path)
@@ -75,11 +85,13 @@ def test_vocabularies_are_kept_on_disk(tmp_path: Path) -> None:
         Vocabulary.load(tmp_path / "missing.json")
 
 
-def test_names_of_few_novels_are_not_known(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("So Mr. Low met Anne. Then Mr. Low left.")
-    (tmp_path / "b.txt").write_text("So Mr. Day met May.")
-    (tmp_path / "c.txt").write_text("He met nobody.")
-    known = known_words(read_novels(tmp_path))
-    assert known[0] == "."
-    assert {"mr.", "met", "left", "nobody"} <= {*known}
-    assert not {"low", "anne", "day", "may"} & {*known}
+def test_words_and_names_that_other_novels_share(tmp_path: Path) -> None:
+    people = ["Low", "Low", "Low", "Low", "May", "May", "Day", "Day", "Fox"]
+    for number, name in enumerate(people):
+        (tmp_path / f"{number}.txt").write_text(f"So Mr. {name} left. Then Mr. {name} met a fox.")
+    novels = read_novels(tmp_path)
+    known = known_words(novels)
+    assert {*known[:2]} == {".", "mr."}
+    assert {"mr.", "met", "left", "fox"} <= {*known}
+    assert not {"low", "may", "day"} & {*known}
+    assert {"mr.", "low"} == {*common_names(novels)}

@@ -1,0 +1,66 @@
+"""LAMBADA's own files, real word vectors and real novels, where they lie beside the repository."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.lambada.baselines import frequent_word, random_word
+from training.lambada.embeddings import read_vectors
+from training.lambada.encoding import encode_clean
+from training.lambada.novels import read_novels
+from training.lambada.passages import CutConfig, cut_passages, most_frequent, read_passages
+from training.lambada.vocabulary import Vocabulary
+
+pytestmark = pytest.mark.shared
+
+
+@pytest.fixture(scope="module")
+def test_passages(shared_dir: Path) -> list[list[str]]:
+    path = shared_dir / "text" / "lambada" / "lambada_test_plain_text.txt"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    return read_passages(path)
+
+
+def test_the_test_file_and_its_baselines(test_passages: list[list[str]]) -> None:
+    assert len(test_passages) == 5153
+    assert max(map(len, test_passages)) == 203
+    answerable = np.mean([words[-1] in words[:-1] for words in test_passages])
+    assert answerable == pytest.approx(0.827, abs=0.001)
+    assert random_word(test_passages) == pytest.approx(0.0166, abs=1e-4)  # Paperno et al.: 1.6 %
+    assert frequent_word(test_passages) < 0.01
+
+
+def test_twitter_vectors_know_most_words(shared_dir: Path, test_passages: list[list[str]]) -> None:
+    path = shared_dir / "text" / "glove_twitter_25d" / "glove_twitter_25d_12k.txt"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    vectors = read_vectors(path)
+    assert vectors.vectors.shape == (11_925, 25)
+    vocabulary = Vocabulary.clean(vectors.words, numbered=16)
+    encoded = [encode_clean(vocabulary, words) for words in test_passages[:500]]
+    known = np.concatenate([one.inputs for one in encoded]) >= vocabulary.first
+    assert 0.6 < known.mean() < 0.95
+
+
+def test_novels_are_tokenised_as_lambada_is(
+    shared_dir: Path, tmp_path: Path, test_passages: list[list[str]]
+) -> None:
+    """One novel suffices: its frequent words are those of LAMBADA's passages."""
+    path = shared_dir / "text" / "novels.tar.xz"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    with tarfile.open(path) as archive:
+        first = next(member for member in archive if member.name.endswith(".txt"))
+        archive.extract(first, tmp_path, filter="data")
+    novels = read_novels(tmp_path)
+    ours, theirs = set(novels.words[:60]), most_frequent(test_passages, 60)
+    assert len(ours & theirs) >= 45
+    passages = cut_passages(novels, CutConfig())
+    lengths = [len(passages[at]) for at in range(len(passages))]
+    assert len(lengths) > 20
+    assert 65 < np.mean(lengths) < 90

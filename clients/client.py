@@ -68,6 +68,7 @@ class TranscriptionClient:
     Args:
         url: any address of the service (``clients.protocol.websocket_url``).
         options: format of the audio that will be sent, and the wanted transcription.
+        key: API key, where the service asks for one; ``$RSE_KEY`` if not given.
         open_timeout_s: for the connection and the server's ``ready``.
         stall_timeout_s: silence of the server, while it owes an answer, that ends the session.
         max_unacknowledged_s: audio that may be under way; ``send`` waits while there is more. The
@@ -83,6 +84,7 @@ class TranscriptionClient:
         url: str,
         options: StartOptions,
         *,
+        key: str | None = None,
         open_timeout_s: float = 10.0,
         stall_timeout_s: float = 60.0,
         max_unacknowledged_s: float = 2.0,
@@ -92,6 +94,7 @@ class TranscriptionClient:
         self.options = options
         self.ready: Ready | None = None
         self.done: Done | None = None
+        self._key = key
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
         self._max_pending_events = max_pending_events
@@ -117,7 +120,7 @@ class TranscriptionClient:
             ConnectError: no service there, or it takes no session now (``retryable``).
             ServerError: it does not accept the options.
         """
-        self._socket = await open_socket(self.url, self.options, self._open_timeout_s)
+        self._socket = await open_socket(self.url, self.options, self._open_timeout_s, self._key)
         self._reader = asyncio.create_task(self._read(self._socket))
         try:
             async with asyncio.timeout(self._open_timeout_s):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
@@ -19,15 +20,27 @@ MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
 
 
-async def open_socket(url: str, options: StartOptions, open_timeout_s: float) -> ClientConnection:
+# In the environment a key is not shown to everybody who lists the processes.
+KEY_VARIABLE = "RSE_KEY"
+KEY_HELP = f"An API key, where the service asks for one, is given as ${KEY_VARIABLE}."
+
+
+async def open_socket(
+    url: str, options: StartOptions, open_timeout_s: float, key: str | None = None
+) -> ClientConnection:
     """Connect and send ``start``; what the server answers is not awaited.
+
+    Args:
+        key: API key, shown in a header; ``$RSE_KEY`` where there is none.
 
     Raises:
         ConnectError: no service there, or it takes no session now (``retryable``).
     """
+    key = key or os.environ.get(KEY_VARIABLE)
     try:
         socket = await connect(
             url,
+            additional_headers={"Authorization": f"Bearer {key}"} if key else None,
             compression=None,  # PCM does not compress
             max_size=MAX_SERVER_MESSAGE_BYTES,
             open_timeout=open_timeout_s,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.client import TranscriptionClient
+from clients.connection import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.notes import NoteList
 from clients.protocol import MAX_CHANNELS, Done, NoteOn, Progress, Ready, StartOptions
@@ -189,7 +190,9 @@ async def _read(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m clients.file", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m clients.file", description=__doc__, epilog=KEY_HELP
+    )
     parser.add_argument("files", nargs="+", type=Path, help="WAV, FLAC, OGG or MP3")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT.mid", help="MIDI file, or a folder for several"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.backlog import Backlog
+from clients.connection import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.live import Listener, transcribe_live
 from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
@@ -75,7 +76,9 @@ class RecordingBacklog(Backlog):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m clients.microphone", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m clients.microphone", description=__doc__, epilog=KEY_HELP
+    )
     parser.add_argument("--list-devices", action="store_true", help="show the input devices, end")
     parser.add_argument("--device", help="number or a part of the name (default: the system's)")
     parser.add_argument("--channel", type=int, default=1, help="input channel, 1 for the first")

@@ -3,8 +3,10 @@
  * F1 on each set of recordings, at the look-aheads that were measured and in between.
  */
 
+import { authorization } from "./access.js";
+
 export async function fetchCard() {
-  const response = await fetch(new URL("info", document.baseURI));
+  const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
   return response.ok ? (await response.json()).card : {};
 }
 

@@ -10,6 +10,8 @@
  * all notes), `retry` {attempt, seconds}, `end` {done, words} once, last.
  */
 
+import { askForKey, subprotocols } from "./access.js";
+
 const BACKOFF_S = [0.5, 1, 2, 4, 8, 15, 15, 15, 15, 15];
 const CONNECT_TIMEOUT_S = 15;
 const SILENCE_TIMEOUT_S = 20; // after `stop`, without any message: the server is gone
@@ -50,10 +52,18 @@ export class TranscriptionSocket extends EventTarget {
     this.#ready = false;
     this.#fault = null;
     this.#done = null;
-    const socket = new WebSocket(this.#url);
+    this.#wait(CONNECT_TIMEOUT_S);
+    const session = this.#session;
+    const connect = (offered) => {
+      if (session === this.#session && !this.#ended) this.#connect(offered);
+    };
+    subprotocols().then(connect, () => connect([])); // unreachable: the socket will say so
+  }
+
+  #connect(offered) {
+    const socket = new WebSocket(this.#url, offered);
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
-    this.#wait(CONNECT_TIMEOUT_S);
     socket.onopen = () => socket.send(JSON.stringify({ type: "start", ...this.#options }));
     socket.onmessage = ({ data }) => {
       if (socket === this.#socket) this.#receive(JSON.parse(data));
@@ -143,7 +153,7 @@ export class TranscriptionSocket extends EventTarget {
   #drop() {
     const socket = this.#socket;
     this.#socket = null; // its late events no longer count
-    socket.close();
+    socket?.close();
     this.#closed(1006);
   }
 
@@ -153,6 +163,9 @@ export class TranscriptionSocket extends EventTarget {
     this.#tell("lost", { code });
     if (this.#done && (this.#stopping || !this.#retryable())) {
       this.#end(this.#fault ? this.#fault.message : "");
+    } else if (this.#fault?.code === "unauthorized") {
+      const { message } = this.#fault;
+      askForKey().then((given) => (given ? this.open() : this.#end(message)));
     } else if (!this.#retryable()) {
       this.#end(this.#fault.message);
     } else if (this.#stopping && this.#attempt > 2) {

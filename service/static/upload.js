@@ -6,7 +6,10 @@
  * fit for the page, a BusyError where the server may take the file later.
  */
 
-const UNAVAILABLE = 503;
+import { askForKey, authorization } from "./access.js";
+
+const UNAUTHORIZED = 401;
+const BUSY = [429, 503];
 const PATIENCE_S = 5; // where the server does not say how long to wait
 
 export class BusyError extends Error {
@@ -21,16 +24,19 @@ export async function transcribe(file, on, signal) {
   form.append("file", file);
   const response = await fetch(new URL("transcribe", document.baseURI), {
     method: "POST",
-    headers: { Accept: "application/x-ndjson" },
+    headers: { Accept: "application/x-ndjson", ...authorization() },
     body: form,
     signal,
   }).catch((cause) => {
     if (signal.aborted) throw cause;
     throw new Error("The server cannot be reached.", { cause });
   });
-  if (response.status === UNAVAILABLE) {
+  if (BUSY.includes(response.status)) {
     const seconds = Number(response.headers.get("Retry-After")) || PATIENCE_S;
     throw new BusyError(await problemText(response), seconds);
+  }
+  if (response.status === UNAUTHORIZED && (await askForKey())) {
+    return transcribe(file, on, signal);
   }
   if (!response.ok) throw new Error(await problemText(response));
 

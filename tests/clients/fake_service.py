@@ -72,6 +72,7 @@ class FakeService:
         self.behaviour = behaviour or Behaviour()
         self.sessions: list[Heard] = []
         self.url = ""
+        self.credentials: list[str | None] = []  # of each handshake
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FakeService]:
@@ -88,6 +89,7 @@ class FakeService:
             yield self
 
     def _handshake(self, connection: ServerConnection, request: Request) -> Response | None:
+        self.credentials.append(request.headers.get("Authorization"))
         if self.behaviour.refuse_with is None:
             return None
         body = json.dumps({"title": "Busy", "detail": "all sessions are taken"})

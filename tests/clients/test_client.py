@@ -175,6 +175,18 @@ async def test_a_refused_handshake_says_why_and_whether_to_come_again() -> None:
     assert caught.value.retryable
 
 
+async def test_a_key_is_shown_in_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeService().running() as service:
+        for key, variable in [(None, None), ("rse_given", "rse_ignored"), (None, "rse_variable")]:
+            if variable is None:
+                monkeypatch.delenv("RSE_KEY", raising=False)
+            else:
+                monkeypatch.setenv("RSE_KEY", variable)
+            async with TranscriptionClient(service.url, OPTIONS, key=key):
+                pass
+    assert service.credentials == [None, "Bearer rse_given", "Bearer rse_variable"]
+
+
 async def test_nobody_there() -> None:
     async with FakeService().running() as service:
         url = service.url

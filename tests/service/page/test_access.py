@@ -1,0 +1,54 @@
+"""The page of a server with API keys: it asks once, for recordings and for the microphone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from service.keys import hash_key
+from tests.service.conftest import TONES as TONES_SERVER
+from tests.service.conftest import StartServer
+from tests.service.page.browser import LISTENING, Tab
+from tests.service.page.conftest import TONES
+
+KEY = "rse_a-key-for-this-test"
+
+
+@pytest.mark.timeout(400)
+def test_the_page_asks_for_a_key(
+    browser: Browser, start_server: StartServer, recording: Path
+) -> None:
+    server = start_server(*TONES_SERVER, RSE_KEYS=f"someone:{hash_key(KEY).hex()}")
+    context = browser.new_context()
+    try:
+        tab = Tab(context.new_page(), server)
+        page, field = tab.page, tab.page.locator("#key")
+
+        page.set_input_files("#file", recording)
+        field.fill("rse_not-the-key")
+        tab.press("Continue")
+        field.fill(KEY)  # asked again
+        tab.press("Continue")
+        tab.wait_for_notes(len(TONES))
+        expect(field).to_have_count(0)
+
+        page.reload()  # the key is the tab's
+        tab.press("Listen")
+        page.wait_for_selector(LISTENING)
+        tab.wait_for_notes(1)
+        tab.press("Stop")
+        expect(field).to_have_count(0)
+        assert KEY not in page.url
+
+        page.evaluate("sessionStorage.clear()")
+        page.reload()
+        tab.press("Listen")
+        field.fill(KEY)
+        tab.press("Continue")
+        page.wait_for_selector(LISTENING)
+    finally:
+        context.close()
+    assert KEY not in server.log
+    assert server.terminate() == 0

@@ -21,6 +21,7 @@ from model.rse import BenesBlock, ResidualShuffleExchange
 from model.switch import ResidualSwitchUnit, SequenceNorm, activate
 
 _READ_PATTERNS = 64  # sets of positions whose pruned layers are remembered
+_PIECE_PAIRS = 1 << 12  # of a sequence, computed in one go
 
 
 class FastSwitch:
@@ -31,6 +32,7 @@ class FastSwitch:
         self.dtype = dtype
         self.activation = unit.activation
         self.norm = unit.norm
+        self.sequence_norm = isinstance(unit.norm, SequenceNorm)
         scale = 1.0 if unit.residual_scale == "none" else unit.update_scale
         self.z = unit.z.weight.detach().to(dtype)
         self.w = (unit.w.weight.detach().float() * scale).to(dtype)
@@ -45,29 +47,43 @@ class FastSwitch:
         self.residual = residual.view(2, -1)  # (2, m)
 
     def __call__(self, x: Tensor, direction: Direction) -> Tensor:
-        """x: (batch, n, m) float32, contiguous -> the same shape, permuted."""
-        batch, n, maps = x.shape
-        pairs = x.view(batch, n // 2, 2 * maps)
-        hidden = self.norm(F.linear(pairs.to(self.dtype), self.z))
-        hidden = activate(self.activation, hidden).to(self.dtype)
-        update = F.linear(hidden, self.w, self.b)
+        """x: (batch, n, m) float32, contiguous -> the same shape, permuted.
+
+        Long sequences are computed piece by piece, so that beside input and output no memory
+        grows with them (but for a norm over the sequence).
+        """
         out = torch.empty_like(x)
         place = _places(out, direction)
-        torch.addcmul(update.view(place.shape), x.view(place.shape), self.residual, out=place)
+        pairs = x.view(place.shape)
+        if self.sequence_norm or pairs.shape[1] * pairs.shape[2] <= _PIECE_PAIRS:
+            self._compute(pairs, place)
+            return out
+        for half, half_place in zip(pairs.unbind(1), place.unbind(1), strict=True):
+            pieces = half.split(_PIECE_PAIRS, dim=1), half_place.split(_PIECE_PAIRS, dim=1)
+            for piece, piece_place in zip(*pieces, strict=True):
+                self._compute(piece, piece_place)
         return out
+
+    def _compute(self, pairs: Tensor, place: Tensor) -> None:
+        """pairs, place: (batch, ..., 2, m); what the unit makes of each pair goes to its place."""
+        rows = pairs.flatten(1, -3).flatten(2)  # (batch, pairs, 2m)
+        hidden = self.norm(F.linear(rows.to(self.dtype), self.z))
+        hidden = activate(self.activation, hidden).to(self.dtype)
+        update = F.linear(hidden, self.w, self.b)
+        torch.addcmul(update.view(pairs.shape), pairs, self.residual, out=place)
 
 
 def _places(out: Tensor, direction: Direction) -> Tensor:
-    """A view of (batch, n, m) that shows element 2p + q of the input, axes (..., q, m), where
-    the permutation puts it."""
+    """A view of (batch, n, m) that shows element 2p + q of the input where the permutation puts
+    it; (batch, halves, pairs, 2, m) with the pairs p of the input's halves, or of all of it."""
     batch, n, maps = out.shape
     match direction:
         case "deinterleave":  # to q * n/2 + p
-            return out.view(batch, 2, n // 2, maps).transpose(1, 2)
+            return out.view(batch, 1, 2, n // 2, maps).transpose(2, 3)
         case "interleave":  # of half h and place 2s + q in it, to 2 * (2s + q) + h
             return out.view(batch, n // 4, 2, 2, maps).permute(0, 3, 1, 2, 4)
         case _:
-            return out.view(batch, n // 2, 2, maps)
+            return out.view(batch, 1, n // 2, 2, maps)
 
 
 class FastShuffleExchange:
@@ -87,7 +103,7 @@ class FastShuffleExchange:
         self._units[None, False] = FastSwitch(network.last, dtype)
         self._blocks = len(network.blocks)
         # A norm over the sequence needs every unit of a layer.
-        self._prunable = not isinstance(network.last.norm, SequenceNorm)
+        self._prunable = not self._units[None, False].sequence_norm
         self._plan = lru_cache(_READ_PATTERNS)(self._make_plan)
 
     def __call__(self, x: Tensor, positions: range) -> Tensor:

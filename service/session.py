@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
-from service.batching import Priority
+from service.batching import Priority, Probabilities
 from service.engine_interface import EngineLike
 from service.events import Note, NoteEvent
 from service.limits import BufferFullError, SessionLimits, TooManyNotesError
@@ -106,8 +108,11 @@ class TranscriptionSession:
         self._decoder = PcmDecoder(audio)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz)
         self._schedule = WindowSchedule.of(options, model_rate_hz)
-        # The windows of one request stay in the ring until the engine has answered.
-        slack = (self._limits.max_pending_windows - 1) * self._schedule.block_frames * HOP
+        # A file asks again before it has its answer, so that no core waits for the other.
+        self._requests = 2 if priority is Priority.FILE else 1
+        # The windows of requests stay in the ring until the engine has answered.
+        pending = self._requests * self._limits.max_pending_windows
+        slack = (pending - 1) * self._schedule.block_frames * HOP
         self._ring = SampleRing(WINDOW, slack)
         self._tracker = NoteTracker(
             tracker or TrackerSettings.from_card(engine.card),
@@ -126,6 +131,7 @@ class TranscriptionSession:
         self._turn = asyncio.Lock()
         self._waiting_ms = 0.0
         self._due: list[NDArray[np.float32]] = []  # windows for the next request
+        self._asked: deque[Future[Probabilities]] = deque()  # requests without an answer
         self._blocks = 0  # blocks whose windows are due or done
         self._received = 0
         self._dropped = 0
@@ -222,6 +228,7 @@ class TranscriptionSession:
             while self._blocks < self._schedule.blocks(total):
                 await self._to_next_window(np.zeros(self._samples_to_window, np.float32))
             await self._run()
+            await self._answers(0)
             self._note(self._tracker.finish(self._frames))
             events = self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
@@ -308,21 +315,27 @@ class TranscriptionSession:
                 await self._run()
 
     async def _run(self) -> None:
-        """Frames and notes of the windows that are due."""
+        """Ask for the windows that are due; frames and notes of the answers that are owed now."""
         if not self._due:
             return
         windows, self._due = self._due, []
-        future = self._stream.submit(windows, self._schedule.block_frames)
-        for block in await asyncio.wrap_future(future):
-            if self._state is SessionState.ABORTED:
-                raise SessionStateError("the session was aborted while audio was transcribed")
-            frames = block  # [heads, block_frames, PITCHES]
-            if self._end_frame is not None:
-                frames = block[:, : self._end_frame - self._frames]
-            if self._on_frames is not None:
-                self._on_frames(self._frames, frames)
-            self._note(self._tracker.push(self._frames, frames))
-            self._frames += frames.shape[1]
+        self._asked.append(self._stream.submit(windows, self._schedule.block_frames))
+        await self._answers(self._requests - 1)
+
+    async def _answers(self, pending: int) -> None:
+        """Wait until so many requests are without an answer."""
+        while len(self._asked) > pending:
+            blocks = await asyncio.wrap_future(self._asked.popleft())
+            for block in blocks:
+                if self._state is SessionState.ABORTED:
+                    raise SessionStateError("the session was aborted while audio was transcribed")
+                frames = block  # [heads, block_frames, PITCHES]
+                if self._end_frame is not None:
+                    frames = block[:, : self._end_frame - self._frames]
+                if self._on_frames is not None:
+                    self._on_frames(self._frames, frames)
+                self._note(self._tracker.push(self._frames, frames))
+                self._frames += frames.shape[1]
 
     def _note(self, events: list[NoteEvent]) -> None:
         """Remember events: for the caller, and as notes."""
@@ -336,6 +349,8 @@ class TranscriptionSession:
     def _end(self, state: SessionState) -> list[NoteEvent]:
         self._state = state
         self._due = []
+        while self._asked:
+            self._asked.pop().cancel()
         self._stream.close()
         self._note(self._tracker.close())
         return self._say()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from model import fast_switch
 from model.checkpoint import load
 from model.config import (
     CONFIGS,
@@ -60,6 +61,18 @@ def test_the_exchange_network_at_the_positions_that_are_read(
     whole = network(x)
     for read in (range(length), range(length - 1, length), range(0, length, 3)):
         torch.testing.assert_close(fast(x, read), whole[:, list(read)], atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("config", UNITS.values(), ids=UNITS)
+@torch.inference_mode()
+def test_long_sequences_piece_by_piece(config: RSEConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = varied(ResidualShuffleExchange(config))
+    assert isinstance(network, ResidualShuffleExchange)
+    x = 0.25 * torch.randn(2, 200, 6)
+    whole = network(x)
+    monkeypatch.setattr(fast_switch, "_PIECE_PAIRS", 16)
+    fast = FastShuffleExchange(network, torch.float32)
+    torch.testing.assert_close(fast(x, range(200)), whole, atol=2e-6, rtol=1e-5)
 
 
 SMALL_CONFIGS = {

@@ -89,15 +89,15 @@ async def test_a_file_gives_the_events_of_a_live_stream(
 
 
 async def test_progress_then_the_performance(engine: Engine) -> None:
-    items = await collect(wav(play(MELODY, 2.0, RATE_HZ)), engine)
+    items = await collect(wav(play(MELODY, 6.0, RATE_HZ)), engine)
     done = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
-    assert len(done) == 9
+    assert len(done) == 27
     assert done == sorted(done)
     assert 0 <= done[0] < done[-1] <= 1
     *_, performance = items
     assert isinstance(performance, Performance)
-    assert performance.totals.audio_s == 2.0
-    assert performance.totals.frames == -(-2 * FAKE_RATE_HZ // HOP)
+    assert performance.totals.audio_s == 6.0
+    assert performance.totals.frames == -(-6 * FAKE_RATE_HZ // HOP)
     assert len(performance.notes) == performance.totals.notes == len(MELODY)
     assert performance.midi == midi_file(performance.notes)
 

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from model.config import FRAMES, HOP, LIVE, PITCHES, FilterbankConfig, ModelConfig
+from model.config import (
+    CENTRE_FRAME,
+    FRAMES,
+    HOP,
+    LIVE,
+    PITCHES,
+    FilterbankConfig,
+    ModelConfig,
+)
 from model.transcriber import StridedNetwork, Transcriber
+from training.archive.data import Archive, ArchiveConfig
 from training.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.metrics import frame_average_precision
 from training.parallel import WHOLE, Share
@@ -44,10 +53,14 @@ class MusicConfig:
         )
     )
     """What audio is rendered from: the note bank and the scores."""
+    data: Literal["synth", "musicnet"] = "synth"
+    """Synthesised audio, or the recordings of the MusicNet archive."""
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    """Where that lies."""
     batch_size: int = 24
     """Windows an optimiser step."""
     workers: int = 1
-    """Processes that render audio."""
+    """Processes that render audio, or threads that read recordings."""
     farthest_hops: int = 48
     """Oldest frame that is trained, counted back from the end of the window; the newest is the
     newest that has all its filters. Frames outside are never asked for."""
@@ -61,13 +74,13 @@ class MusicConfig:
 class MusicTask:
     """Implements ``training.loop.Task``."""
 
-    score = "ap_200ms"
-
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
         self.windows = config.batch_size
         self.network: nn.Module = Transcriber(config.model)
+        self.score = "ap_middle"
         if isinstance(config.model.front_end, FilterbankConfig):
+            self.score = "ap_200ms"
             if not config.train_filters:
                 self.network.get_submodule("network.filterbank").requires_grad_(False)
             convolutions = self.network.get_submodule("network.convolutions")
@@ -75,17 +88,28 @@ class MusicTask:
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             convolutions.register_forward_pre_hook(_channels_last)
         self.frames = usable_frames(config.model, config.farthest_hops)
+        self.archive = (
+            Archive(config.archive, config.model.sample_rate) if config.data == "musicnet" else None
+        )
+        # The archive does not know how loud its notes are.
+        self.weights = replace(config.weights, velocity=0) if self.archive else config.weights
         self._validation: Batch | None = None
 
     @contextlib.contextmanager
     def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
-        """An endless stream, rendered in worker processes that end with the context.
+        """An endless stream, rendered in worker processes or read by threads.
 
-        Which batch comes when depends on the workers' pace; a resumed run hears other music.
+        Both end with the context. Which rendered batch comes when depends on the workers' pace, so
+        a resumed run hears other music; windows of the archive are a function of seed and step.
         """
         config = self.config
-        size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
-        with SynthStream(config.synth, size, config.workers, music) as stream:
+        source: contextlib.AbstractContextManager[Iterable[Batch]]
+        if self.archive:
+            source = self.archive.batches(config.batch_size, seed, step, share, config.workers)
+        else:
+            size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
+            source = SynthStream(config.synth, size, config.workers, music)
+        with source as stream:
             yield iter(stream)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -98,7 +122,7 @@ class MusicTask:
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
             heads = transcriber.config.heads
-            return heads_loss(logits, heads, labels, self.frames, pitches, self.config.weights)
+            return heads_loss(logits, heads, labels, self.frames, pitches, self.weights)
         strided = transcriber.network
         assert isinstance(strided, StridedNetwork)
         raw = strided.raw(audio)
@@ -108,11 +132,15 @@ class MusicTask:
         )
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Frame average precision on held-out timbres, for each look-ahead."""
+        """Frame average precision on held-out timbres or recordings: of the middle frame, as in
+        the paper, and for each look-ahead."""
         assert isinstance(network, Transcriber)
         if self._validation is None:
-            self._validation = render_validation(
-                self.config.synth, self.config.validation_windows, seed=7
+            count = self.config.validation_windows
+            self._validation = (
+                self.archive.validation(count)
+                if self.archive
+                else render_validation(self.config.synth, count, seed=7)
             )
         batch = self._validation
         device = next(network.parameters()).device
@@ -123,7 +151,8 @@ class MusicTask:
                 for i in range(0, len(batch.audio), step)
             ]
         )
-        metrics = {}
+        middle = probabilities[:, 0, CENTRE_FRAME]
+        metrics = {"ap_middle": frame_average_precision(middle, batch.frame[:, CENTRE_FRAME])}
         for lookahead in SCORED_LOOKAHEADS_MS:
             frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
             truth = {
@@ -142,7 +171,10 @@ class MusicTask:
     def card(self) -> dict[str, Any]:
         """Configuration and data."""
         model = self.config.model
-        data = {"batch_size": self.config.batch_size, "synth": _jsonable(asdict(self.config.synth))}
+        data = (
+            self.archive.card() if self.archive else {"synth": _jsonable(asdict(self.config.synth))}
+        )
+        data = {"batch_size": self.config.batch_size, **data}
         return {"name": model.name, "config": model.to_json(), "data": data}
 
 

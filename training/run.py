@@ -1,6 +1,7 @@
 """Train a network.
 
     python -m training.run musicnet --preset live --out runs/live
+    python -m training.run musicnet --preset paper --data musicnet --data-dir DIR --out runs/paper
     python -m training.run algorithmic --task sorting --preset laptop --out runs/sorting
 
 Every field of a preset can be overridden; --help after the preset lists them with their units:
@@ -18,6 +19,9 @@ import argparse
 import logging
 import signal
 import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import torch
 import tyro
@@ -47,8 +51,13 @@ def parse(arguments: list[str]) -> Run:
         "--task", choices=sorted(PROBLEMS), default="addition", help="of the algorithmic ones"
     )
     parser.add_argument(
-        "--data", choices=["synth"], default="synth", help="what musicnet is trained on"
+        "--data",
+        choices=["synth", "musicnet"],
+        default="synth",
+        help="what musicnet is trained on: audio rendered on the fly from notes and scores, or the "
+        "recordings of the MusicNet archive",
     )
+    parser.add_argument("--data-dir", type=Path, help="folder of either")
     if not arguments or arguments[0] in ("-h", "--help"):
         parser.print_help()
         parser.exit()
@@ -61,11 +70,23 @@ def parse(arguments: list[str]) -> Run:
         command.run,
         prog=f"{parser.prog} {known.command} --preset {known.preset}",
         description=parser.format_help(),
-        default=presets[known.preset],
+        default=with_data(presets[known.preset], known.data, known.data_dir),
         args=rest,
         config=(tyro.conf.AvoidSubcommands,),
     )
     return run
+
+
+def with_data(run: Run, data: Literal["synth", "musicnet"], folder: Path | None) -> Run:
+    """A preset that trains on the data of --data and --data-dir, where it trains on audio."""
+    if not isinstance(run, MusicRun):
+        return run
+    music = replace(run.music, data=data)
+    if folder and data == "synth":
+        music = replace(music, synth=replace(music.synth, root=folder))
+    elif folder:
+        music = replace(music, archive=replace(music.archive, root=folder))
+    return replace(run, music=music)
 
 
 def list_presets() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from model import checkpoint
-from service.app import create_app
+from service.app import create_app, pick_device, pick_model
 from service.keys import KeysError
 from service.server import DrainingServer, server_config
 from service.settings import Settings
@@ -26,7 +26,7 @@ def read_settings(arguments: Sequence[str] | None) -> Settings:
     )
     parser.add_argument("--host", help="address to listen on (RSE_HOST, else 127.0.0.1)")
     parser.add_argument("--port", help="TCP port to listen on (RSE_PORT, else 8000)")
-    parser.add_argument("--model", help="shipped weights by name, or a .safetensors file")
+    parser.add_argument("--model", help="auto, shipped weights by name, or a .safetensors file")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (RSE_DEVICE, else auto)")
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
     try:
@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the service until a signal ends it; returns the exit status."""
     settings = read_settings(arguments)
     try:
-        checkpoint.read_card(checkpoint.resolve(settings.model))
+        weights = pick_model(settings.model, pick_device(settings.device))
+        checkpoint.read_card(checkpoint.resolve(weights))
     except checkpoint.CheckpointError as error:
         print(f"The model cannot be used: {error}", file=sys.stderr)
         return 2

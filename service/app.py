@@ -79,8 +79,9 @@ async def load(
     settings = state.settings
     try:
         state.device = pick_device(settings.device)
+        weights = pick_model(settings.model, state.device)
         building = asyncio.create_task(
-            asyncio.to_thread(build_engine, lambda: load_model(settings.model, state.device))
+            asyncio.to_thread(build_engine, lambda: load_model(weights, state.device))
         )
         try:
             engine = await asyncio.shield(building)
@@ -116,6 +117,13 @@ def pick_device(device: str) -> str:
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def pick_model(model: str, device: str) -> str:
+    """`auto` is the more accurate weights on a GPU and the fast ones on a CPU."""
+    if model != "auto":
+        return model
+    return "accurate" if device.startswith("cuda") else "live"
 
 
 def describe(app: FastAPI) -> None:

@@ -38,8 +38,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=1, le=65535)
     """TCP port to listen on."""
 
-    model: str = Field(default="live", min_length=1)
-    """Name of shipped weights, or the path of a .safetensors file with its .json beside it."""
+    model: str = Field(default="auto", min_length=1)
+    """Name of shipped weights, or the path of a .safetensors file with its .json beside it; auto
+    is `accurate` where it runs on CUDA and `live` on a CPU."""
 
     device: str = "auto"
     """Where the network runs: auto (CUDA if there, else CPU), cpu, cuda or cuda:N."""

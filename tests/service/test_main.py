@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.__main__ import address_to_open
+from service.app import pick_model
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,20 @@ from service.__main__ import address_to_open
 )
 def test_the_address_to_open(host: str, address: str) -> None:
     assert address_to_open(host, 8000) == address
+
+
+@pytest.mark.parametrize(
+    ("setting", "device", "weights"),
+    [
+        ("auto", "cpu", "live"),
+        ("auto", "cuda", "accurate"),
+        ("auto", "cuda:1", "accurate"),
+        ("live", "cuda", "live"),
+        ("accurate", "cpu", "accurate"),
+        ("mine.safetensors", "cpu", "mine.safetensors"),
+    ],
+)
+def test_the_weights_fit_the_device_unless_they_are_named(
+    setting: str, device: str, weights: str
+) -> None:
+    assert pick_model(setting, device) == weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from training.synth.bank import HELD_OUT, HoldOut
 
@@ -63,6 +64,20 @@ class SynthConfig:
     """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
     background_probability: float = 0.10
     """Noise, hum, talk, drums and clicks without any note."""
+    background_kinds: dict[str, float] = field(
+        default_factory=lambda: {
+            "silence": 0.05,
+            "noise": 0.15,
+            "hum": 0.07,
+            "murmur": 0.10,
+            "percussion": 0.18,
+            "mixture": 0.10,
+            "sweep": 0.03,
+            "talk": 0.24,
+            "conversation": 0.08,
+        }
+    )
+    """How often each kind of such an excerpt comes, compared with the others."""
     overlay_probability: float = 0.15
     """A second excerpt of another score at the same time, for larger ensembles."""
     vibrato_probability: float = 0.7
@@ -73,6 +88,8 @@ class SynthConfig:
     """Ensemble scores given to a piano; others keep their instruments or get new ones."""
     string_solo_piano_probability: float = 0.35
     """The same for solo strings, which are seldom recorded otherwise."""
+    reorchestrate_probability: float = 0.36
+    """Scores that stay with ensembles but get other instruments: strings, winds or any."""
     ensemble_weights: dict[str, float] = field(
         default_factory=lambda: {
             "solo piano": 0.27,
@@ -89,6 +106,8 @@ class SynthConfig:
     tempo_max: float = 1.4
     pedal_cap_s: float = 4.0
     """The sustain pedal adds at most this to a note."""
+    labels: Literal["sounding", "keys"] = "sounding"
+    """A pedalled note ends when the pedal lets it go (as far as the cap), or with its key."""
     tuning_max_cents: float = 30.0
     recording: RecordingConfig = field(default_factory=RecordingConfig)
 

@@ -62,7 +62,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
     kind = rng.random()
     if kind < config.background_probability:
         length = int(seconds * rate)
-        sound = noise.background(length, rate, rng)
+        sound = noise.background(length, rate, config.background_kinds, rng)
         return Rendered(augment(sound, rate, rng, config.recording), Notes.empty())
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:
@@ -86,7 +86,13 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         if rng.random() < config.overlay_probability:
             other = score_excerpt(material, config, seconds, tuning, rng)
             rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
-    return Rendered(augment(rendered.audio, rate, rng, config.recording), rendered.notes)
+    audio = augment(rendered.audio, rate, rng, config.recording)
+    return Rendered(audio, labelled(rendered.notes, config))
+
+
+def labelled(notes: Notes, config: SynthConfig) -> Notes:
+    """The notes with the ends that ``SynthConfig.labels`` asks for."""
+    return notes if config.labels == "sounding" else notes.moved(offset=notes.released)
 
 
 def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -145,11 +146,15 @@ def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[n
     return out
 
 
-def background(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """A whole excerpt without notes, peak 1 or digital silence; float32 [length]."""
-    kind = rng.choice(list(_BACKGROUNDS), p=list(_BACKGROUNDS.values()))
-    if kind == "silence":
-        return np.zeros(length, np.float32)
+def background(
+    length: int, sample_rate: int, kinds: Mapping[str, float], rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """A whole excerpt without notes, peak 1 or digital silence; float32 [length].
+
+    kinds: how often each kind of ``SynthConfig.background_kinds`` comes.
+    """
+    shares = np.array(list(kinds.values()))
+    kind = str(rng.choice(list(kinds), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)
     if kind in ("noise", "mixture"):
         out += coloured(length, str(rng.choice(list(COLOURS))), sample_rate, rng)
@@ -166,17 +171,3 @@ def background(length: int, sample_rate: int, rng: np.random.Generator) -> NDArr
             out += np.float32(rng.uniform(0.3, 1)) * speech(length, sample_rate, rng)
     peak = float(np.abs(out).max(initial=0))
     return out / np.float32(peak) if peak > 0 else out
-
-
-_BACKGROUNDS = {
-    "silence": 0.05,
-    "noise": 0.15,
-    "hum": 0.07,
-    "murmur": 0.10,
-    "percussion": 0.18,
-    "mixture": 0.10,
-    "sweep": 0.03,
-    "talk": 0.24,
-    "conversation": 0.08,
-}
-"""Kinds of sound without notes, and how often each comes."""

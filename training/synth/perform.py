@@ -192,22 +192,24 @@ def orchestrate(
             pedal = invented_pedal(notes, rng)
         extended = with_pedal(notes, pedal, config.pedal_cap_s)
         on_piano = np.isin(notes.part, piano_voices)
-        notes = notes.moved(offset=np.where(on_piano, extended.offset, notes.offset))
+        notes = notes.lengthened(np.where(on_piano, extended.offset, notes.offset))
     return shorten_repeats(notes), voices
 
 
 def _mode(piece: Piece, config: SynthConfig, rng: np.random.Generator) -> str:
     group = ensemble_group(piece.ensemble)
     piano = config.piano_probability
+    others = config.reorchestrate_probability
     if group == "solo piano":
-        piano = 0.9
+        piano = 1 - 0.28 * others
     elif group == "solo strings":
         piano = config.string_solo_piano_probability
     if rng.random() < piano:
         return "piano"
     if group == "solo piano":
         return str(rng.choice(["strings", "winds", "mixed"]))
-    return str(rng.choice(["keep", "strings", "winds", "mixed"], p=[0.64, 0.14, 0.11, 0.11]))
+    shares = others * np.array([0.4, 0.3, 0.3])
+    return str(rng.choice(["keep", "strings", "winds", "mixed"], p=[1 - others, *shares]))
 
 
 def _for_part(

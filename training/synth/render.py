@@ -74,7 +74,7 @@ def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
     offset[:-1] = np.minimum(offset[:-1], notes.onset[:-1] + gap)
     keep = np.ones(len(notes), bool)
     keep[doubled] = False
-    notes = notes.moved(offset=offset).where(keep)
+    notes = notes.shortened(offset).where(keep)
     return notes.where(np.argsort(notes.onset, kind="stable"))
 
 
@@ -173,7 +173,7 @@ def _play(
     heard = np.full(count, np.inf)
     if not instrument.sustained:
         heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
-    return notes.moved(offset=np.minimum(notes.offset, heard))
+    return notes.shortened(np.minimum(notes.offset, heard))
 
 
 def _interpolate(source: NDArray[np.int16], position: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from training.synth.bank import replace_atomically
 
-CACHE_VERSION = 2
+CACHE_VERSION = 3
 BUNDLE = "midi_open.zip"
 
 
@@ -29,6 +29,7 @@ class Notes:
     """Notes as parallel arrays of shape [n], sorted by onset.
 
     Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
+    ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
     """
 
     onset: NDArray[np.float64]
@@ -36,6 +37,11 @@ class Notes:
     pitch: NDArray[np.int16]
     velocity: NDArray[np.float32]
     part: NDArray[np.int16]
+    released: NDArray[np.float64] = None  # type: ignore[assignment]  # like ``offset``
+
+    def __post_init__(self) -> None:
+        if self.released is None:
+            object.__setattr__(self, "released", self.offset)
 
     def __len__(self) -> int:
         return len(self.onset)
@@ -45,8 +51,16 @@ class Notes:
         return Notes(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
     def moved(self, **arrays: NDArray[Any]) -> Notes:
-        """The same notes with some of the arrays replaced."""
-        return replace(self, **arrays)
+        """The same notes with some of the arrays replaced; keys let go where the sound ends."""
+        return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
+
+    def lengthened(self, offset: NDArray[np.float64]) -> Notes:
+        """The notes sound until ``offset``; the keys are let go when they were."""
+        return self.moved(offset=offset, released=self.released)
+
+    def shortened(self, offset: NDArray[np.float64]) -> Notes:
+        """The notes end at ``offset``, their keys no later."""
+        return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
     @staticmethod
     def empty() -> Notes:
@@ -193,4 +207,4 @@ def with_pedal(notes: Notes, pedal: NDArray[np.float64], cap_s: float) -> Notes:
     press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
     release = np.where(press >= 0, pedal[press, 1], -np.inf)
     limit = np.minimum(release, notes.offset + cap_s)
-    return notes.moved(offset=np.maximum(notes.offset, limit))
+    return notes.lengthened(np.maximum(notes.offset, limit))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from training.synth.augment import augment
 from training.synth.config import SynthConfig
 from training.synth.dataset import Batch, Excerpt, empty_batch
-from training.synth.excerpts import Material, load_material, random_tuning, score_excerpt
+from training.synth.excerpts import Material, labelled, load_material, random_tuning, score_excerpt
 from training.synth.render import Rendered
 
 VALIDATION_PIANO = 0.6
@@ -59,7 +59,24 @@ def validation_pieces(
     return pieces
 
 
+def dry_excerpts(
+    material: Material, config: SynthConfig, n: int, rng: np.random.Generator
+) -> list[Rendered]:
+    """``n`` excerpts of validation scores on the held-out instruments, as an ideal microphone
+    beside them would hear them."""
+    rendered = [_dry(material, config, VALIDATION_EXCERPT_S, rng) for _ in range(n)]
+    return [Rendered(one.audio, labelled(one.notes, config)) for one in rendered]
+
+
 def _excerpt(
+    material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
+) -> Rendered:
+    rendered = _dry(material, config, seconds, rng)
+    audio = augment(rendered.audio, material.bank.sample_rate, rng, config.recording)
+    return Rendered(audio, labelled(rendered.notes, config))
+
+
+def _dry(
     material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
 ) -> Rendered:
     config = dataclasses.replace(
@@ -69,7 +86,4 @@ def _excerpt(
     )
     tuning = random_tuning(config, rng)
     names = config.held_out.names
-    rendered = score_excerpt(material, config, seconds, tuning, rng, only=names)
-    return Rendered(
-        augment(rendered.audio, material.bank.sample_rate, rng, config.recording), rendered.notes
-    )
+    return score_excerpt(material, config, seconds, tuning, rng, only=names)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from model.config import SAMPLE_RATE
 from training.synth import noise
 from training.synth.augment import augment, impulse_response
-from training.synth.config import RecordingConfig
+from training.synth.config import RecordingConfig, SynthConfig
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -84,10 +85,13 @@ def test_noise_has_its_colour(colour: str) -> None:
     assert slope_db == pytest.approx(-6.02 * noise.COLOURS[colour], abs=0.5)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_backgrounds(seed: int) -> None:
-    out = noise.background(2 * SAMPLE_RATE, SAMPLE_RATE, np.random.default_rng(seed))
+KINDS = SynthConfig(root=Path(), cache=Path()).background_kinds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_backgrounds(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    out = noise.background(2 * SAMPLE_RATE, SAMPLE_RATE, {kind: 0.3}, rng)
     assert out.shape == (2 * SAMPLE_RATE,)
     assert out.dtype == np.float32
-    peak = np.abs(out).max()
-    assert peak == 0 or peak == pytest.approx(1, abs=1e-5)
+    assert np.abs(out).max() == pytest.approx(0 if kind == "silence" else 1, abs=1e-5)

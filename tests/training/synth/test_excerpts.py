@@ -64,3 +64,21 @@ def test_a_seed_is_an_excerpt(material: Material, synth_config: SynthConfig) -> 
         )
         np.testing.assert_array_equal(one.audio, same.audio)
         np.testing.assert_array_equal(one.notes.onset, same.notes.onset)
+
+
+def test_keys_or_the_pedal_end_a_note(material: Material, synth_config: SynthConfig) -> None:
+    alone = replace(
+        synth_config, random_probability=0, background_probability=0, overlay_probability=0
+    )
+    longer = 0
+    for seed in range(8):
+        by_sound, by_key = (
+            training_excerpt(material, replace(alone, labels=labels), np.random.default_rng(seed))
+            for labels in ("sounding", "keys")
+        )
+        np.testing.assert_array_equal(by_sound.audio, by_key.audio)
+        np.testing.assert_array_equal(by_sound.notes.onset, by_key.notes.onset)
+        assert (by_key.notes.offset <= by_sound.notes.offset).all()
+        assert (by_key.notes.offset > by_key.notes.onset).all()
+        longer += int((by_sound.notes.offset > by_key.notes.offset + 0.05).sum())
+    assert longer > 20

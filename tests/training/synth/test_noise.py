@@ -15,9 +15,7 @@ from training.synth.speech import speech
 Maker = Callable[[int, int, np.random.Generator], NDArray[np.float32]]
 
 
-@pytest.mark.parametrize(
-    "make", [noise.bursts, noise.drums, noise.sweep, noise.murmur, noise.background, speech]
-)
+@pytest.mark.parametrize("make", [noise.bursts, noise.drums, noise.sweep, noise.murmur, speech])
 def test_every_draw_is_finite_sound_of_the_length_asked_for(make: Maker) -> None:
     for seed in range(300):
         sound = make(2000, SAMPLE_RATE, np.random.default_rng(seed))

@@ -60,15 +60,18 @@ class OddBytesError(ValueError):
 class PcmDecoder:
     """Mono samples of a PCM byte stream; partial samples wait for the next chunk."""
 
-    def __init__(self, audio: AudioFormat) -> None:
+    def __init__(self, audio: AudioFormat, position: int = 0) -> None:
+        """Args:
+        position: index of the first sample in the stream.
+        """
         self._audio = audio
         self._dtype = np.dtype("<i2" if audio.encoding is Encoding.PCM_S16LE else "<f4")
         self._carry = b""
-        self._position = 0  # samples decoded so far, per channel
+        self._position = position
 
     @property
     def position(self) -> int:
-        """Samples decoded so far, per channel."""
+        """Index of the next sample in the stream, per channel."""
         return self._position
 
     @property

@@ -20,6 +20,7 @@ from service.options import (
     Mode,
     StreamOptions,
 )
+from service.resume import ResumePoint
 
 # -- client to server -----------------------------------------------------------------------------
 
@@ -43,6 +44,68 @@ class Choices(_ClientMessage):
         return replace(defaults, **made)
 
 
+_Count = Annotated[int, Field(ge=0, le=2**53)]  # what every JSON reader can count to
+_Pitch = Annotated[int, Field(ge=0, le=127)]
+
+
+class SoundingNote(_ClientMessage):
+    """A note that has begun and not ended."""
+
+    note_id: _Count
+    pitch: _Pitch
+    velocity: int = Field(ge=1, le=127)
+    confidence: float = Field(ge=0, le=1)
+    frame: _Count
+    time_s: float = Field(ge=0)
+
+
+class Checkpoint(_ClientMessage):
+    """A moment of a performance from which any server of its model can go on."""
+
+    session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
+    from_sample: _Count
+    frames: _Count
+    notes: _Count
+    sounding: tuple[SoundingNote, ...] = Field(max_length=128)
+
+    @classmethod
+    def of(cls, session_id: str, point: ResumePoint) -> Checkpoint:
+        return cls(
+            session_id=session_id,
+            from_sample=point.from_sample,
+            frames=point.frames,
+            notes=point.notes,
+            sounding=tuple(
+                SoundingNote(
+                    note_id=note.note_id,
+                    pitch=note.pitch,
+                    velocity=note.velocity,
+                    confidence=note.confidence,
+                    frame=note.frame,
+                    time_s=note.time_s,
+                )
+                for note in point.sounding
+            ),
+        )
+
+    def point(self) -> ResumePoint:
+        """What a session is opened with; raises `service.resume.ResumeError`."""
+        return ResumePoint(
+            from_sample=self.from_sample,
+            frames=self.frames,
+            notes=self.notes,
+            sounding=tuple(
+                NoteEvent(kind="note_on", **note.model_dump()) for note in self.sounding
+            ),
+        )
+
+
+class Resume(Checkpoint):
+    """A checkpoint as the server gave it, and what the client heard after it."""
+
+    known_events: _Count = 0
+
+
 class Start(Choices):
     """What the audio is and how it is to be transcribed; the first message of a session."""
 
@@ -50,6 +113,7 @@ class Start(Choices):
     encoding: Encoding
     sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+    resume: Resume | None = None
 
     def audio(self) -> AudioFormat:
         return AudioFormat(
@@ -92,7 +156,7 @@ def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
     """Read a start from the query of the websocket's address, None where there is none.
 
-    The parameters are the fields of `Start` without its `type`.
+    The parameters are the fields of `Start` without its `type` and `resume`.
     """
     fields: dict[str, str] = {}
     for name, value in parameters:
@@ -101,8 +165,9 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
         fields[name] = value
     if not fields:
         return None
-    if "type" in fields:
-        raise ProtocolError(ErrorCode.BAD_START, "type is not a query parameter")
+    for name in ("type", "resume"):
+        if name in fields:
+            raise ProtocolError(ErrorCode.BAD_START, f"{name} is not a query parameter")
     try:
         return Start.model_validate_strings(fields)
     except ValidationError as error:
@@ -117,6 +182,7 @@ _CODE_BY_FIELD = {
     "mode": ErrorCode.BAD_MODE,
     "lookahead_ms": ErrorCode.BAD_LOOKAHEAD,
     "block_frames": ErrorCode.BAD_BLOCK_FRAMES,
+    "resume": ErrorCode.BAD_RESUME,
 }
 
 
@@ -132,7 +198,7 @@ def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolE
     code = ErrorCode.BAD_MESSAGE
     if starting:
         code = ErrorCode.BAD_START
-        if path and first["type"] != "missing":
+        if path and (first["type"] != "missing" or len(path) > 1):
             code = _CODE_BY_FIELD.get(path[0], code)
     # pydantic may quote the input, which is the client's own text: keep the answer short.
     return ProtocolError(code, f"{where}{first['msg']}"[:300])
@@ -168,13 +234,15 @@ class Ready(_ServerMessage):
     block_frames: int
     delay_ms: float
     note_off_delay_ms: float
+    replay_ms: float
+    checkpoint: Checkpoint
     limits: Limits
 
 
 class NoteOn(_ServerMessage):
     type: Literal["note_on"] = "note_on"
     note_id: int
-    pitch: int = Field(ge=0, le=127)
+    pitch: _Pitch
     velocity: int = Field(ge=1, le=127)
     confidence: float = Field(ge=0, le=1)
     frame: int
@@ -184,7 +252,7 @@ class NoteOn(_ServerMessage):
 class NoteOff(_ServerMessage):
     type: Literal["note_off"] = "note_off"
     note_id: int
-    pitch: int = Field(ge=0, le=127)
+    pitch: _Pitch
     frame: int
     time_s: float
 
@@ -195,11 +263,19 @@ class Progress(_ServerMessage):
     frames: int
     time_s: float
     behind_ms: float
+    checkpoint: Checkpoint
 
 
 class Lagging(_ServerMessage):
     type: Literal["lagging"] = "lagging"
     behind_ms: float
+
+
+class Draining(_ServerMessage):
+    """The server is going down: what follows ends this session. A client that resumes elsewhere
+    pays no heed to it."""
+
+    type: Literal["draining"] = "draining"
 
 
 class Flushed(_ServerMessage):
@@ -241,7 +317,7 @@ class Error(_ServerMessage):
         return cls(code=error.code, message=error.message, retryable=error.retryable)
 
 
-ServerMessage = Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | Error
+ServerMessage = Ready | NoteOn | NoteOff | Progress | Lagging | Draining | Flushed | Done | Error
 
 CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
@@ -250,6 +326,7 @@ SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
     NoteOff,
     Progress,
     Lagging,
+    Draining,
     Flushed,
     Done,
     Error,

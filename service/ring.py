@@ -15,21 +15,24 @@ from numpy.typing import NDArray
 class SampleRing:
     """A mirrored ring buffer of float32 samples with absolute indexes.
 
-    Samples before index 0 are zeros. A window is a view: it stays valid until ``slack`` more
+    Samples before the first are zeros. A window is a view: it stays valid until ``slack`` more
     samples have been written after its end.
     """
 
-    def __init__(self, window: int, slack: int = 0) -> None:
+    def __init__(self, window: int, slack: int = 0, first: int = 0) -> None:
         """Args:
         window: samples of a window.
         slack: samples that may be written before the oldest window in use is overwritten.
+        first: index of the first sample that will be written.
         """
-        if window < 1 or slack < 0:
-            raise ValueError(f"window must be positive and slack not negative: {window}, {slack}")
+        if window < 1 or slack < 0 or first < 0:
+            raise ValueError(
+                f"window must be positive, slack and first not negative: {window}, {slack}, {first}"
+            )
         self._window = window
         self._capacity = window + slack
         self._memory = np.zeros(2 * self._capacity, np.float32)
-        self._written = 0
+        self._written = first
 
     @property
     def written(self) -> int:

@@ -11,9 +11,14 @@ from service.midi import midi_file
 class Score:
     """Pairs the events of a tracker into notes and keeps those that have ended."""
 
-    def __init__(self) -> None:
-        self._sounding: dict[int, NoteEvent] = {}  # by note_id
+    def __init__(self, begun: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
+        """Args:
+        begun: notes that began before this score was opened.
+        sounding: the note_on of those that have not ended.
+        """
+        self._sounding = {event.note_id: event for event in sounding}
         self._ended: list[Note] = []
+        self._ended_before = begun - len(self._sounding)
 
     def add(self, events: Iterable[NoteEvent]) -> None:
         """Take events in their order; a note_off must follow its note_on."""
@@ -26,11 +31,16 @@ class Score:
     @property
     def begun(self) -> int:
         """Notes that have begun, ended or not."""
-        return len(self._sounding) + len(self._ended)
+        return self._ended_before + len(self._ended) + len(self._sounding)
+
+    @property
+    def sounding(self) -> tuple[NoteEvent, ...]:
+        """The note_on of each note that has not ended."""
+        return tuple(self._sounding.values())
 
     @property
     def ended(self) -> int:
-        """Notes that have ended."""
+        """Notes that have ended here."""
         return len(self._ended)
 
     @property

@@ -19,7 +19,8 @@ from service.events import Note, NoteEvent
 from service.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.options import AudioFormat, Delay, StreamOptions, stated_delay
 from service.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
-from service.resample import Resampler, latency_ms
+from service.resample import Resampler, Segments, latency_ms
+from service.resume import Replay, ResumePoint
 from service.ring import SampleRing
 from service.score import Score
 from service.tracker import NoteTracker, TrackerSettings
@@ -88,6 +89,7 @@ class TranscriptionSession:
         tracker: TrackerSettings | None = None,
         limits: SessionLimits | None = None,
         on_frames: OnFrames | None = None,
+        resume: ResumePoint | None = None,
     ) -> None:
         """Args:
             audio: what ``push`` will be given.
@@ -95,29 +97,43 @@ class TranscriptionSession:
             tracker: None takes the settings of the model's card.
             on_frames: called with the first frame and the probabilities [heads, n, 128] of every
                 block, in order; evaluation reads them.
+            resume: where to go on with a performance that another session began; ``push`` will be
+                given its audio from ``resume.from_sample`` on. Samples, frames, times and notes
+                count from the beginning of the performance, but ``notes`` and ``midi`` have only
+                what ends here.
 
         Raises:
             EngineClosedError: the engine takes no more streams.
+            ResumeError: no session of these options can go on from this point.
         """
         self._audio = audio
         self._limits = limits or SessionLimits()
         self._priority = priority
         self._on_frames = on_frames
-        model_rate_hz = engine.config.sample_rate
+        self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._frame_ms = 1000.0 * HOP / model_rate_hz
-        self._decoder = PcmDecoder(audio)
-        self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz)
         self._schedule = WindowSchedule.of(options, model_rate_hz)
+        self._segments = Segments.of(audio.sample_rate_hz, model_rate_hz)
         # A file asks again before it has its answer, so that no core waits for the other.
         self._requests = 2 if priority is Priority.FILE else 1
         # The windows of requests stay in the ring until the engine has answered.
         pending = self._requests * self._limits.max_pending_windows
         slack = (pending - 1) * self._schedule.block_frames * HOP
-        self._ring = SampleRing(WINDOW, slack)
         self._tracker = NoteTracker(
             tracker or TrackerSettings.from_card(engine.card),
             HOP / model_rate_hz,
             engine.config.heads,
+        )
+        self._point = resume or ResumePoint()
+        replay = self._replay_before(self._point.frames)
+        replay.check(self._point, self._schedule.block_frames)
+        self._unneeded = replay.from_sample - self._point.from_sample  # samples to come and go
+        self._decoder = PcmDecoder(audio, self._point.from_sample)
+        self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.segment)
+        self._ring = SampleRing(WINDOW, slack, replay.first_sample)
+        self._frames = self._schedule.first_frame(replay.first_block)  # of these all are out
+        self._tracker.resume(
+            self._frames, self._point.frames, self._point.notes, self._point.sounding
         )
         self._delay = stated_delay(
             options,
@@ -132,12 +148,11 @@ class TranscriptionSession:
         self._waiting_ms = 0.0
         self._due: list[NDArray[np.float32]] = []  # windows for the next request
         self._asked: deque[Future[Probabilities]] = deque()  # requests without an answer
-        self._blocks = 0  # blocks whose windows are due or done
-        self._received = 0
+        self._blocks = replay.first_block  # blocks whose windows are due or done
+        self._received = self._point.from_sample
         self._dropped = 0
-        self._frames = 0
         self._end_frame: int | None = None  # known at the end: frames from there on are dropped
-        self._score = Score()
+        self._score = Score(self._point.notes, self._point.sounding)
         self._unsaid: list[NoteEvent] = []
         self._stream = engine.open_stream(priority, self._schedule.positions)
 
@@ -152,11 +167,17 @@ class TranscriptionSession:
         return self._delay
 
     @property
+    def replay_ms(self) -> float:
+        """Most audio between the ``point`` and what has been transcribed."""
+        longest = Replay.longest(self._schedule, self._segments, self._tracker.history_frames)
+        return 1000.0 * longest / self._model_rate_hz + self._held_ms
+
+    @property
     def totals(self) -> Totals:
         """What has been done so far."""
         return Totals(
             notes=self._score.begun,
-            frames=self._frames,
+            frames=self.frames,
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
             dropped_samples=self._dropped,
@@ -164,15 +185,34 @@ class TranscriptionSession:
 
     @property
     def frames(self) -> int:
-        """Frames that have left the engine."""
-        return self._frames
+        """Frames that have left the engine, here or before the performance was resumed."""
+        return max(self._frames, self._point.frames)
+
+    @property
+    def point(self) -> ResumePoint:
+        """Where another session could go on, given the events that this one has returned.
+
+        Meaningful between two calls of ``push``.
+        """
+        if self._frames <= self._point.frames:
+            return self._point
+        return ResumePoint(
+            from_sample=self._replay_before(self._frames).from_sample,
+            frames=self._frames,
+            notes=self._score.begun,
+            sounding=self._score.sounding,
+        )
 
     @property
     def behind_ms(self) -> float:
         """Audio pushed but not yet transcribed, beyond what the stated delay holds back anyway."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz + self._waiting_ms
-        held_ms = self._delay.lookahead_ms + self._delay.block_ms + self._delay.resampler_ms
-        return max(0.0, received_ms - self._frames * self._frame_ms - held_ms)
+        return max(0.0, received_ms - self._frames * self._frame_ms - self._held_ms)
+
+    @property
+    def _held_ms(self) -> float:
+        """Audio that the stated delay holds back before the tracker."""
+        return self._delay.lookahead_ms + self._delay.block_ms + self._delay.resampler_ms
 
     @property
     def notes(self) -> list[Note]:
@@ -224,12 +264,15 @@ class TranscriptionSession:
             self._input_ended = False
             await self._resampled(self._resampler.finish())
             total = self._ring.written
-            self._end_frame = self._schedule.frames(total)
+            self._end_frame = max(self._schedule.frames(total), self._frames)
             while self._blocks < self._schedule.blocks(total):
                 await self._to_next_window(np.zeros(self._samples_to_window, np.float32))
             await self._run()
             await self._answers(0)
-            self._note(self._tracker.finish(self._frames))
+            if self._frames < self._point.frames:  # the audio ended before what was told of it
+                self._note(self._tracker.close())
+            else:
+                self._note(self._tracker.finish(self._frames))
             events = self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
                 error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
@@ -277,6 +320,9 @@ class TranscriptionSession:
             bad, samples = error, error.samples
             self._dropped += error.dropped
         self._received += len(samples)
+        unneeded = min(self._unneeded, len(samples))
+        self._unneeded -= unneeded
+        samples = samples[unneeded:]
         self._state = SessionState.FAILED  # a fault or a cancellation leaves a gap in the frames
         for start in range(0, len(samples), _SLICE_SAMPLES):
             await self._resampled(self._resampler.process(samples[start : start + _SLICE_SAMPLES]))
@@ -291,6 +337,9 @@ class TranscriptionSession:
             raise TooManyNotesError(f"more than {self._limits.max_notes} notes in one session")
         self._state = SessionState.OPEN
         return self._say()
+
+    def _replay_before(self, frames: int) -> Replay:
+        return Replay.before(frames, self._schedule, self._segments, self._tracker.history_frames)
 
     @property
     def _samples_to_window(self) -> int:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -177,6 +177,12 @@ class NoteTracker:
         self._onset_frame = np.full(PITCHES, _SILENT)
         self._sounding: dict[int, NoteEvent] = {}
         self._notes = 0
+        self._resumed = 0  # frames before this one were decided elsewhere
+
+    @property
+    def history_frames(self) -> int:
+        """Frames pushed last that bear on what is decided next."""
+        return self._past
 
     @property
     def on_delay_frames(self) -> float:
@@ -201,6 +207,26 @@ class NoteTracker:
         """Notes that have begun and not ended."""
         return len(self._sounding)
 
+    def resume(
+        self, first_frame: int, frames: int, notes: int, sounding: Iterable[NoteEvent]
+    ) -> None:
+        """Go on where another tracker of the same stream stopped after ``frames`` frames.
+
+        Nothing is decided until as many have been pushed. If ``history_frames`` of them are, or
+        all from frame 0, this one then is as the other was.
+
+        Args:
+            first_frame: the frame that will be pushed first, at most ``frames``.
+            notes: notes that had begun.
+            sounding: the note_on of those that had not ended, one a pitch.
+        """
+        self._pushed = first_frame
+        self._resumed = frames
+        self._notes = notes
+        self._sounding = {event.pitch: event for event in sounding}
+        for event in self._sounding.values():
+            self._onset_frame[event.pitch] = event.frame
+
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
         """Take the next frames; return the events that are known now, in the order in which they
         came to be.
@@ -224,6 +250,9 @@ class NoteTracker:
             return []
         known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
         self._recent = np.concatenate([self._recent[:, -self._past :], known], axis=1)
+        if self._pushed < self._resumed:  # these frames are remembered alone
+            self._pushed += count
+            return []
         said = self._read(count)
         begins = np.any(said.peak | said.start, axis=1).tolist()
         ends = said.release | said.offset
@@ -244,7 +273,7 @@ class NoteTracker:
 
     def close(self) -> list[NoteEvent]:
         """End all notes at the first frame of which it is not known what begins there."""
-        return self._end_all(self._pushed - self._on_delay)
+        return self._end_all(max(self._pushed, self._resumed) - self._on_delay)
 
     def _end_all(self, frame: int) -> list[NoteEvent]:
         return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]

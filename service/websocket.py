@@ -13,7 +13,6 @@ import base64
 import contextlib
 import logging
 import secrets
-from collections.abc import Iterable
 from typing import NoReturn
 
 from fastapi import APIRouter
@@ -21,7 +20,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
 from service.clients import client_of
-from service.events import NoteEvent
 from service.faults import CloseCode, ErrorCode, ProtocolError
 from service.inbox import End, Inbox
 from service.limits import SessionLimits, TooManyNotesError
@@ -29,19 +27,18 @@ from service.options import AudioFormat, OptionsError, StreamOptions
 from service.outbox import Outbox
 from service.pcm import BadAudioError, OddBytesError
 from service.protocol import (
+    Checkpoint,
     Done,
+    Draining,
     Error,
     Flush,
     Flushed,
     Keepalive,
-    Lagging,
     Limits,
-    Progress,
     Ready,
     Start,
     Stop,
     Totals,
-    note_message,
     parse_message,
     parse_query,
 )
@@ -49,6 +46,7 @@ from service.receiver import DrainingError, Receiver, VanishedError
 from service.refusal import chosen_subprotocol, refuse
 from service.session import TranscriptionSession
 from service.state import ServiceState
+from service.teller import Teller
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
@@ -141,9 +139,16 @@ class Connection:
         options = start.options(StreamOptions(mode=self._settings.mode))
         limits = SessionLimits(max_notes=self._settings.max_notes)
         engine = self._service.loaded()
-        return TranscriptionSession(engine, audio, options, limits=limits), options
+        point = None
+        if start.resume is not None:
+            self._id = start.resume.session_id
+            point = start.resume.point()
+        session = TranscriptionSession(engine, audio, options, limits=limits, resume=point)
+        return session, options
 
-    def _ready(self, session: TranscriptionSession, options: StreamOptions) -> Ready:
+    def _ready(
+        self, session: TranscriptionSession, options: StreamOptions, checkpoint: Checkpoint
+    ) -> Ready:
         config = self._service.loaded().config
         rate_hz = config.sample_rate
         return Ready(
@@ -157,6 +162,8 @@ class Connection:
             block_frames=options.frames_per_window,
             delay_ms=round(session.delay.note_on_ms, 3),
             note_off_delay_ms=round(session.delay.note_off_ms, 3),
+            replay_ms=round(session.replay_ms, 3),
+            checkpoint=checkpoint,
             limits=Limits.model_validate(self._settings, from_attributes=True),
         )
 
@@ -170,18 +177,27 @@ class Connection:
         except OptionsError as error:
             raise ProtocolError(ErrorCode(error.code), str(error)) from None
         inbox = Inbox(audio, self._settings.max_buffered_ms)
+        teller = Teller(
+            session,
+            self._id,
+            inbox,
+            self._outbox,
+            self._settings,
+            frame_s=HOP / self._service.loaded().config.sample_rate,
+            known_events=start.resume.known_events if start.resume else 0,
+        )
         logger.info("session %s opened: %s", self._id, start)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
-                await self._outbox.put(self._ready(session, options))
+                await self._outbox.put(self._ready(session, options, teller.checkpoint))
                 reader = group.create_task(self._read(inbox, audio))
-                teller = group.create_task(self._tell_progress(session, inbox))
-                end = await self._transcribe(session, inbox)
+                telling = group.create_task(teller.tell_progress())
+                end = await self._transcribe(session, inbox, teller)
                 reader.cancel()
-                teller.cancel()
-                await asyncio.wait([reader, teller])
-                end = await self._finish(session, end)
+                telling.cancel()
+                await asyncio.wait([reader, telling])
+                end = await self._finish(session, teller, end)
                 await self._outbox.finish(writer)
         except BaseExceptionGroup as group_error:
             raise_first(group_error)
@@ -230,7 +246,7 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
-    async def _transcribe(self, session: TranscriptionSession, inbox: Inbox) -> End:
+    async def _transcribe(self, session: TranscriptionSession, inbox: Inbox, teller: Teller) -> End:
         """Takes the inbox through the session, up to its end or the first fault."""
         while True:
             message = await inbox.get()
@@ -240,9 +256,9 @@ class Connection:
                 await self._outbox.put(Flushed(id=message.id, frame=session.frames))
                 continue
             try:
-                await self._say_notes(await session.push(message))
+                await teller.events(await session.push(message))
             except BadAudioError as error:
-                await self._say_notes(error.events)
+                await teller.last_events(error.events)
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
@@ -253,36 +269,14 @@ class Connection:
                 logger.exception("session %s: transcription failed", self._id)
                 return End("error", internal_error())
 
-    async def _tell_progress(self, session: TranscriptionSession, inbox: Inbox) -> None:
-        frame_s = HOP / self._service.loaded().config.sample_rate
-        told, lagging = None, False
-        while True:
-            await asyncio.sleep(self._settings.progress_interval_ms / 1000)
-            behind_ms = round(inbox.queued_ms + session.behind_ms, 1)
-            if behind_ms > self._settings.lagging_ms and not lagging:
-                lagging = True
-                await self._outbox.put(Lagging(behind_ms=behind_ms))
-            elif behind_ms < self._settings.lagging_ms / 2:
-                lagging = False  # told again only after it had caught up
-            totals = session.totals
-            now = (totals.received_samples, session.frames, behind_ms)
-            if now != told:
-                told = now
-                await self._outbox.put(
-                    Progress(
-                        received_samples=totals.received_samples,
-                        frames=session.frames,
-                        time_s=round(session.frames * frame_s, 6),
-                        behind_ms=behind_ms,
-                    )
-                )
-
     # -- the end ----------------------------------------------------------------------------------
 
-    async def _finish(self, session: TranscriptionSession, end: End) -> End:
-        """The fault if there was one, the last notes, then `done`; returns how it ended."""
+    async def _finish(self, session: TranscriptionSession, teller: Teller, end: End) -> End:
+        """Why it ends if not by the client, the last notes, `done`; returns how it ended."""
         if end.error is not None:
             await self._outbox.put(Error.of(end.error))
+        elif end.reason == "draining":
+            await self._outbox.put(Draining())
         fault: ProtocolError | None = None
         try:
             events = await session.finish()
@@ -298,7 +292,7 @@ class Connection:
         if fault is not None and end.error is None:
             end = End("error", fault)
             await self._outbox.put(Error.of(fault))
-        await self._say_notes(events)
+        await teller.last_events(events)
         midi = await asyncio.to_thread(session.midi)
         await self._outbox.put(
             Done(
@@ -308,10 +302,6 @@ class Connection:
             )
         )
         return end
-
-    async def _say_notes(self, events: Iterable[NoteEvent]) -> None:
-        for event in events:
-            await self._outbox.put(note_message(event))
 
 
 def internal_error() -> ProtocolError:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine takes longer over an example now and then: that is no fault of the code.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

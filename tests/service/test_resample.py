@@ -26,8 +26,8 @@ def resample(samples: NDArray[np.float32], rate_hz: int, chunks: list[int]) -> N
 @settings(max_examples=40, deadline=None)
 @given(
     rate_hz=st.sampled_from(RATES_HZ),
-    count=st.integers(0, 6_000),
-    chunks=st.lists(st.integers(1, 3_000), min_size=1, max_size=6),
+    count=st.integers(0, 60_000),
+    chunks=st.lists(st.integers(1, 30_000), min_size=1, max_size=6),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_chunk_sizes_do_not_change_a_bit(
@@ -46,6 +46,20 @@ def test_single_samples_do_not_change_a_bit(rate_hz: int) -> None:
     samples = np.random.default_rng(1).standard_normal(4_000).astype(np.float32)
     whole = resample(samples, rate_hz, [len(samples)])
     np.testing.assert_array_equal(resample(samples, rate_hz, [1]), whole)
+
+
+@pytest.mark.parametrize("rate_hz", [*RATES_HZ, 44_101])
+def test_one_that_begins_at_a_segment_gives_the_same_bits(rate_hz: int) -> None:
+    samples = np.random.default_rng(4).standard_normal(7 * rate_hz // 2).astype(np.float32)
+    whole = resample(samples, rate_hz, [1_000])
+    segments = Resampler(rate_hz, MODEL_RATE_HZ).segments
+    for segment in (1, 2, 3, segments.holding(2 * MODEL_RATE_HZ)):
+        resampler = Resampler(rate_hz, MODEL_RATE_HZ, segment)
+        first = segments.first_input(segment)
+        cut = first + (len(samples) - first) // 3
+        parts = [resampler.process(samples[first:cut]), resampler.process(samples[cut:])]
+        out = np.concatenate([*parts, resampler.finish()])
+        np.testing.assert_array_equal(out, whole[segments.first_output(segment) :])
 
 
 @pytest.mark.parametrize("rate_hz", RATES_HZ)

@@ -35,6 +35,15 @@ def test_notes_are_kept_as_they_end_and_given_by_onset() -> None:
     assert score.midi() == midi_file(score.notes)
 
 
+def test_a_score_goes_on_with_the_notes_that_sound() -> None:
+    score = Score(begun=7, sounding=[event("note_on", 3, 60, 1.0), event("note_on", 6, 64, 2.0)])
+    assert (score.begun, score.ended) == (7, 0)
+    score.add([event("note_on", 7, 67, 3.0), event("note_off", 3, 60, 4.0)])
+    assert (score.begun, score.ended) == (8, 1)
+    assert [on.note_id for on in score.sounding] == [6, 7]
+    assert [(note.note_id, note.onset_s, note.offset_s) for note in score.notes] == [(3, 1.0, 4.0)]
+
+
 def test_an_end_without_a_beginning_is_a_fault() -> None:
     with pytest.raises(KeyError):
         Score().add([event("note_off", 0, 60, 1.0)])

@@ -134,6 +134,38 @@ def test_events_do_not_depend_on_how_frames_are_pushed(
 
 
 @settings(max_examples=100, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.data())
+def test_another_tracker_goes_on_where_one_stopped(
+    probabilities: Probabilities, chosen: TrackerSettings, data: st.DataObject
+) -> None:
+    frames = probabilities.shape[1]
+    cut = data.draw(st.integers(0, frames))
+    one = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
+    events = one.push(0, probabilities[:, :cut])
+    sounding = {event.note_id: event for event in events if event.kind == "note_on"}
+    for event in events:
+        if event.kind == "note_off":
+            del sounding[event.note_id]
+    notes = sum(event.kind == "note_on" for event in events)
+    other = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    other.resume(first, cut, notes, sounding.values())
+    assert other.push(first, probabilities[:, first:cut]) == []
+    events += other.push(cut, probabilities[:, cut:])
+    events += other.finish(frames)
+    assert events == track(probabilities, (), chosen, ALL_HEADS)
+
+
+def test_a_resumed_tracker_that_is_closed_at_once_ends_the_notes() -> None:
+    on = NoteEvent("note_on", 4, 60, 80, 0.9, 300, 300 * FRAME_S)
+    tracker = NoteTracker(TrackerSettings(), FRAME_S, HEADS)
+    tracker.resume(200, 400, 5, [on])
+    (off,) = tracker.close()
+    assert (off.kind, off.note_id) == ("note_off", 4)
+    assert 300 < off.frame <= 400
+
+
+@settings(max_examples=100, deadline=None)
 @given(wild_probabilities(), tracker_settings, st.integers(0, 80))
 def test_events_are_known_within_the_stated_delay(
     probabilities: Probabilities, chosen: TrackerSettings, cut: int

@@ -1,0 +1,108 @@
+"""What a live session tells its client on the way: notes, and how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from service.events import NoteEvent
+from service.inbox import Inbox
+from service.outbox import Outbox
+from service.protocol import Checkpoint, Lagging, Progress, note_message
+from service.session import TranscriptionSession
+from service.settings import Settings
+
+
+class Teller:
+    """Puts notes and progress into the outbox, in an order that a client can resume from.
+
+    The checkpoint of a `progress` is the sum of the notes before it: none of them is missing in
+    it, and none after it is in it. One follows each note at once, so that a client whose
+    connection breaks has little to hear again.
+    """
+
+    def __init__(
+        self,
+        session: TranscriptionSession,
+        session_id: str,
+        inbox: Inbox,
+        outbox: Outbox,
+        settings: Settings,
+        *,
+        frame_s: float,
+        known_events: int = 0,
+    ) -> None:
+        """Args:
+        known_events: so many of the first note events the client has heard already.
+        """
+        self._session = session
+        self._session_id = session_id
+        self._inbox = inbox
+        self._outbox = outbox
+        self._settings = settings
+        self._frame_s = frame_s
+        self._known_events = known_events
+        self._point = session.point
+        self._speaking = asyncio.Lock()
+        self._told: tuple[int, int, float] | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where a client could resume that has heard all that was told."""
+        return Checkpoint.of(self._session_id, self._point)
+
+    async def events(self, events: list[NoteEvent]) -> None:
+        """What a push has returned, and the progress that it is."""
+        async with self._speaking:
+            await self._put_notes(events)
+            if self._known_events == 0:
+                self._point = self._session.point
+                if events:
+                    await self._put_progress()
+
+    async def last_events(self, events: Iterable[NoteEvent]) -> None:
+        """What comes of the end of a session, from which nothing goes on."""
+        async with self._speaking:
+            await self._put_notes(events)
+
+    async def tell_progress(self) -> None:
+        """Says every `progress_interval_ms` how far the session has come; does not return."""
+        lagging = False
+        while True:
+            await asyncio.sleep(self._settings.progress_interval_ms / 1000)
+            behind_ms = self._behind_ms
+            if behind_ms > self._settings.lagging_ms and not lagging:
+                lagging = True
+                await self._outbox.put(Lagging(behind_ms=behind_ms))
+            elif behind_ms < self._settings.lagging_ms / 2:
+                lagging = False  # told again only after it had caught up
+            async with self._speaking:
+                if self._known_events == 0 and self._state != self._told:
+                    await self._put_progress()
+
+    async def _put_notes(self, events: Iterable[NoteEvent]) -> None:
+        for event in events:
+            if self._known_events:
+                self._known_events -= 1
+            else:
+                await self._outbox.put(note_message(event))
+
+    async def _put_progress(self) -> None:
+        self._told = received_samples, frames, behind_ms = self._state
+        await self._outbox.put(
+            Progress(
+                received_samples=received_samples,
+                frames=frames,
+                time_s=round(frames * self._frame_s, 6),
+                behind_ms=behind_ms,
+                checkpoint=self.checkpoint,
+            )
+        )
+
+    @property
+    def _state(self) -> tuple[int, int, float]:
+        return self._session.totals.received_samples, self._point.frames, self._behind_ms
+
+    @property
+    def _behind_ms(self) -> float:
+        return round(self._inbox.queued_ms + self._session.behind_ms, 1)

@@ -9,9 +9,9 @@ the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, 
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,14 @@ AUDIO = {".wav", ".flac", ".ogg", ".mp3", ".opus"}
 MIDI = {".mid", ".midi"}
 TABLES = {".tsv", ".csv"}
 DEFAULT_VELOCITY = 64
+COLUMNS = {
+    "onset": ("onset", "onset_s", "onset_time", "start", "start_s", "start_time"),
+    "offset": ("offset", "offset_s", "offset_time", "end", "end_s", "end_time"),
+    "pitch": ("pitch", "note", "midi"),
+    "velocity": ("velocity",),
+}
+"""Names of a table's columns; the last one may be missing."""
+MUSICNET_RATE_HZ = 44_100.0
 
 
 class LabelError(ValueError):
@@ -39,21 +47,40 @@ class Recording:
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
-    """All labelled recordings below a folder, by name. Raises LabelError if there are none."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    audio = [path for path in files if path.suffix.lower() in AUDIO]
-    found = False
-    for path in audio:
-        labels = [
-            other
-            for other in files
-            if other.stem == path.stem and other.suffix.lower() in MIDI | TABLES
-        ]
-        if labels:
-            found = True
-            yield Recording(path.stem, path, read_labels(labels, folder))
-    if not found:
+    """All labelled recordings below a folder, by name.
+
+    Raises:
+        LabelError: there are none, two of the same stem, or labels that cannot be read.
+    """
+    audio, labels = _files(folder)
+    if not audio:
+        what = f"below {folder}" if folder.is_dir() else f", {folder} is no folder"
+        raise LabelError(f"no audio ({', '.join(sorted(AUDIO))}) {what}")
+    if not labels.keys() & {path.stem for path in audio}:
         raise LabelError(f"no audio with labels of the same stem below {folder}")
+    for path, following in pairwise(audio):
+        if path.stem == following.stem and path.stem in labels:
+            raise LabelError(f"{path} and {following} have the same stem")
+    for path in audio:
+        if path.stem in labels:
+            yield Recording(path.stem, path, read_labels(labels[path.stem], folder))
+
+
+def unlabelled(folder: Path) -> list[Path]:
+    """Audio below a folder for which there are no labels, by stem."""
+    audio, labels = _files(folder)
+    return [path for path in audio if path.stem not in labels]
+
+
+def _files(folder: Path) -> tuple[list[Path], dict[str, list[Path]]]:
+    """Audio files by stem, and the label files of each stem."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    labels: dict[str, list[Path]] = {}
+    for path in files:
+        if path.suffix.lower() in MIDI | TABLES:
+            labels.setdefault(path.stem, []).append(path)
+    audio = [path for path in files if path.suffix.lower() in AUDIO]
+    return sorted(audio, key=lambda path: path.stem), labels
 
 
 def read_labels(candidates: list[Path], folder: Path) -> NoteList:
@@ -102,47 +129,100 @@ def _with_pedal(
 
 
 def read_table(path: Path) -> NoteList:
-    """TSV or CSV with columns onset, offset, pitch (MIDI number) and perhaps velocity."""
+    """TSV or CSV with the columns onset, offset, pitch (MIDI number) and perhaps velocity.
+
+    In this order, unless a header names them otherwise (COLUMNS). Seconds, but for the tables of
+    MusicNet, which count samples and are known by their columns.
+
+    Raises:
+        LabelError: with the line that is at fault.
+    """
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    places, per_second = list(range(4)), 1.0
     rows = []
-    with path.open(newline="") as file:
-        for number, cells in enumerate(csv.reader(file, delimiter=delimiter), start=1):
-            try:
-                values = [float(cell) for cell in cells[:4]]
-            except ValueError:
-                if number == 1:
-                    continue  # a header
-                raise LabelError(f"{path}:{number}: not numbers: {cells}") from None
-            if len(values) == 3:
-                values.append(DEFAULT_VELOCITY)
-            if len(values) != 4 or values[1] < values[0] or not 0 <= values[2] < 128:
-                raise LabelError(f"{path}:{number}: not onset, offset, pitch, velocity: {cells}")
-            rows.append(values)
+    for number, cells in enumerate(_read_rows(path, delimiter), start=1):
+        names = [cell.strip(" #").lower() for cell in cells]
+        if number == 1 and not _is_number(names[0] if names else ""):
+            places = _places(names) or places
+            if {"start_time", "instrument"} <= set(names):
+                per_second = MUSICNET_RATE_HZ
+            continue
+        if not any(names):
+            continue
+        try:
+            values = [float(cells[place]) for place in places if place < len(cells)]
+        except ValueError:
+            raise LabelError(f"{path}:{number}: not numbers: {cells}") from None
+        if len(values) == 3:
+            values.append(DEFAULT_VELOCITY)
+        if len(values) != 4 or not _is_note(*values):
+            raise LabelError(f"{path}:{number}: not onset, offset, pitch, velocity: {cells}")
+        rows.append([values[0] / per_second, values[1] / per_second, *values[2:]])
     return note_list(np.array(rows))
+
+
+def _read_rows(path: Path, delimiter: str) -> list[list[str]]:
+    try:
+        with path.open(newline="") as file:
+            return list(csv.reader(file, delimiter=delimiter))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise LabelError(f"cannot read {path}: {error}") from None
+
+
+def _places(names: list[str]) -> list[int] | None:
+    """Where the columns of COLUMNS are; None where a header does not name them."""
+    found = [
+        next((names.index(name) for name in known if name in names), None)
+        for known in COLUMNS.values()
+    ]
+    if None in found[:3]:
+        return None
+    return [place for place in found if place is not None]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_note(onset: float, offset: float, pitch: float, velocity: float) -> bool:
+    return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128
 
 
 def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
     """Estimated times of a score's notes, row for row."""
-    with alignment.open(newline="") as times, notes.open(newline="") as score:
-        aligned, written = list(csv.DictReader(times)), list(csv.DictReader(score))
+    aligned, written = _read_columns(alignment), _read_columns(notes)
     if len(aligned) != len(written):
         raise LabelError(f"{alignment} and {notes} differ in length")
-    rows = [
-        (
-            begin_s + float(time["start"]),
-            begin_s + float(time["end"]),
-            int(note["pitch"]),
-            int(note["velocity"]),
-        )
-        for time, note in zip(aligned, written, strict=True)
-    ]
+    try:
+        rows = [
+            (
+                begin_s + float(time["start"]),
+                begin_s + float(time["end"]),
+                int(note["pitch"]),
+                int(note["velocity"]),
+            )
+            for time, note in zip(aligned, written, strict=True)
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabelError(f"cannot read {alignment} with {notes}: {error!r}") from None
     return note_list(np.array(rows))
 
 
+def _read_columns(path: Path) -> list[dict[str, str]]:
+    head, *rows = _read_rows(path, ",") or [[]]
+    return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
+
+
 def _start_seconds(info: Path, stem: str) -> float:
-    with info.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["filename"] == stem:
-                hours, minutes, seconds = (int(part) for part in re.split(":", row["start"]))
-                return 3600.0 * hours + 60 * minutes + seconds
+    for row in _read_columns(info):
+        if row.get("filename") == stem:
+            try:
+                hours, minutes, seconds = (int(part) for part in row["start"].split(":"))
+            except (KeyError, ValueError):
+                raise LabelError(f"{info}: {stem} has no start as hours:minutes:seconds") from None
+            return 3600.0 * hours + 60 * minutes + seconds
     raise LabelError(f"{info} does not know {stem}")

@@ -24,8 +24,7 @@ from service.options import StreamOptions
 from service.score import Score
 from service.tracker import NoteTracker, TrackerSettings
 from service.transcribe import transcribe_array
-from training.evaluate import estimated_notes
-from training.metrics import NoteList, frame_f1, note_f1, note_list
+from training.metrics import NoteList, estimated_notes, frame_f1, note_f1, note_list
 from training.synth.config import SynthConfig
 from training.synth.validation import validation_pieces
 

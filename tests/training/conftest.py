@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from model.checkpoint import save_checkpoint
 from model.config import LIVE, SAMPLE_RATE, FilterbankConfig, RSEConfig
 from model.transcriber import Transcriber
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 from training.synth.bank import HELD_OUT
 from training.synth.config import SynthConfig
 
@@ -183,6 +184,21 @@ def synth_config(synth_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         excerpt_max_s=6.0,
         pool_excerpts=3,
     )
+
+
+TONES = [(FAKE_PITCHES[i % 4], 0.3 + 0.4 * i, 0.6 + 0.4 * i) for i in range(6)]
+"""(pitch, onset_s, offset_s) of the recording that ``tones`` holds."""
+
+
+@pytest.fixture
+def tones(tmp_path: Path) -> Path:
+    """A folder with one recording of pure tones, 3 s, and its labels."""
+    folder = tmp_path / "tones"
+    folder.mkdir()
+    soundfile.write(folder / "tones.wav", play(TONES, 3.0, FAKE_RATE_HZ), FAKE_RATE_HZ)
+    rows = [f"{onset}\t{offset}\t{pitch}\t64" for pitch, onset, offset in TONES]
+    (folder / "tones.tsv").write_text("\n".join(rows))
+    return folder
 
 
 TINY = replace(

@@ -8,10 +8,11 @@ import pytest
 from training.metrics import (
     frame_average_precision,
     frame_f1,
+    matched_onsets,
     note_f1,
     note_list,
-    onset_errors,
     scores,
+    velocity_f1,
 )
 
 FRAME_S = 0.01
@@ -34,7 +35,8 @@ def test_rolls_begin_at_the_onset_and_end_before_the_offset() -> None:
 def test_late_onsets_count_up_to_the_tolerance() -> None:
     assert note_f1(SCALE, SCALE.shifted(0.04), offsets=False) == 1
     assert note_f1(SCALE, SCALE.shifted(0.06), offsets=False) == 0
-    np.testing.assert_allclose(onset_errors(SCALE, SCALE.shifted(0.02)), 0.02, atol=1e-9)
+    assert matched_onsets(SCALE, SCALE.shifted(0.04)).tolist() == [[i, i] for i in range(10)]
+    assert len(matched_onsets(SCALE, SCALE.shifted(0.06))) == 0
 
 
 def test_wrong_offsets_matter_only_where_asked() -> None:
@@ -64,7 +66,8 @@ def test_nothing_scores_nothing() -> None:
     nothing = note_list(np.zeros((0, 4)))
     assert note_f1(SCALE, nothing, offsets=False) == 0
     assert note_f1(nothing, SCALE, offsets=False) == 0
-    assert len(onset_errors(SCALE, nothing)) == 0
+    assert matched_onsets(SCALE, nothing).shape == (0, 2)
+    assert velocity_f1(SCALE, nothing) == 0
     assert frame_f1(nothing.roll(5, FRAME_S), nothing.roll(5, FRAME_S)) == 0
 
 
@@ -72,3 +75,13 @@ def test_notes_are_sorted_and_never_begin_before_the_audio() -> None:
     notes = note_list(np.array([(0.5, 0.6, 60, 1), (0.1, 0.2, 62, 2)]))
     assert notes.pitch.tolist() == [62, 60]
     assert notes.shifted(-0.3).onset_s.tolist() == pytest.approx([0, 0.2])
+
+
+def test_velocities_count_where_labels_have_them() -> None:
+    rows = np.stack([SCALE.onset_s, SCALE.offset_s, SCALE.pitch, np.arange(10, 110, 10)], axis=1)
+    played = note_list(rows)
+    roll = played.roll(120, FRAME_S).astype(float)
+    assert "onset_velocity_f1" not in scores(SCALE, played, roll, FRAME_S)
+    assert scores(played, played, roll, FRAME_S)["onset_velocity_f1"] == pytest.approx(1.0)
+    rows[:5, 3] = 100  # half of the notes are far too loud, whatever the scale
+    assert velocity_f1(played, note_list(rows)) < 0.8

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from training.recordings import LabelError, read_midi, read_table, recordings
+from training.recordings import LabelError, read_midi, read_table, recordings, unlabelled
 
 
 def silence(path: Path) -> None:
@@ -34,6 +34,7 @@ def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> 
     assert found["a"].notes.onset_s.tolist() == [0.5]
     assert found["a"].notes.velocity.tolist() == [64]
     assert found["b"].notes.pitch.tolist() == [61]
+    assert unlabelled(tmp_path) == [tmp_path / "unlabelled.wav"]
 
 
 def test_a_folder_without_labels_is_an_error(tmp_path: Path) -> None:
@@ -42,7 +43,45 @@ def test_a_folder_without_labels_is_an_error(tmp_path: Path) -> None:
         list(recordings(tmp_path))
 
 
-@pytest.mark.parametrize("row", ["0.5,0.4,60,64", "0.5,1.0,128,64", "0.5,1.0", "0.5,x,60,64"])
+def test_a_folder_without_audio_is_an_error(tmp_path: Path) -> None:
+    text(tmp_path / "a.csv", "0.1,0.2,61\n")
+    with pytest.raises(LabelError, match=r"no audio \(.*\.flac.*\) below"):
+        list(recordings(tmp_path))
+    with pytest.raises(LabelError, match="is no folder"):
+        list(recordings(tmp_path / "nowhere"))
+
+
+def test_two_recordings_of_one_stem_are_an_error(tmp_path: Path) -> None:
+    silence(tmp_path / "flac" / "a.flac")
+    silence(tmp_path / "wav" / "a.wav")
+    text(tmp_path / "a.csv", "0.1,0.2,61\n")
+    with pytest.raises(LabelError, match="have the same stem"):
+        list(recordings(tmp_path))
+
+
+def test_a_header_may_name_the_columns(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.csv", "Velocity,note,start,end\n90,60,0.5,1.5\n\n")
+    notes = read_table(path)
+    row = notes.onset_s[0], notes.offset_s[0], notes.pitch[0], notes.velocity[0]
+    assert row == (0.5, 1.5, 60, 90)
+
+
+def test_tables_of_musicnet_count_samples(tmp_path: Path) -> None:
+    head = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
+    notes = read_table(text(tmp_path / "1.csv", f"{head}\n22050,66150,1,60,0,1,Quarter\n"))
+    assert (notes.onset_s[0], notes.offset_s[0], notes.pitch[0]) == (0.5, 1.5, 60)
+
+
+def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(LabelError, match="cannot read .*a.csv"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    "row", ["0.5,0.4,60,64", "0.5,1.0,128,64", "0.5,1.0", "0.5,x,60,64", "nan,1,60,64"]
+)
 def test_bad_rows_are_named(tmp_path: Path, row: str) -> None:
     path = text(tmp_path / "a.csv", f"0.1,0.2,60,64\n{row}\n")
     with pytest.raises(LabelError, match="a.csv:2"):
@@ -59,6 +98,12 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
     assert recording.notes.pitch.tolist() == [71, 74]
     text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n")
     with pytest.raises(LabelError, match="differ in length"):
+        list(recordings(tmp_path))
+    text(tmp_path / "alignments" / "x.csv", "begin,end\n1.0,1.5\n1.5,2.0\n")
+    with pytest.raises(LabelError, match="cannot read .*KeyError"):
+        list(recordings(tmp_path))
+    text(tmp_path / "info.csv", "filename,start\nx,early\n")
+    with pytest.raises(LabelError, match="no start as hours:minutes:seconds"):
         list(recordings(tmp_path))
 
 

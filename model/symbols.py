@@ -99,7 +99,7 @@ def load_symbol_network(path: str | Path) -> SymbolNetwork:
     network = SymbolNetwork(config)
     tensors = read_tensors(path)
     if card.get("vectors"):
-        tensors |= read_tensors(path.with_name(card["vectors"]))
+        tensors |= read_tensors(path.with_name(Path(str(card["vectors"])).name))
     load_weights(network, tensors, path)
     return network.eval()
 

@@ -7,6 +7,7 @@ vector is what its last fields hold.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def read_vectors(path: Path, most: int = 0) -> WordVectors:
     different dimensions.
     """
     words: dict[str, None] = {}
-    vectors: list[NDArray[np.float32]] = []
+    numbers = array("f")  # grows in place: a million vectors of 300 take 1.2 GB
     dimensions = 0
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
@@ -63,7 +64,7 @@ def read_vectors(path: Path, most: int = 0) -> WordVectors:
                 word = " ".join(fields[:-dimensions])
                 if word not in words:
                     words[word] = None
-                    vectors.append(vector)
+                    numbers.frombytes(vector.tobytes())
                 if len(words) == most:
                     break
     except UnicodeDecodeError as error:
@@ -72,7 +73,7 @@ def read_vectors(path: Path, most: int = 0) -> WordVectors:
         raise TextError(f"cannot read {path}: {error.strerror}") from error
     if not words:
         raise TextError(f"{path} holds no word vectors")
-    return WordVectors(tuple(words), np.stack(vectors))
+    return WordVectors(tuple(words), np.frombuffer(numbers, np.float32).reshape(-1, dimensions))
 
 
 def _numbers(fields: list[str], dimensions: int, where: str) -> NDArray[np.float32]:

@@ -18,6 +18,7 @@ KINDS = 4
 UNKNOWN = 1
 """Symbol of any unknown word (released code), or of what is unknown and no word; 0 is padding."""
 NOVELS_OF_A_NAME = 4
+"""A name in so many novels is a common one."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class Vocabulary:
     one passage."""
     names: frozenset[str] = frozenset()
     """Words without symbols that are known to be names."""
+
+    def __post_init__(self) -> None:
+        if self.mask >= len(self):
+            raise ValueError(f"{len(self.words)} words are too few: symbol {self.mask} is the mask")
 
     @classmethod
     def released(cls, words: Iterable[str], vectors: bool) -> Vocabulary:

@@ -30,6 +30,11 @@ def test_the_released_mask_is_a_word_of_the_vectors() -> None:
     assert encoded.targets.tolist() == [1, 2, 1, 1, 2]  # the mask counts as the answer
 
 
+def test_the_released_mask_needs_that_word() -> None:
+    with pytest.raises(ValueError, match="1 words are too few: symbol 3 is the mask"):
+        Vocabulary.released(("the",), vectors=True)
+
+
 def test_clean_symbols_tell_unknown_words_apart() -> None:
     vocabulary = Vocabulary.clean(WORDS, numbered=2, names=("yan", "owl"))
     encoded = encode_clean(vocabulary, PASSAGE)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.checkpoint import read_tensors
+from model.checkpoint import CheckpointError, read_tensors
 from model.predict import load_any, predict
 from model.symbols import load_symbol_network
 from training.lambada.network import WordNetwork
@@ -108,6 +108,9 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     symbols = np.array([[at, 2]])
     outputs = predict(load_any(tmp_path / "best.safetensors"), symbols)
     assert outputs.shape == (1, 2, 3)
+    (tmp_path / "vectors.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"vectors\.safetensors"):
+        load_symbol_network(tmp_path / "best.safetensors")
 
 
 def test_the_frozen_embedding_does_not_learn_and_is_shared(

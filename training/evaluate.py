@@ -8,6 +8,11 @@ cover), onset_f1 and onset_offset_f1, and where the labels have velocities onset
 95 % bootstrap ``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave
 and by polyphony. Several look-aheads can be given at once. Labels can be shifted where a data
 set's audio is known to lag behind them. Nothing here chooses a threshold.
+
+``python -m training.evaluate junk --model NAME --json OUT``
+
+False notes a minute in made-up silence, noise, sweeps, drums and speech, and in any audio below
+``--data-dir`` (recordings of speech, say).
 """
 
 from __future__ import annotations
@@ -17,13 +22,17 @@ import json
 import os
 import sys
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from model.checkpoint import CheckpointError, load, shipped
 from service.options import StreamOptions
+from training.junk import evaluate_junk, made_sounds, recorded_sounds
 from training.real import evaluate_folder
 from training.recordings import unlabelled
+
+MAX_JUNK_S = 3600.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,6 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
     real.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
     )
+
+    junk = commands.add_parser("junk", parents=[common], help="sounds that hold no notes")
+    junk.set_defaults(run=_junk)
+    junk.add_argument("--lookahead-ms", type=float, default=200.0)
+    junk.add_argument("--seconds", type=float, default=60.0, help="of each made-up sound")
+    junk.add_argument("--data-dir", type=Path, help="a file or folder of audio without notes")
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -80,6 +95,18 @@ def _real(options: argparse.Namespace) -> int:
     if without:
         print(f"training.evaluate: not scored for want of labels: {names}", file=sys.stderr)
     return 1 if without else 0
+
+
+def _junk(options: argparse.Namespace) -> int:
+    if not 0 < options.seconds <= MAX_JUNK_S:
+        raise ValueError(f"--seconds must be above 0 and at most {MAX_JUNK_S:g}")
+    sounds = made_sounds(options.seconds)
+    if options.data_dir:
+        sounds = chain(sounds, recorded_sounds(options.data_dir))
+    stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
+    figures = evaluate_junk(load(options.model), stream, sounds, tell=partial(print, flush=True))
+    _write(options.json, figures)
+    return 0
 
 
 def _write(path: Path | None, figures: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help serve test lint format bench bench-accuracy bench-live train clean
+.PHONY: help serve test lint format bench bench-accuracy bench-live train train-live train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -41,10 +41,22 @@ bench: bench-accuracy bench-live ## every benchmark
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
 	$(PY) -m tests.benchmarks live $(AUDIO) --model $(MODEL)
 
-train: $(VENV)/.installed-dev ## the shipped weights anew, from SHARED/synth: two hours on two cores
-	$(PY) -m training.run musicnet --preset live --out runs/live \
-	  --music.synth.root $(SHARED)/synth $(if $(wildcard runs/live/state.pt),--resume)
-	$(PY) -m training.ship runs/live --name live --synth $(SHARED)/synth
+train: train-$(MODEL) ## weights MODEL=live or accurate anew, from SHARED/synth; call again to go on
+
+TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth
+resume = $(if $(wildcard $(1)/state.pt),--resume)
+
+# From nothing, then on at a lower rate: two and a half hours on two cores.
+train-live: $(VENV)/.installed-dev
+	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
+	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \
+	  $(call resume,runs/live-on)
+	$(PY) -m training.ship runs/live-on --name live --checkpoint last --synth $(SHARED)/synth
+
+# Grown from the weights "live" of the package: an hour.
+train-accurate: $(VENV)/.installed-dev
+	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
+	$(PY) -m training.ship runs/accurate --name accurate --checkpoint last --synth $(SHARED)/synth
 
 # The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path

@@ -16,13 +16,15 @@ from typing import Any
 
 from model.checkpoint import read_card, write_whole
 from training.metrics import FIGURES
+from training.warm_start import stages
 
 KNOWN_FAILURES = """\
 - Trained on synthesised audio alone: real rooms, pedalling and touch differ from it.
 - Ends of notes are much less certain than beginnings, as onset + offset F1 shows: the sustain
   pedal, resonance and rooms hold notes longer than the hands do.
 - With less than 100 ms of look-ahead all figures are noticeably worse, onsets above all.
-- Singing, drums, electric guitars and synthesisers were not in the training material.
+- Singing, electric guitars and synthesisers were not in the training material; talk and drums
+  were there as sounds without notes.
 """
 
 
@@ -77,18 +79,20 @@ def sources(synth: Path) -> dict[str, list[dict[str, Any]]]:
 
 def model_card(card: dict[str, Any]) -> str:
     """The card as a page to read."""
-    training, data = card["training"], card["data"]
+    data, all_stages = card["data"], stages(card)
     held_out = ", ".join(data["synth"]["held_out"].values())
     lines = [
         f"# Model card: {card['name']}",
         "",
-        f"Trained for {training['hours']:.2f} h ({training['steps']} steps of "
+        f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
+        f"({sum(stage['steps'] for stage in all_stages)} steps of "
         f"{data['batch_size']} windows of 0.74 s) on synthesised audio alone: recorded single "
         "notes of the instruments below play the scores below, humanised, detuned, in made-up "
         "rooms and with noise. No recording of a performance was used. The sustain pedal lengthens "
         f"labels by {data['synth']['pedal_cap_s']:g} s at most. Never trained on, for validation: "
         f"{held_out}, and the validation and test scores.",
         "",
+        *_stages_table(all_stages),
         *_recording_tables(card.get("recordings", {})),
         "## Validation (held-out instruments and scores)",
         "",
@@ -123,6 +127,25 @@ def model_card(card: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:
+    """What was trained one after the other, each on the weights of the one before."""
+    if len(all_stages) < 2:
+        return []
+    return [
+        "| stage | network | steps | hours | peak learning rate |",
+        "|---:|---|---:|---:|---:|",
+        *(
+            f"| {number} | {stage['name']} | {stage['steps']} | {stage['hours']:.2f} | "
+            f"{stage['learning_rate']:g} |"
+            for number, stage in enumerate(all_stages, start=1)
+        ),
+        "",
+        "Each stage begins with the weights of the one before; the JSON card tells the settings "
+        "of the material of each.",
+        "",
+    ]
 
 
 def _recording_tables(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:

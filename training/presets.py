@@ -89,7 +89,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     # Grown from "live": a second Beneš block and an offset head.
     "accurate": MusicRun(
         MusicConfig(model=ACCURATE, validation_windows=1000),
-        LoopConfig(minutes=50, learning_rate=7e-4, validate_minutes=12),
+        LoopConfig(minutes=48, learning_rate=1e-3, validate_minutes=12),
         init="live",
     ),
     # A few minutes on two cores, to see it learn.

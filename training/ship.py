@@ -2,7 +2,8 @@
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card with configuration, data,
 validation figures and the thresholds tuned on held-out instruments, and a model card to read
-(``NAME.md``). Figures on recordings are added afterwards by ``python -m training.card``.
+(``NAME.md``). What was written is what is validated and tuned for. Figures on recordings are added
+afterwards by ``python -m training.card``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 
 from model.checkpoint import WEIGHTS, load, save_checkpoint
 from training.card import sources, write_card
+from training.musicnet import MusicConfig, MusicTask
 from training.synth.config import SynthConfig
 from training.tune import HeldOutPieces, tune
 
@@ -33,26 +35,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint", default="best", choices=["best", "last"])
     parser.add_argument("--synth", type=Path, default=Path("data/synth"))
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    parser.add_argument("--windows", type=int, default=1000, help="validation windows")
     parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
     parser.add_argument("--seconds", type=float, default=40.0, help="length of each")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
 
-    checkpoint = options.run / f"{options.checkpoint}.safetensors"
-    transcriber = load(checkpoint, dtype=torch.float32)
+    trained = load(options.run / f"{options.checkpoint}.safetensors", dtype=torch.float32)
     synth = SynthConfig(root=options.synth, cache=options.cache)
-    pieces = HeldOutPieces(load(checkpoint), synth, options.pieces, options.seconds)
-    settings = tune(pieces)
+    config = dataclasses.replace(trained.config, name=options.name)
     card = {
-        **transcriber.card,
+        **trained.card,
         "name": options.name,
-        "config": {**transcriber.config.to_json(), "name": options.name},
-        "tracker": dataclasses.asdict(settings),
+        "config": config.to_json(),
         "sources": sources(options.synth),
     }
     path = options.out / f"{options.name}.safetensors"
-    save_checkpoint(transcriber, card, path, half=True)
+    save_checkpoint(trained, card, path, half=True)
+
+    music = MusicConfig(config, synth, validation_windows=options.windows)
+    card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
+    logger.info("validation: %s", card["validation"])
+    pieces = HeldOutPieces(load(path), synth, options.pieces, options.seconds)
+    card["tracker"] = dataclasses.asdict(tune(pieces))
     write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
     return 0

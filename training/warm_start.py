@@ -22,9 +22,8 @@ from model.transcriber import Transcriber
 def warm_start(network: Transcriber, name_or_path: str | Path) -> list[dict[str, Any]]:
     """Copies the weights of a checkpoint into the network; returns the training behind them.
 
-    Of each stage of that training the name, optimiser steps and hours are told, as far as the
-    checkpoint knows. Raises CheckpointError where the networks differ in more than their numbers
-    of blocks and heads, or where the new one is the smaller.
+    :func:`stages` says in what form. Raises CheckpointError where the networks differ in more
+    than their numbers of blocks and heads, or where the new one is the smaller.
     """
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
@@ -44,7 +43,11 @@ def warm_start(network: Transcriber, name_or_path: str | Path) -> list[dict[str,
 
 
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stages of training that a card tells of, the first one first."""
+    """The stages of training that a card tells of, the first one first.
+
+    Each has "name", "steps", "hours", the peak "learning_rate" and "synth", the settings of its
+    material.
+    """
     training = card.get("training")
     if training is None:
         return []
@@ -53,6 +56,7 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
         "steps": training["steps"],
         "hours": training["hours"],
         "learning_rate": training["loop"]["learning_rate"],
+        "synth": card.get("data", {}).get("synth"),
     }
     return [*training.get("earlier", []), stage]
 

@@ -95,6 +95,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
 
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
+    folders += ["--windows", "8"]
     status = ship.main(
         [str(out), "--name", "small", "--pieces", "1", "--seconds", "4", "--out", str(weights)]
         + folders

@@ -20,7 +20,11 @@ from training.synth.config import SynthConfig
 from training.warm_start import warm_start
 
 TINY_PAPER = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
-CARD = {"name": "before", "training": {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}}}
+CARD = {
+    "name": "before",
+    "training": {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}},
+    "data": {"synth": {"a": 1}},
+}
 
 
 def saved(config: ModelConfig, path: Path) -> Transcriber:
@@ -46,7 +50,8 @@ def test_a_network_with_more_blocks_begins_as_exactly_the_small_one(
     stages = warm_start(network, path)
     windows = 0.3 * torch.randn(2, WINDOW)
     assert torch.equal(network.predict(windows), before.predict(windows))
-    assert stages == [{"name": "before", "steps": 7, "hours": 0.5, "learning_rate": 0.1}]
+    stage = {"name": "before", "steps": 7, "hours": 0.5, "learning_rate": 0.1, "synth": {"a": 1}}
+    assert stages == [stage]
 
 
 @pytest.mark.parametrize("small", [TINY, TINY_PAPER], ids=["filterbank", "strided"])

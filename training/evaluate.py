@@ -13,6 +13,10 @@ set's audio is known to lag behind them. Nothing here chooses a threshold.
 
 False notes a minute in made-up silence, noise, sweeps, drums and speech, and in any audio below
 ``--data-dir`` (recordings of speech, say).
+
+``python -m training.evaluate musicnet --data-dir DIR --model W`` gives the same for the test
+recordings of the MusicNet archive in DIR, and before it the paper's figure: average precision of
+the middle frames of all windows (under "paper" in the JSON).
 """
 
 from __future__ import annotations
@@ -26,11 +30,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from model.checkpoint import CheckpointError, load, shipped
 from service.options import StreamOptions
+from training.archive.data import ArchiveConfig
+from training.archive.evaluate import labelled_test_set, papers_figure
+from training.archive.layout import TEST
+from training.archive.windows import TEST_STRIDE
 from training.junk import evaluate_junk, made_sounds, recorded_sounds
-from training.real import evaluate_folder
+from training.real import evaluate_folder, evaluate_recordings
 from training.recordings import unlabelled
+from training.report import Report
+
+MIDDLE_MS = 372.0  # look-ahead at which a stream, too, reads the middle of the window
 
 MAX_JUNK_S = 3600.0
 
@@ -63,6 +76,21 @@ def main(arguments: list[str] | None = None) -> int:
     junk.add_argument("--lookahead-ms", type=float, default=200.0)
     junk.add_argument("--seconds", type=float, default=60.0, help="of each made-up sound")
     junk.add_argument("--data-dir", type=Path, help="a file or folder of audio without notes")
+
+    musicnet = commands.add_parser(
+        "musicnet", parents=[common], help="test recordings of the MusicNet archive"
+    )
+    musicnet.set_defaults(run=_musicnet)
+    musicnet.add_argument("--data-dir", type=Path, required=True)
+    musicnet.add_argument("--test", choices=sorted(TEST), default="paper", help="test set")
+    musicnet.add_argument("--cache", type=Path, help="for resampled audio; default: in DATA_DIR")
+    musicnet.add_argument(
+        "--stride", type=int, default=TEST_STRIDE, help="samples between windows (%(default)s)"
+    )
+    musicnet.add_argument("--lookahead-ms", type=float, nargs="+", default=[MIDDLE_MS])
+    musicnet.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
+    )
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -80,18 +108,13 @@ def _real(options: argparse.Namespace) -> int:
     reports = evaluate_folder(
         options.data_dir,
         partial(load, options.model),
-        [
-            StreamOptions(lookahead_ms=ms, block_frames=options.block_frames)
-            for ms in options.lookahead_ms
-        ],
+        _streams(options),
         options.label_shift_ms / 1000,
         options.jobs,
         options.pictures,
         tell=partial(print, flush=True),
     )
-    # One look-ahead: its report. Several: the first one's, and all of them below it.
-    rest = {"by_lookahead": reports} if len(reports) > 1 else {}
-    _write(options.json, {**reports[0], **rest})
+    _write(options.json, _together(reports))
     if without:
         print(f"training.evaluate: not scored for want of labels: {names}", file=sys.stderr)
     return 1 if without else 0
@@ -107,6 +130,37 @@ def _junk(options: argparse.Namespace) -> int:
     figures = evaluate_junk(load(options.model), stream, sounds, tell=partial(print, flush=True))
     _write(options.json, figures)
     return 0
+
+
+def _musicnet(options: argparse.Namespace) -> int:
+    archive = ArchiveConfig(options.data_dir, options.cache, options.test)
+    found = labelled_test_set(archive)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
+    print(f"average precision of middle frames: {paper['average_precision']:.4f}")
+    reports = evaluate_recordings(
+        f"MusicNet, {options.test} test set",
+        found,
+        partial(load, options.model),
+        _streams(options),
+        0.0,
+        options.jobs,
+        tell=partial(print, flush=True),
+    )
+    _write(options.json, {"paper": paper, **_together(reports)})
+    return 0
+
+
+def _streams(options: argparse.Namespace) -> list[StreamOptions]:
+    return [
+        StreamOptions(lookahead_ms=ms, block_frames=options.block_frames)
+        for ms in options.lookahead_ms
+    ]
+
+
+def _together(reports: list[Report]) -> Report:
+    """Of one look-ahead its report; of several the first one's, and all of them below it."""
+    return {**reports[0], **({"by_lookahead": reports} if len(reports) > 1 else {})}
 
 
 def _write(path: Path | None, figures: dict[str, Any]) -> None:

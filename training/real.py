@@ -56,24 +56,45 @@ def evaluate_folder(
     pictures: Path | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> list[Report]:
+    """A report for each way of streaming the recordings of a folder.
+
+    Args and errors as of :func:`evaluate_recordings`. Raises LabelError too where no recording has
+    labels or they cannot be read.
+    """
+    found = list(recordings(folder))
+    return evaluate_recordings(
+        str(folder), found, make_transcriber, streams, label_shift_s, jobs, pictures, tell
+    )
+
+
+def evaluate_recordings(
+    title: str,
+    found: list[Recording],
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    jobs: int = 1,
+    pictures: Path | None = None,
+    tell: Callable[[str], object] = lambda _: None,
+) -> list[Report]:
     """A report for each way of streaming.
 
     Args:
+        title: what the recordings are called in print.
         make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
         label_shift_s: added to the labels' times.
         pictures: folder for a picture of each recording and way of streaming.
         tell: is given lines to print: a row for each recording as it goes, then tables.
 
     Raises:
-        LabelError: no recording has labels, or labels cannot be read.
+        LabelError: most labels of a recording lie beyond its end.
         AudioError: audio that cannot be read; told before anything is computed, as far as its
             header shows.
     """
-    found = list(recordings(folder))
     for recording in found:
         _check_length(recording, label_shift_s, tell)
     name = make_transcriber().config.name
-    tell(f"{folder}: {name}, label shift {1000 * label_shift_s:g} ms")
+    tell(f"{title}: {name}, label shift {1000 * label_shift_s:g} ms")
     tell(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
     results: list[dict[str, Result]] = [{} for _ in streams]
     evaluate = partial(evaluate_recording, make_transcriber, streams, label_shift_s, pictures)

@@ -8,6 +8,8 @@ LOOKAHEADS_MS ?= 50 100 190 372
 MODEL ?= live
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
+# An environment with basic-pitch, for bench-peer.
+PEER ?= .venv-peer
 # Folder for the figures as JSON; empty writes none.
 JSON ?=
 PYTHON ?= python3
@@ -16,7 +18,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help serve test lint format bench bench-accuracy bench-live train train-live train-accurate clean
+.PHONY: help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -65,6 +67,14 @@ bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through t
 	  $(PY) -m training.evaluate real --data-dir $$set --label-shift-ms $$shift_ms \
 	    --lookahead-ms $(LOOKAHEADS_MS) --model $(MODEL) \
 	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || exit 1; \
+	done
+
+bench-peer: $(VENV)/.installed-dev ## accuracy beside basic-pitch, installed in an environment PEER=DIR
+	@for set in $(SHARED)/real/*/; do \
+	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
+	  $(PY) -m tests.benchmarks.peer --data-dir $$set --peer $(PEER) --label-shift-ms $$shift_ms \
+	    --lookahead-ms 200 --model $(MODEL) \
+	    $(if $(JSON),--json $(JSON)/peer_$$(basename $$set).json) || exit 1; \
 	done
 
 clean: ## remove the environment, caches and builds

@@ -1,0 +1,141 @@
+"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside basic-pitch.
+
+Both transcribe the same recordings and are scored by the same code: this service as a live stream
+with the look-ahead asked for, basic-pitch, which works on whole files, with its default settings.
+It needs an environment of its own:
+
+    python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' 'setuptools<81'
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from model.checkpoint import CheckpointError, load
+from model.config import HOP, PITCHES, SAMPLE_RATE
+from service.options import StreamOptions
+from training.metrics import note_list
+from training.real import evaluate_folder, score
+from training.recordings import Recording, recordings
+from training.report import Report, interval, report
+
+SCRIPT = Path(__file__).with_name("peer_basic_pitch.py")
+LOWEST = 21  # MIDI pitch of its first row
+FRAME_S = HOP / SAMPLE_RATE
+
+
+class PeerError(RuntimeError):
+    """basic-pitch is not there, or it failed."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data-dir", type=Path, required=True, help="as for training.evaluate")
+    parser.add_argument("--peer", type=Path, required=True, help="environment with basic-pitch")
+    parser.add_argument("--lookahead-ms", type=float, default=200.0)
+    parser.add_argument("--label-shift-ms", type=float, default=0.0)
+    parser.add_argument("--model", default="live")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    options = parser.parse_args(arguments)
+    shift_s = options.label_shift_ms / 1000
+    try:
+        check_peer(options.peer)
+        stream = StreamOptions(lookahead_ms=options.lookahead_ms)
+        theirs = evaluate_peer(options.peer, list(recordings(options.data_dir)), shift_s)
+        ours = evaluate_folder(
+            options.data_dir, partial(load, options.model), [stream], shift_s, options.jobs
+        )[0]
+    except (PeerError, CheckpointError, ValueError, OSError) as error:
+        print(f"tests.benchmarks.peer: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.data_dir}: {len(ours['recordings'])} recordings")
+    print(columns(ours, theirs, f"{ours['model']}, {options.lookahead_ms:g} ms"))
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps({"ours": ours, "peer": theirs}, indent=1))
+    return 0
+
+
+def check_peer(peer: Path) -> None:
+    """Raises PeerError, with what to do, where basic-pitch is not installed in ``peer``."""
+    hint = f"basic-pitch is not installed in {peer}; to install it: " + " ".join(
+        line.strip() for line in (__doc__ or "").splitlines() if "-m venv" in line
+    ).replace("VENV", str(peer))
+    python = peer / "bin" / "python"
+    if not python.exists():
+        raise PeerError(hint)
+    # find_spec: an import alone would take seconds.
+    code = "import importlib.util as u, sys; sys.exit(not u.find_spec('basic_pitch'))"
+    if subprocess.run([python, "-c", code], check=False, capture_output=True).returncode:
+        raise PeerError(hint)
+
+
+def evaluate_peer(peer: Path, found: list[Recording], label_shift_s: float) -> Report:
+    """As ``training.report.report``, and ``times_real_time``. Raises PeerError."""
+    with tempfile.TemporaryDirectory() as folder:
+        audio = [str(recording.audio.resolve()) for recording in found]
+        done = subprocess.run(
+            [peer / "bin" / "python", SCRIPT, folder, *audio],
+            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            raise PeerError(f"basic-pitch failed:\n{done.stderr[-2000:]}")
+        results, audio_s, took_s = {}, 0.0, 0.0
+        for recording in found:
+            with np.load(Path(folder) / f"{recording.audio.stem}.npz") as said:
+                length_s = soundfile.info(recording.audio).duration
+                heard = on_our_frames(said["frames"], said["times"], length_s)
+                reference = recording.notes.shifted(label_shift_s)
+                results[recording.name] = score(reference, note_list(said["notes"]), heard, FRAME_S)
+                audio_s, took_s = audio_s + length_s, took_s + float(said["seconds"])
+    return report(results) | {"model": "basic-pitch", "times_real_time": audio_s / took_s}
+
+
+def on_our_frames(
+    frames: NDArray[np.float32], times_s: NDArray[np.float64], length_s: float
+) -> NDArray[np.float32]:
+    """Probabilities [f, 88] at ``times_s`` as (frames, PITCHES) of ours: the nearest in time."""
+    wanted_s = np.arange(int(np.ceil(length_s / FRAME_S))) * FRAME_S
+    middles = (times_s[1:] + times_s[:-1]) / 2
+    out = np.zeros((len(wanted_s), PITCHES), np.float32)
+    out[:, LOWEST : LOWEST + frames.shape[1]] = frames[np.searchsorted(middles, wanted_s)]
+    return out
+
+
+def columns(ours: Report, theirs: Report, name: str) -> str:
+    """Both means, and the difference with its 95 % bootstrap interval over recordings."""
+    lines = [f"{'':20}{name:>18}{theirs['model']:>16}{'difference':>12}    95 % interval"]
+    for figure, mean in ours["mean"].items():
+        other = theirs["mean"].get(figure)
+        if mean is None or other is None:
+            continue
+        pairs = [
+            (one.get(figure), theirs["recordings"][recording].get(figure))
+            for recording, one in ours["recordings"].items()
+        ]
+        ends = interval([a - b for a, b in pairs if a is not None and b is not None])
+        between = f"{ends[0]:+.3f} to {ends[1]:+.3f}" if ends else "-"
+        lines.append(f"{figure:20}{mean:18.3f}{other:16.3f}{mean - other:+12.3f}    {between}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -104,6 +104,7 @@ export class LiveTake extends EventTarget {
     const on = (type, handle) => socket.addEventListener(type, ({ detail }) => handle(detail));
     on("ready", (ready) => {
       this.#delay = ready.delay_ms / 1000;
+      take.stalled = false;
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#tell("ready", ready);
@@ -123,16 +124,26 @@ export class LiveTake extends EventTarget {
       this.#tell("progress", progress);
     });
     on("lagging", (lagging) => this.#tell("progress", lagging));
-    on("lost", () => {
-      take.closeAll();
+    on("sounding", (keys) => this.#closeAllBut(keys));
+    on("stall", () => {
+      take.stalled = true;
       this.#tell("silence");
     });
+    on("lost", () => this.#closeAllBut(new Set()));
     on("retry", ({ attempt, seconds, words }) => {
       if (this.state !== "finishing") this.#enter("reconnecting");
       const why = words || "The connection was lost";
       this.#say(`${why.replace(/\.$/, "")}; trying again in ${Math.ceil(seconds)} s (${attempt}).`);
     });
     on("end", ({ done, words }) => this.#finish(done, words));
+  }
+
+  #closeAllBut(keys) {
+    for (const key of [...this.#take.open.keys()]) {
+      if (keys.has(key)) continue;
+      this.#take.noteOff(key, this.#take.head);
+      this.#tell("note_off", { key });
+    }
   }
 
   async #finish(done, words) {

@@ -133,7 +133,7 @@ export class Painter {
     context.clip();
     context.font = `600 ${Math.min(11, rows.height - 2)}px ${palette.font}`;
     context.textBaseline = "middle";
-    const now = Math.max(take.head, head ?? 0);
+    const now = take.stalled ? take.head : Math.max(take.head, head ?? 0);
     let drawn = 0;
     for (const note of take.between(start, end)) {
       if (!filter.passes(note, now)) continue;
@@ -184,6 +184,7 @@ export class Painter {
 /** pitch -> velocity of what sounds: the open notes of a live take, else those at the cursor. */
 function soundingAt(take, head, cursor, filter) {
   const sounding = new Map();
+  if (take.stalled) return sounding;
   const notes = head === null ? take.between(cursor, cursor + 1e-3) : take.open.values();
   for (const note of notes) {
     if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, note.velocity);

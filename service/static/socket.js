@@ -1,40 +1,55 @@
 /**
- * The live protocol from the page's side: one logical stream over one or more sessions.
+ * The live protocol (PROTOCOL.md) from the page's side: one performance over any number of
+ * connections.
  *
- * A lost connection is opened again with growing pauses. Audio that the server has not yet
- * turned into notes is kept (bounded) and sent again to the new session, whose clock starts at
- * zero; events leave here on the clock of the whole stream, in seconds since its first sample.
+ * A lost connection is opened again with growing pauses, and the performance resumed: the audio
+ * since the server's last checkpoint is kept and sent again, and what was heard of it is not said
+ * twice. Where that cannot be, as too much audio had to be let go, a new performance begins, whose
+ * clock starts at zero; events leave here on the clock of the whole stream, in seconds since its
+ * first sample.
  *
- * Events: `ready`, `note_on`, `note_off`, `progress`, `lagging` (detail: the message, with
- * `time_s` on the stream's clock and a `key` unique to the note), `lost` (connection gone: end
- * all notes), `retry` {attempt, seconds}, `end` {done, words} once, last.
+ * Events: `ready`, `note_on`, `note_off`, `progress`, `lagging` (detail: the message, with `time_s`
+ * on the stream's clock and a `key` unique to the note), `sounding` (keys: no other note sounds),
+ * `stall` (the connection is gone, notes may go on), `lost` (they will not: end all), `retry`
+ * {attempt, seconds, words}, `end` {done, words} once, last.
  */
 
 import { askForKey, subprotocols } from "./access.js";
+import { Backlog } from "./backlog.js";
 
-const BACKOFF_S = [0.5, 1, 2, 4, 8, 15, 15, 15, 15, 15];
+const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // the last one again and again
+const GIVE_UP_S = 600; // without any connection
+const STOPPED_ATTEMPTS = 3; // to fetch the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
-const SILENCE_TIMEOUT_S = 20; // after `stop`, without any message: the server is gone
-const MAX_REPLAY_S = 5; // audio kept for a new session, where `ready` does not say less
-const MAX_UNSENT_BYTES = 4 * 1024 * 1024; // a network this far behind is reconnected instead
+const SILENCE_TIMEOUT_S = 20; // without any message the server is gone
+const MAX_KEPT_S = 120; // of audio, for a new connection
+const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
+const PUMP_MS = 50;
+const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 
 export class TranscriptionSocket extends EventTarget {
   #url;
   #options;
   #rate;
+  #backlog;
   #socket = null;
   #ready = false;
   #stopping = false;
+  #stopSent = false;
   #ended = false;
-  #session = 0;
   #attempt = 0;
+  #lostAt = 0; // page clock, in ms, of the first failure in a row
   #timer = 0; // of the pause before a retry, or of the wait for an answer
-  #kept = []; // chunks {first, samples, pcm}, oldest first
-  #keepSeconds = MAX_REPLAY_S;
-  #captured = 0; // samples given to send()
-  #origin = 0; // stream sample at which the present session began
+  #pumping = 0; // timer
+  #heardAt = 0; // samples captured when the last message came
+  #connection = 0; // counts the attempts
+  #performance = 0; // counts those that began anew
+  #origin = 0; // stream sample at which the present one began
   #settled = 0; // stream sample up to which notes have arrived
-  #fault = null; // last `error` message of the present session
+  #checkpoint = null; // of the present one; null where none can be resumed
+  #known = 0; // note events after the checkpoint
+  #accepted = {}; // options as the server took them
+  #fault = null; // last `error` message of the present connection
   #done = null;
   sessions = 0;
   lostSamples = 0;
@@ -45,76 +60,96 @@ export class TranscriptionSocket extends EventTarget {
     this.#url = url;
     this.#options = options;
     this.#rate = options.sample_rate;
+    this.#backlog = new Backlog(MAX_KEPT_S * this.#rate);
   }
 
-  open() {
-    this.#session += 1;
-    this.#ready = false;
-    this.#fault = null;
-    this.#done = null;
+  async open() {
+    this.#ready = this.#stopSent = false;
+    this.#fault = this.#done = null;
+    this.#connection += 1;
+    const connection = this.#connection;
     this.#wait(CONNECT_TIMEOUT_S);
-    const session = this.#session;
-    const connect = (offered) => {
-      if (session === this.#session && !this.#ended) this.#connect(offered);
-    };
-    subprotocols().then(connect, () => connect([])); // unreachable: the socket will say so
-  }
-
-  #connect(offered) {
+    const offered = await subprotocols().catch(() => []); // unreachable: the socket will say so
+    if (connection !== this.#connection) return;
     const socket = new WebSocket(this.#url, offered);
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
-    socket.onopen = () => socket.send(JSON.stringify({ type: "start", ...this.#options }));
+    socket.onopen = () => socket.send(JSON.stringify(this.#start()));
     socket.onmessage = ({ data }) => {
       if (socket === this.#socket) this.#receive(JSON.parse(data));
     };
-    socket.onclose = ({ code }) => {
-      if (socket === this.#socket) this.#closed(code);
+    socket.onclose = () => {
+      if (socket === this.#socket) this.#closed();
     };
   }
 
   /** Take a chunk of mono PCM (an ArrayBuffer of `samples` samples). */
   send(pcm, samples) {
     if (this.#ended || this.#stopping) return;
-    const chunk = { first: this.#captured, samples, pcm };
-    this.#captured += samples;
-    this.#kept.push(chunk);
-    this.#trim();
+    const whole = this.#backlog.add(pcm, samples);
     if (!this.#ready) return;
-    this.#socket.send(pcm);
-    if (this.#socket.bufferedAmount > MAX_UNSENT_BYTES) this.#drop();
+    if (whole) this.#pump();
+    else this.#drop(); // the network takes less than the microphone gives
   }
 
   /** End the audio; the last notes and `end` follow. */
   stop() {
     if (this.#stopping || this.#ended) return;
     this.#stopping = true;
-    if (this.#ready) this.#sendStop();
+    if (this.#ready) this.#pump();
     else if (this.sessions === 0) this.#end("Stopped before the server was ready.");
     // Otherwise a reconnect is under way: what is kept is sent first, then the stop.
   }
 
-  #sendStop() {
-    this.#socket.send(JSON.stringify({ type: "stop" }));
-    this.#wait(SILENCE_TIMEOUT_S);
+  #start() {
+    // With too little audio left the performance cannot go on: a new one is begun.
+    const from = this.#origin + (this.#checkpoint?.from_sample ?? 0);
+    if (from < this.#backlog.first) this.#checkpoint = null;
+    const start = { type: "start", ...this.#options };
+    if (!this.#checkpoint) return start;
+    const resume = { ...this.#checkpoint, known_events: this.#known };
+    return { ...start, ...this.#accepted, resume };
+  }
+
+  /** Send what waits, then the stop, without filling the browser's own buffer. */
+  #pump() {
+    clearTimeout(this.#pumping);
+    if (!this.#ready || this.#stopSent) return;
+    while (this.#socket.bufferedAmount < MAX_UNSENT_BYTES) {
+      const pcm = this.#backlog.take();
+      if (pcm) {
+        this.#socket.send(pcm);
+        continue;
+      }
+      if (this.#stopping) {
+        this.#stopSent = true;
+        this.#socket.send(JSON.stringify({ type: "stop" }));
+      }
+      return;
+    }
+    this.#pumping = setTimeout(() => this.#pump(), PUMP_MS);
   }
 
   #receive(message) {
+    this.#heardAt = this.#backlog.captured;
+    this.#wait(SILENCE_TIMEOUT_S);
     const { type } = message;
-    if (this.#stopping) this.#wait(SILENCE_TIMEOUT_S);
-    const offset = this.#origin / this.#rate;
-    if (type === "ready") {
-      clearTimeout(this.#timer);
-      this.#begin(message);
+    if (type === "ready") return this.#begin(message);
+    if (type === "draining" && !this.#stopSent) return this.#drop("The server is restarting");
+    if (type === "done") this.#done = message;
+    if (type === "error") {
+      this.#fault = message;
+      if (message.retryable) this.#drop(message.message); // what it still says is said again
       return;
     }
-    if (type === "done") this.#done = message;
-    if (type === "error") this.#fault = message;
     if ("time_s" in message) {
-      message = { ...message, time_s: message.time_s + offset };
-      this.#settled = Math.max(this.#settled, Math.round(message.time_s * this.#rate));
+      message = { ...message, time_s: message.time_s + this.#origin / this.#rate };
     }
-    if ("note_id" in message) message.key = `${this.#session}:${message.note_id}`;
+    if ("note_id" in message) {
+      this.#known += 1;
+      message.key = this.#key(message.note_id);
+    }
+    if (type === "progress") this.#advance(message);
     if (["note_on", "note_off", "progress", "lagging"].includes(type)) this.#tell(type, message);
   }
 
@@ -122,75 +157,94 @@ export class TranscriptionSocket extends EventTarget {
     this.#ready = true;
     this.#attempt = 0;
     this.sessions += 1;
-    this.#keepSeconds = Math.min(MAX_REPLAY_S, ready.limits.max_buffered_ms / 1000);
-    this.#trim();
-    this.#origin = this.#kept[0]?.first ?? this.#captured;
-    this.lostSamples += Math.max(0, this.#origin - this.#settled);
-    this.#tell("ready", ready);
-    for (const { pcm } of this.#kept) this.#socket.send(pcm);
-    if (this.#stopping) this.#sendStop();
-  }
-
-  /** Forget audio that has become notes, and the oldest of what is too much to keep. */
-  #trim() {
-    const bound = this.#captured - this.#keepSeconds * this.#rate;
-    const oldest = Math.max(this.#settled, bound);
-    let past = 0;
-    while (past < this.#kept.length) {
-      const { first, samples } = this.#kept[past];
-      if (first + samples > oldest) break;
-      past += 1;
+    if (this.#checkpoint) {
+      this.#backlog.rewind(this.#origin + this.#checkpoint.from_sample);
+    } else {
+      this.#tell("lost");
+      this.#performance += 1;
+      this.#origin = Math.max(this.#settled, this.#backlog.first);
+      this.lostSamples += this.#origin - this.#settled;
+      this.#checkpoint = ready.checkpoint;
+      this.#known = 0;
+      const { mode, block_frames, model } = ready;
+      this.#accepted = { mode, block_frames, model };
+      this.#backlog.rewind(this.#origin);
     }
-    this.#kept.splice(0, past);
+    this.#tell("ready", ready);
+    this.#pump();
   }
 
-  /** No answer in time: treat the connection as gone. */
+  #advance({ time_s, checkpoint }) {
+    this.#settled = Math.max(this.#settled, Math.round(time_s * this.#rate));
+    this.#checkpoint = checkpoint;
+    this.#known = 0;
+    this.#backlog.forgetBefore(this.#origin + checkpoint.from_sample);
+    this.#tell("sounding", new Set(checkpoint.sounding.map((note) => this.#key(note.note_id))));
+  }
+
+  #key(noteId) {
+    return `${this.#performance}:${noteId}`;
+  }
+
   #wait(seconds) {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#drop(), seconds * 1000);
+    this.#timer = setTimeout(() => this.#silent(), seconds * 1000);
   }
 
-  #drop() {
+  /** No message in time: where one was owed, the connection is gone. */
+  #silent() {
+    const idle = this.#ready && !this.#stopSent && this.#backlog.captured === this.#heardAt;
+    if (!idle) return this.#drop();
+    this.#socket.send(JSON.stringify({ type: "keepalive" }));
+    this.#wait(SILENCE_TIMEOUT_S);
+  }
+
+  #drop(words = "") {
     const socket = this.#socket;
     this.#socket = null; // its late events no longer count
     socket?.close();
-    this.#closed(1006);
+    this.#closed(words);
   }
 
-  #closed(code) {
+  #closed(words = this.#fault?.message ?? "") {
     clearTimeout(this.#timer);
+    this.#connection += 1; // one that is still being opened comes too late
     this.#ready = false;
-    this.#tell("lost", { code });
-    if (this.#done && (this.#stopping || !this.#retryable())) {
-      this.#end(this.#fault ? this.#fault.message : "");
+    this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
+    this.#tell("stall");
+    const refused = this.#checkpoint !== null && NOT_RESUMABLE.includes(this.#fault?.code);
+    if (refused) this.#checkpoint = null; // a new performance can still be begun
+    if (this.#done?.reason === "stop") {
+      this.#end("");
     } else if (this.#fault?.code === "unauthorized") {
       const { message } = this.#fault;
       askForKey().then((given) => (given ? this.open() : this.#end(message)));
-    } else if (!this.#retryable()) {
+    } else if (this.#fault && !this.#fault.retryable && !refused) {
       this.#end(this.#fault.message);
-    } else if (this.#stopping && this.#attempt > 2) {
+    } else if (this.#stopping && this.#attempt >= STOPPED_ATTEMPTS) {
       this.#end("The server went away before the last notes.");
-    } else if (this.#attempt >= BACKOFF_S.length) {
+    } else if (performance.now() - this.#lostAt > 1000 * GIVE_UP_S) {
       this.#end("The server cannot be reached. The notes so far are kept.");
     } else {
-      // The random part keeps many pages from coming back in one and the same moment.
-      const seconds = BACKOFF_S[this.#attempt] * (0.8 + 0.4 * Math.random());
-      this.#attempt += 1;
-      const words = this.#fault?.message ?? "";
-      this.#tell("retry", { attempt: this.#attempt, seconds, words });
-      this.#timer = setTimeout(() => this.open(), seconds * 1000);
+      this.#retry(words);
     }
   }
 
-  #retryable() {
-    if (this.#fault) return this.#fault.retryable;
-    return this.#done?.reason !== "stop";
+  #retry(words) {
+    const pause = BACKOFF_S[Math.min(this.#attempt, BACKOFF_S.length - 1)];
+    // The random part keeps many pages from coming back in one and the same moment.
+    const seconds = pause * (0.8 + 0.4 * Math.random());
+    this.#attempt += 1;
+    this.#tell("retry", { attempt: this.#attempt, seconds, words });
+    this.#timer = setTimeout(() => this.open(), seconds * 1000);
   }
 
   #end(words) {
     if (this.#ended) return;
     this.#ended = true;
+    this.#connection += 1;
     clearTimeout(this.#timer);
+    clearTimeout(this.#pumping);
     this.#tell("end", { done: this.#done, words });
     const socket = this.#socket;
     this.#socket = null;

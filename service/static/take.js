@@ -17,6 +17,7 @@ export class Take extends EventTarget {
     this.head = 0; // seconds transcribed so far
     this.length = 0; // seconds of audio, once known
     this.live = true; // notes may still come
+    this.stalled = false; // ... but not now: the connection is gone, and nothing sounds
     this.recording = null; // its sound (recording.js), where the page has it
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
   }
@@ -48,8 +49,8 @@ export class Take extends EventTarget {
   }
 
   /** End every sounding note: called at any end, so that no note can stick. */
-  closeAll(time = this.head) {
-    for (const key of [...this.open.keys()]) this.noteOff(key, time);
+  closeAll() {
+    for (const key of [...this.open.keys()]) this.noteOff(key, this.head);
   }
 
   advance(head) {
@@ -58,7 +59,7 @@ export class Take extends EventTarget {
 
   finish({ length = this.head, midi = null } = {}) {
     this.closeAll();
-    this.live = false;
+    this.live = this.stalled = false;
     this.length = Math.max(length, ...this.notes.slice(-64).map((note) => note.offset));
     this.midi = midi;
     this.#changed();

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import mido
 import pytest
 import soundfile
 from playwright.sync_api import Browser, expect
 
+from tests.service.conftest import START_S, StartServer
 from tests.service.conftest import TONES as TONES_SERVER
-from tests.service.conftest import StartServer
 from tests.service.page.browser import IDLE, LISTENING, Tab, pitches_of, saved
 from tests.service.page.conftest import NAMES, PITCHES, TONES
 
@@ -123,29 +124,36 @@ def test_changes_while_listening_are_told_and_the_take_goes_on(tab: Tab) -> None
     tab.page.wait_for_selector(IDLE)
 
 
-def test_lost_server_leaves_no_stuck_note_and_comes_back(
+def test_take_goes_on_after_the_server_was_killed(
     browser: Browser, start_server: StartServer, tmp_path: Path
 ) -> None:
     server = start_server(*TONES_SERVER)
     context = browser.new_context()
     tab = Tab(context.new_page(), server)
+    page = tab.page
     tab.run(ENDLESS_A4)
     tab.press("Listen")
-    tab.page.wait_for_selector("#roll[data-open-count='1']")
+    page.wait_for_selector("#roll[data-sounding='A4']")
     server.process.kill()
     server.process.wait()
-    tab.page.wait_for_selector("body[data-state=reconnecting]")
-    assert tab.roll["openCount"] == "0"
-    expect(tab.page.locator("#status.trouble")).to_contain_text("trying again")
+    page.wait_for_selector("body[data-state=reconnecting]")
+    page.wait_for_selector("#roll[data-sounding='']")  # nothing sounds that may have ended
+    before = int(tab.roll["noteCount"])
+    expect(page.locator("#status.trouble")).to_contain_text("trying again")
 
     start_server(TONES_SERVER[0], str(server.port), wait=False)
-    tab.page.wait_for_selector(LISTENING)
-    tab.wait_for_notes(2)  # the tone still sounds, so the new session finds it anew
-    expect(tab.page.locator("#reconnects")).to_have_text("1")
+    page.wait_for_selector(LISTENING, timeout=1000 * START_S)
+    page.wait_for_selector("#roll[data-sounding='A4']")
+    expect(page.locator("#reconnects")).to_have_text("1")
+    expect(page.locator("#dropped")).to_have_text("0.0 s")
     tab.press("Stop")
-    tab.page.wait_for_selector(IDLE)
+    page.wait_for_selector(IDLE)
     assert tab.roll["openCount"] == "0"
-    assert set(pitches_of(saved(tab.download(), tmp_path))) == {69}
+    # The tone was never struck again: one note goes through the break to the end.
+    midi = saved(tab.download(), tmp_path)
+    assert pitches_of(midi) == [69] * before
+    minutes, seconds = page.locator("#length").inner_text().removeprefix("/ ").split(":")
+    assert mido.MidiFile(midi).length == pytest.approx(60 * int(minutes) + float(seconds), abs=0.3)
     context.close()
 
 

@@ -1,0 +1,171 @@
+"""The page's end of the live protocol against a server that does as it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.service.page.browser import Tab
+
+# A WebSocket that a script speaks through: `open()` accepts, `say` is the server, `fail` cuts.
+STAGE = """
+  const { TranscriptionSocket } = await import('./socket.js');
+  const Real = WebSocket;
+  const sockets = [], heard = [];
+  window.WebSocket = class {
+    bufferedAmount = 0;
+    sent = [];
+    constructor() { sockets.push(this); }
+    send(data) { this.sent.push(typeof data === 'string' ? JSON.parse(data) : data.byteLength); }
+    close() {}
+    say(message) { this.onmessage({ data: JSON.stringify(message) }); }
+    fail() { this.onclose({ code: 1006 }); }
+  };
+  const nextSocket = async (count) => {
+    while (sockets.length < count) await new Promise((go) => setTimeout(go, 10));
+    sockets[count - 1].onopen();
+    return sockets[count - 1];
+  };
+  const stream = new TranscriptionSocket('ws://nowhere', { sample_rate: 1000, lookahead_ms: 70 });
+  for (const type of ['ready', 'note_on', 'note_off', 'sounding', 'stall', 'lost', 'end']) {
+    stream.addEventListener(type, ({ detail }) => heard.push([type, detail?.key ?? detail?.words ??
+      (detail instanceof Set ? [...detail] : null)]));
+  }
+  const say = (samples) => stream.send(new ArrayBuffer(2 * samples), samples);
+  const point = (from_sample, frames, sounding = []) =>
+    ({ session_id: 'ab', from_sample, frames, notes: frames, sounding });
+  const ready = { type: 'ready', mode: 'block', block_frames: 4, model: 'm', lookahead_ms: 69.66,
+    checkpoint: point(0, 0), limits: {} };
+  const noteOn = (note_id, time_s) => ({ type: 'note_on', note_id, pitch: 60, time_s });
+  const progress = (checkpoint, time_s) => ({ type: 'progress', checkpoint, time_s, behind_ms: 0 });
+  stream.open();
+"""
+
+
+def play(tab: Tab, script: str) -> dict[str, Any]:
+    """Runs a script on that stage; what the sockets were sent, and what the page heard."""
+    told: dict[str, Any] = tab.run(
+        f"async () => {{ {STAGE} try {{ {script} }} finally {{ window.WebSocket = Real; }}"
+        " return { sent: sockets.map(({ sent }) => sent), heard, lost: stream.lostSamples }; }"
+    )
+    return told
+
+
+def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) -> None:
+    told = play(
+        bench,
+        """
+        const first = await nextSocket(1);
+        say(300);
+        first.say(ready);
+        say(300);
+        first.say(noteOn(0, 0.1));
+        first.say(progress(point(250, 8, [{ note_id: 0 }]), 0.4));
+        first.say(noteOn(1, 0.45));
+        first.fail();
+        say(100);
+        const second = await nextSocket(2);
+        second.say({ ...ready, checkpoint: point(250, 8, [{ note_id: 0 }]) });
+        second.say({ type: 'note_off', note_id: 1, pitch: 60, time_s: 0.6 });
+        second.say(progress(point(300, 12), 0.6));  // the end of note 0 was never heard of
+        stream.stop();
+        second.say({ type: 'done', reason: 'stop' });
+        second.fail();
+        """,
+    )
+    first, second = told["sent"]
+    assert first == [{"type": "start", "sample_rate": 1000, "lookahead_ms": 70}, 600, 600]
+    point = {"session_id": "ab", "from_sample": 250, "frames": 8, "notes": 8}
+    resume = {**point, "sounding": [{"note_id": 0}], "known_events": 1}
+    accepted = {"mode": "block", "block_frames": 4, "model": "m"}
+    # From sample 250 on: the end of the first chunk, the second one, and what came meanwhile.
+    assert second == [{**first[0], **accepted, "resume": resume}, 100, 600, 200, {"type": "stop"}]
+    assert told["heard"] == [
+        ["lost", None],
+        ["ready", None],
+        ["note_on", "1:0"],
+        ["sounding", ["1:0"]],
+        ["note_on", "1:1"],
+        ["stall", None],
+        ["ready", None],
+        ["note_off", "1:1"],
+        ["sounding", []],
+        ["stall", None],
+        ["end", ""],
+    ]
+    assert told["lost"] == 0
+
+
+def test_begins_anew_where_the_server_cannot_resume(bench: Tab) -> None:
+    told = play(
+        bench,
+        """
+        const first = await nextSocket(1);
+        first.say(ready);
+        say(1000);
+        first.say(noteOn(0, 0.1));
+        first.say(progress(point(500, 8), 0.8));
+        first.fail();
+        const second = await nextSocket(2);
+        second.say({ type: 'error', code: 'bad_resume', message: 'no', retryable: false });
+        second.fail();
+        const third = await nextSocket(3);
+        third.say(ready);
+        third.say(noteOn(0, 0.1));
+        stream.stop();
+        third.say({ type: 'done', reason: 'stop' });
+        third.fail();
+        """,
+    )
+    _, second, third = told["sent"]
+    assert "resume" in second[0]
+    assert third == [
+        {"type": "start", "sample_rate": 1000, "lookahead_ms": 70},
+        400,
+        {"type": "stop"},
+    ]
+    assert [entry for entry in told["heard"] if entry[0] in ("lost", "note_on")] == [
+        ["lost", None],
+        ["note_on", "1:0"],
+        ["lost", None],
+        ["note_on", "2:0"],
+    ]
+    assert told["lost"] == 0  # what had not become notes was sent again
+
+
+def test_tells_how_much_audio_a_long_break_has_cost(bench: Tab) -> None:
+    told = play(
+        bench,
+        """
+        const first = await nextSocket(1);
+        first.say(ready);
+        say(1000);
+        first.say(progress(point(500, 8), 0.8));
+        first.fail();
+        for (let second = 0; second < 130; second += 1) say(1000);  // 120 are kept
+        const next = await nextSocket(2);
+        next.say(ready);
+        stream.stop();
+        next.say({ type: 'done', reason: 'stop' });
+        next.fail();
+        """,
+    )
+    second = told["sent"][1]
+    assert "resume" not in second[0]
+    assert sum(size for size in second if isinstance(size, int)) == 2 * 120_000
+    assert told["lost"] == 131_000 - 120_000 - 800
+
+
+def test_a_full_server_is_asked_again_and_a_refusal_for_good_is_told(bench: Tab) -> None:
+    told = play(
+        bench,
+        """
+        (await nextSocket(1)).say(
+          { type: 'error', code: 'too_many_sessions', message: 'all places', retryable: true });
+        const second = await nextSocket(2);
+        second.say(
+          { type: 'error', code: 'bad_sample_rate', message: 'Too slow.', retryable: false });
+        second.fail();
+        """,
+    )
+    assert len(told["sent"]) == 2
+    assert told["heard"] == [["stall", None], ["stall", None], ["end", "Too slow."]]

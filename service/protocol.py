@@ -113,6 +113,7 @@ class Start(Choices):
     encoding: Encoding
     sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+    frames: bool = False
     resume: Resume | None = None
 
     def audio(self) -> AudioFormat:
@@ -266,6 +267,17 @@ class Progress(_ServerMessage):
     checkpoint: Checkpoint
 
 
+class Frames(_ServerMessage):
+    """Probabilities of frames, for a client that asked for them: bytes, frame by frame."""
+
+    type: Literal["frames"] = "frames"
+    frame: int
+    count: int
+    lowest_pitch: int
+    pitches: int
+    probabilities_base64: str
+
+
 class Lagging(_ServerMessage):
     type: Literal["lagging"] = "lagging"
     behind_ms: float
@@ -317,13 +329,16 @@ class Error(_ServerMessage):
         return cls(code=error.code, message=error.message, retryable=error.retryable)
 
 
-ServerMessage = Ready | NoteOn | NoteOff | Progress | Lagging | Draining | Flushed | Done | Error
+ServerMessage = (
+    Ready | NoteOn | NoteOff | Frames | Progress | Lagging | Draining | Flushed | Done | Error
+)
 
 CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
     Ready,
     NoteOn,
     NoteOff,
+    Frames,
     Progress,
     Lagging,
     Draining,

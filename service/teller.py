@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from service.events import NoteEvent
+from service.heat import HeatLog
 from service.inbox import Inbox
 from service.outbox import Outbox
 from service.protocol import Checkpoint, Lagging, Progress, note_message
@@ -31,9 +32,11 @@ class Teller:
         *,
         frame_s: float,
         known_events: int = 0,
+        heat: HeatLog | None = None,
     ) -> None:
         """Args:
         known_events: so many of the first note events the client has heard already.
+        heat: the probabilities to be told too.
         """
         self._session = session
         self._session_id = session_id
@@ -42,6 +45,7 @@ class Teller:
         self._settings = settings
         self._frame_s = frame_s
         self._known_events = known_events
+        self._heat = heat
         self._point = session.point
         self._speaking = asyncio.Lock()
         self._told: tuple[int, int, float] | None = None
@@ -54,6 +58,7 @@ class Teller:
     async def events(self, events: list[NoteEvent]) -> None:
         """What a push has returned, and the progress that it is."""
         async with self._speaking:
+            await self._put_heat()
             await self._put_notes(events)
             if self._known_events == 0:
                 self._point = self._session.point
@@ -63,6 +68,7 @@ class Teller:
     async def last_events(self, events: Iterable[NoteEvent]) -> None:
         """What comes of the end of a session, from which nothing goes on."""
         async with self._speaking:
+            await self._put_heat()
             await self._put_notes(events)
 
     async def tell_progress(self) -> None:
@@ -79,6 +85,10 @@ class Teller:
             async with self._speaking:
                 if self._known_events == 0 and self._state != self._told:
                     await self._put_progress()
+
+    async def _put_heat(self) -> None:
+        if self._heat is not None and (frames := self._heat.take()) is not None:
+            await self._outbox.put(frames)
 
     async def _put_notes(self, events: Iterable[NoteEvent]) -> None:
         for event in events:

@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from model.config import HOP
 from service.clients import client_of
 from service.faults import CloseCode, ErrorCode, ProtocolError
+from service.heat import HeatLog
 from service.inbox import End, Inbox
 from service.limits import SessionLimits, TooManyNotesError
 from service.options import AudioFormat, OptionsError, StreamOptions
@@ -80,6 +81,7 @@ class Connection:
         self._service = state
         self._settings = state.settings
         self._id = secrets.token_hex(8)
+        self._heat: HeatLog | None = None
         self._receiver = Receiver(websocket, self._settings, state.draining)
         self._outbox = Outbox(
             websocket, self._settings.max_outbound_messages, self._settings.send_timeout_s
@@ -143,7 +145,16 @@ class Connection:
         if start.resume is not None:
             self._id = start.resume.session_id
             point = start.resume.point()
-        session = TranscriptionSession(engine, audio, options, limits=limits, resume=point)
+        if start.frames:
+            self._heat = HeatLog(point.frames if point else 0)
+        session = TranscriptionSession(
+            engine,
+            audio,
+            options,
+            limits=limits,
+            resume=point,
+            on_frames=self._heat.add if self._heat else None,
+        )
         return session, options
 
     def _ready(
@@ -185,6 +196,7 @@ class Connection:
             self._settings,
             frame_s=HOP / self._service.loaded().config.sample_rate,
             known_events=start.resume.known_events if start.resume else 0,
+            heat=self._heat,
         )
         logger.info("session %s opened: %s", self._id, start)
         try:

@@ -7,6 +7,7 @@
  * notes are closed.
  */
 
+import { Heat } from "./heat.js";
 import { fromBase64, midiFile } from "./midi.js";
 import { LiveRecording } from "./recording.js";
 import { TranscriptionSocket } from "./socket.js";
@@ -66,6 +67,7 @@ export class LiveTake extends EventTarget {
       sample_rate: source.rate,
       channels: 1,
       lookahead_ms: lookaheadMs,
+      frames: true,
     });
     this.#socket = socket;
     this.#listen(socket);
@@ -87,6 +89,7 @@ export class LiveTake extends EventTarget {
   }
 
   #chunk({ pcm, samples, peak }) {
+    if (this.state === "finishing") return; // on its way when the source was closed
     this.#captured += samples / this.#take.recording.rate;
     const origin = performance.now() / 1000 - this.#captured;
     this.#origin ??= origin;
@@ -105,6 +108,7 @@ export class LiveTake extends EventTarget {
     on("ready", (ready) => {
       this.#delay = ready.delay_ms / 1000;
       take.stalled = false;
+      take.heat ??= new Heat(1 / ready.frame_rate_hz);
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#tell("ready", ready);
@@ -122,6 +126,10 @@ export class LiveTake extends EventTarget {
     on("progress", (progress) => {
       take.advance(progress.time_s);
       this.#tell("progress", progress);
+    });
+    on("frames", ({ time_s, lowest_pitch, pitches, probabilities_base64 }) => {
+      const bytes = fromBase64(probabilities_base64);
+      take.heat.add(time_s, { lowest: lowest_pitch, pitches, bytes });
     });
     on("lagging", (lagging) => this.#tell("progress", lagging));
     on("sounding", (keys) => this.#closeAllBut(keys));

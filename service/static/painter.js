@@ -42,10 +42,10 @@ export class Painter {
 
   /**
    * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
-   * take, else null; `cursor`: the position of playback; `filter`: the notes that count. Returns
-   * `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
+   * take, else null; `cursor`: the position of playback; `filter`: the notes that count;
+   * `heat`: whether the probabilities are shown. Returns `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
    */
-  paint({ take, view, head, cursor, filter }) {
+  paint({ take, view, head, cursor, filter, heat = false }) {
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
     const sounding = soundingAt(take, head, cursor, filter);
@@ -68,6 +68,7 @@ export class Painter {
     this.#context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     this.#rows(layout, sounding);
     this.#seconds(layout);
+    if (heat && take.heat) this.#heat(layout, take.heat);
     const drawn = this.#notes(layout, take, head, filter);
     if (head !== null) this.#line(layout, head, { opacity: 0.45, width: 1 });
     else if (take.notes.length) this.#line(layout, cursor, { opacity: 1, width: 2, flag: true });
@@ -121,16 +122,29 @@ export class Painter {
     }
   }
 
-  #notes({ width, height, keys, start, end, x, rows }, take, head, filter) {
+  #heat(layout, heat) {
+    const context = this.#context;
+    context.save();
+    this.#clip(layout);
+    heat.draw(context, layout, this.palette.heat);
+    context.restore();
+  }
+
+  #clip({ width, height, keys }) {
+    this.#context.beginPath();
+    this.#context.rect(keys, RULER_HEIGHT, width - keys, height - RULER_HEIGHT);
+    this.#context.clip();
+  }
+
+  #notes(layout, take, head, filter) {
+    const { start, end, x, rows } = layout;
     const { palette } = this;
     const context = this.#context;
     const barHeight = Math.max(2, rows.height - 1);
     const radius = Math.min(3, barHeight / 3);
     const named = rows.height >= NAME_MIN_ROW;
     context.save();
-    context.beginPath();
-    context.rect(keys, RULER_HEIGHT, width - keys, height - RULER_HEIGHT);
-    context.clip();
+    this.#clip(layout);
     context.font = `600 ${Math.min(11, rows.height - 2)}px ${palette.font}`;
     context.textBaseline = "middle";
     const now = take.stalled ? take.head : Math.max(take.head, head ?? 0);

@@ -25,6 +25,7 @@ export class Palette {
     this.edge = read("key-edge");
     this.keyText = read("key-text");
     this.onNote = read("on-note");
+    this.heat = channels(read("heat"));
     this.font = style.fontFamily;
     const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
     this.velocities = Array.from({ length: 128 }, (_, velocity) =>

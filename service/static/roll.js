@@ -27,6 +27,7 @@ export class Roll extends EventTarget {
   #headAt = null; // () => seconds, while the take is live
   #cursorAt = null; // () => seconds, while playing
   #cursor = 0;
+  #heat = false;
   #onChange = () => this.#changed();
   #onFinish = () => this.fit();
 
@@ -75,6 +76,12 @@ export class Roll extends EventTarget {
     this.#cursor = seconds;
     const { start, span } = this.#view.goal;
     if (seconds < start || seconds > start + span) this.#pan(seconds - span * CURSOR_SHARE);
+    this.redraw();
+  }
+
+  /** Show the frames' probabilities behind the notes, where the take has them. */
+  set heat(shown) {
+    this.#heat = shown;
     this.redraw();
   }
 
@@ -158,6 +165,7 @@ export class Roll extends EventTarget {
       head: this.#headAt ? this.#headAt() : null,
       cursor: this.#cursor,
       filter: this.#filter,
+      heat: this.#heat,
     });
     // The attributes are for assistive technology and tests; a write of the same costs a frame.
     const names = [...sounding.keys()].map(noteName).join(" ");

@@ -8,8 +8,8 @@
  * clock starts at zero; events leave here on the clock of the whole stream, in seconds since its
  * first sample.
  *
- * Events: `ready`, `note_on`, `note_off`, `progress`, `lagging` (detail: the message, with `time_s`
- * on the stream's clock and a `key` unique to the note), `sounding` (keys: no other note sounds),
+ * Events: `ready`, `note_on`, `note_off`, `progress`, `lagging`, `frames` (detail: the message,
+ * with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys: no other note sounds),
  * `stall` (the connection is gone, notes may go on), `lost` (they will not: end all), `retry`
  * {attempt, seconds, words}, `end` {done, words} once, last.
  */
@@ -26,6 +26,7 @@ const MAX_KEPT_S = 120; // of audio, for a new connection
 const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
 const PUMP_MS = 50;
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
+const TOLD = ["note_on", "note_off", "progress", "lagging", "frames"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;
@@ -47,6 +48,7 @@ export class TranscriptionSocket extends EventTarget {
   #origin = 0; // stream sample at which the present one began
   #settled = 0; // stream sample up to which notes have arrived
   #checkpoint = null; // of the present one; null where none can be resumed
+  #frameRate = 1; // of the model, in Hz
   #known = 0; // note events after the checkpoint
   #accepted = {}; // options as the server took them
   #fault = null; // last `error` message of the present connection
@@ -142,6 +144,7 @@ export class TranscriptionSocket extends EventTarget {
       if (message.retryable) this.#drop(message.message); // what it still says is said again
       return;
     }
+    if (type === "frames") message.time_s = message.frame / this.#frameRate;
     if ("time_s" in message) {
       message = { ...message, time_s: message.time_s + this.#origin / this.#rate };
     }
@@ -150,13 +153,14 @@ export class TranscriptionSocket extends EventTarget {
       message.key = this.#key(message.note_id);
     }
     if (type === "progress") this.#advance(message);
-    if (["note_on", "note_off", "progress", "lagging"].includes(type)) this.#tell(type, message);
+    if (TOLD.includes(type)) this.#tell(type, message);
   }
 
   #begin(ready) {
     this.#ready = true;
     this.#attempt = 0;
     this.sessions += 1;
+    this.#frameRate = ready.frame_rate_hz;
     if (this.#checkpoint) {
       this.#backlog.rewind(this.#origin + this.#checkpoint.from_sample);
     } else {

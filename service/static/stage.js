@@ -136,6 +136,9 @@ export class Stage {
     roll.addEventListener("seek", ({ detail }) => this.#seek(detail));
     player.addEventListener("play", () => this.#tellPlaying(true));
     player.addEventListener("pause", () => this.#tellPlaying(false));
+    $("heat").addEventListener("change", () => {
+      roll.heat = $("heat").checked;
+    });
     $("balance").addEventListener("input", () => this.#balance());
     this.#balance();
     this.#filter.addEventListener("change", this.#describe);

@@ -18,6 +18,7 @@ export class Take extends EventTarget {
     this.length = 0; // seconds of audio, once known
     this.live = true; // notes may still come
     this.stalled = false; // ... but not now: the connection is gone, and nothing sounds
+    this.heat = null; // probabilities of its frames (heat.js), where the server sent them
     this.recording = null; // its sound (recording.js), where the page has it
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
   }

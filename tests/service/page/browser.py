@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import mido
 from playwright.sync_api import Browser, Download, Page, Playwright
 
@@ -112,3 +114,23 @@ def saved(download: Download, folder: Path) -> Path:
     path = folder / download.suggested_filename
     download.save_as(path)
     return path
+
+
+def notes_of(json_file: Path) -> list[dict[str, float]]:
+    notes: list[dict[str, float]] = json.loads(json_file.read_text())["notes"]
+    return notes
+
+
+def transcribed(server: RunningServer, recording: Path, **options: float) -> list[dict[str, float]]:
+    """The notes of `POST /transcribe`, as any other client gets them, in the page's words."""
+    with recording.open("rb") as file:
+        response = httpx.post(
+            f"{server.url}/transcribe",
+            files={"file": file},
+            params=options,
+            headers={"Accept": "application/json"},
+            timeout=PATIENCE_MS / 1000,
+        )
+    notes = response.raise_for_status().json()["notes"]
+    kept = ("pitch", "velocity", "confidence", "onset_s", "offset_s")
+    return [{name: note[name] for name in kept} for note in notes]

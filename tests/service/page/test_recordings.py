@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 
-import httpx
 import soundfile
 from playwright.sync_api import expect
 
 from tests.fakes import play
 from tests.service.conftest import RunningServer
-from tests.service.page.browser import IDLE, Tab, pitches_of, saved
+from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved, transcribed
 from tests.service.page.conftest import NAMES, PITCHES, RATE_HZ, TONES
 
 
@@ -28,11 +26,9 @@ def test_recording_gives_the_notes_that_the_server_finds(
     assert midi.name == "four tones.mid"
     assert pitches_of(midi) == PITCHES
 
-    found = _transcribe(server, recording)
-    document = json.loads(saved(tab.download("Download JSON"), tmp_path).read_text())
-    kept = ("pitch", "velocity", "confidence", "onset_s", "offset_s")
-    assert document["notes"] == [{name: note[name] for name in kept} for note in found]
-    assert [note["pitch"] for note in found] == PITCHES
+    notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
+    assert notes == transcribed(server, recording)
+    assert [note["pitch"] for note in notes] == PITCHES
     expect(page.get_by_role("button", name="Download WAV")).to_be_disabled()
 
 
@@ -49,7 +45,7 @@ def test_filters_act_on_all_that_shows_and_saves_notes(
     assert pitches_of(saved(tab.download(), tmp_path)) == [69, 57]
     tab.slide("#least-confidence", 95)
     tab.slide("#least-length", 0)
-    notes = json.loads(saved(tab.download("Download JSON"), tmp_path).read_text())["notes"]
+    notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
     assert all(note["confidence"] >= 0.95 for note in notes)
     assert tab.roll["noteCount"] == str(len(notes))
     tab.slide("#least-confidence", 0)
@@ -102,16 +98,3 @@ def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, recording: P
     # It ends by itself, at the end of the take.
     page.wait_for_selector("#play[aria-label=Play]")
     expect(page.locator("#length")).to_have_text(f"/ {page.locator('#position').inner_text()}")
-
-
-def _transcribe(server: RunningServer, path: Path) -> list[dict[str, float]]:
-    """The notes of `POST /transcribe`, as any other client gets them."""
-    with path.open("rb") as file:
-        response = httpx.post(
-            f"{server.url}/transcribe",
-            files={"file": file},
-            headers={"Accept": "application/json"},
-            timeout=60,
-        )
-    notes: list[dict[str, float]] = response.raise_for_status().json()["notes"]
-    return notes

@@ -96,3 +96,28 @@ def test_a_picture_costs_what_it_shows_not_what_was_played(bench: Tab) -> None:
     shown = [i for i in range(count) if i / 10 < 2010 and i / 10 + 0.08 >= 2000]
     assert work["drawn"] == len(shown) + 1  # and the long note under them
     assert work["reads"] < 10 * work["drawn"]
+
+
+def test_heat_lies_behind_the_notes_at_its_pitch_and_time(bench: Tab) -> None:
+    seen = bench.run(
+        """async () => {
+          const { Heat } = await import('./heat.js');
+          const heat = new Heat(0.01);
+          const bytes = new Uint8Array(400 * 2);
+          bytes[2 * 300 + 1] = 255;  // the upper of two pitches, in frame 300
+          heat.add(10, { lowest: 60, pitches: 2, bytes });
+          const canvas = new OffscreenCanvas(400, 20);
+          const context = canvas.getContext('2d');
+          const rows = { height: 10, top: (pitch) => (61 - pitch) * 10 };
+          const x = (time) => (time - 12) * 200;  // two seconds across, a frame is two pixels
+          heat.draw(context, { start: 12, end: 14, x, rows }, [10, 20, 250]);
+          const { data } = context.getImageData(0, 0, 400, 20);
+          const columns = new Set(), lines = new Set();
+          for (let i = 0; i < 400 * 20; i += 1) {
+            if (data[4 * i + 3]) { columns.add(i % 400); lines.add(Math.floor(i / 400)); }
+          }
+          return { columns: [...columns].sort((a, b) => a - b), lines: [...lines] };
+        }"""
+    )
+    assert seen["lines"] == list(range(10))
+    assert seen["columns"] == [199, 200]  # about the frame's own time, 13.00 s

@@ -21,6 +21,8 @@ from tests.service.page.browser import (
 )
 from tests.service.page.conftest import NAMES, PITCHES, TONES
 
+pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
+
 LIVE_OPTIONS = {"lookahead_ms": 100, "block_frames": 4}  # those that the page asks for
 MICROPHONE_IN_HAND = """() => {
   const media = navigator.mediaDevices;

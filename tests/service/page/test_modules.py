@@ -16,6 +16,8 @@ import soundfile
 from tests.fakes import play
 from tests.service.page.browser import Tab
 
+pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
+
 LENGTH_OF = """async (bytes) => {
   const { recordingSeconds } = await import('./recording-length.js');
   return recordingSeconds(new Blob([new Uint8Array(bytes)])).catch(() => null);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+import pytest
 import soundfile
 from playwright.sync_api import expect
 
@@ -12,6 +13,8 @@ from tests.fakes import play
 from tests.service.conftest import RunningServer
 from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved, transcribed
 from tests.service.page.conftest import NAMES, PITCHES, RATE_HZ, TONES
+
+pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
 
 def test_recording_gives_the_notes_that_the_server_finds(

@@ -9,6 +9,8 @@ from playwright.sync_api import expect
 
 from tests.service.page.browser import Tab
 
+pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
+
 
 def test_roll_answers_to_keyboard_and_pointer(tab: Tab, recording: Path) -> None:
     tab.upload(recording)

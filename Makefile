@@ -12,6 +12,10 @@ AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
 PEER ?= .venv-peer
 # Folder for the figures as JSON; empty writes none.
 JSON ?=
+# Anything: quick benchmarks.
+QUICK ?=
+# Interpreter of an environment with basic-pitch, which `make bench` then runs beside.
+PEER ?=
 PYTHON ?= python3
 VENV ?= .venv
 
@@ -38,7 +42,9 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: bench-accuracy bench-live ## every benchmark
+bench: $(VENV)/.installed-dev ## speed on this machine (QUICK=1: in minutes; JSON=FILE)
+	$(PY) -m tests.benchmarks all --model $(MODEL) \
+	  $(if $(QUICK),--quick) $(if $(PEER),--peer $(PEER)) $(if $(JSON),--json $(JSON))
 
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
 	$(PY) -m tests.benchmarks live $(AUDIO) --model $(MODEL)

@@ -58,7 +58,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.5  # an idle worker shows that it lives this often
-_TIMED_RUNS = 3
 
 
 class EngineStream(RequestStream):
@@ -101,7 +100,7 @@ class Engine:
             self._requests.bound(1, gather_s=0)
         self._hop_s = HOP / transcriber.config.sample_rate
         self._warm = False
-        self._threads = self._runner.plan(0.0).threads
+        self._threads = self._runner.threads
         self._beats: dict[int, float] = {}  # by worker
         self._workers: list[threading.Thread] = []
         self._add_worker()
@@ -151,20 +150,16 @@ class Engine:
         """
         stream = self.open_stream(Priority.FILE, slice(0, 1))
         try:
-            silence = np.zeros(WINDOW, np.float32)
-            plan = self._runner.plan(self._time_ms(stream, [silence]))
-            self._threads = plan.threads
-            bound = plan.batch_windows or self._settings.max_batch_windows
-            self._requests.bound(bound, self._gather_s)
-            windows = min(bound, self._settings.max_file_batch_windows)
-            batch_ms = self._time_ms(stream, [silence] * windows)
-            fitting = max(1, int(self._settings.max_step_ms * windows / batch_ms))
-            self._requests.bound(min(bound, fitting), self._gather_s)
+            stream.submit([np.zeros(WINDOW, np.float32)], new_hops=1).result()
         finally:
             stream.close()
+        plan = self._runner.plan(self._settings)
+        self._threads = plan.threads
+        self._requests.bound(plan.batch_windows, self._gather_s)
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True
+        logger.info("%s", plan)
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream:
         """A place for a stream whose requests are answered with these of the model's FRAMES
@@ -219,15 +214,6 @@ class Engine:
     @property
     def _gather_s(self) -> float:
         return self._settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
-
-    def _time_ms(self, stream: EngineStream, windows: Sequence[Window]) -> float:
-        """The quickest of some runs: the first has more to do, and others may use the machine."""
-        times_s = []
-        for _ in range(_TIMED_RUNS):
-            began_s = time.monotonic()
-            stream.submit(windows, new_hops=1).result()
-            times_s.append(time.monotonic() - began_s)
-        return 1000 * min(times_s)
 
     def _add_worker(self) -> None:
         number = len(self._workers)

@@ -9,7 +9,9 @@ in any company, bit for bit.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,15 +20,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import ModelConfig
+from model.config import WINDOW, ModelConfig
 from model.fast_network import FastNetwork, fast_network
 from model.transcriber import Transcriber as Network
-from service.batching import Probabilities
+from service.batching import EngineSettings, Probabilities
 
 # A window that takes one core longer than this is shared out over all of them.
 _ALONE_MS = 40.0
 # Windows that a core computes in one go: more gain little and keep others waiting.
 _CHUNK = 4
+_TIMED_RUNS = 3
+_TRIED = slice(48, 56)  # a usual block's positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +40,12 @@ class Plan:
     Attributes:
         workers: batches at a time.
         threads: cores for each; None leaves them as they are.
-        batch_windows: windows that are worth putting together; None: as many as there are.
+        batch_windows: windows of a batch at most.
     """
 
-    workers: int = 1
-    threads: int | None = None
-    batch_windows: int | None = None
+    workers: int
+    threads: int | None
+    batch_windows: int
 
 
 class FeatureStream(Protocol):
@@ -72,6 +76,11 @@ class Runner(Protocol):
         """Whether it is worth a pause to make a batch larger."""
         ...
 
+    @property
+    def threads(self) -> int | None:
+        """Cores of the one worker that there is before the plan; None leaves them as they are."""
+        ...
+
     def open_stream(self) -> FeatureStream:
         """Front-end state of a new stream; used by one thread at a time."""
         ...
@@ -84,8 +93,8 @@ class Runner(Protocol):
         """Rows to probabilities [rows, heads, positions, PITCHES], float32."""
         ...
 
-    def plan(self, window_ms: float) -> Plan:
-        """How to use the machine, one window having taken one worker so long."""
+    def plan(self, settings: EngineSettings) -> Plan:
+        """How to use the machine, found by trying; takes as long as some windows."""
         ...
 
 
@@ -93,6 +102,7 @@ class PlainRunner:
     """Any transcriber: whole batches, all positions."""
 
     batches_pay = True
+    threads = None
 
     def __init__(self, transcriber: Transcriber) -> None:
         self._transcriber = transcriber
@@ -113,15 +123,20 @@ class PlainRunner:
         probabilities = self._transcriber.predict_features(torch.stack(list(rows)))
         return probabilities[:, :, positions].cpu().numpy()
 
-    def plan(self, window_ms: float) -> Plan:
-        """One worker, threads as they come."""
-        return Plan()
+    def plan(self, settings: EngineSettings) -> Plan:
+        """One worker, threads as they come, batches that take no longer than they may."""
+        windows = settings.max_file_batch_windows
+        row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
+        batch_ms = _least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
+        fitting = max(1, int(settings.max_step_ms * windows / batch_ms))
+        return Plan(workers=1, threads=None, batch_windows=fitting)
 
 
 class CrewRunner:
     """A network on a processor's cores, arranged for inference."""
 
     batches_pay = False  # what waits anyway makes the batches
+    threads = 1
 
     def __init__(self, network: Network, fast: FastNetwork) -> None:
         self._network = network
@@ -155,12 +170,24 @@ class CrewRunner:
     def _alone(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
         return torch.cat([self._fast.predict_features(row[None], positions) for row in rows])
 
-    def plan(self, window_ms: float) -> Plan:
-        """A worker for each core, or all cores for one worker."""
+    def plan(self, settings: EngineSettings) -> Plan:
+        """A worker for each core, or all cores for one worker.
+
+        What counts is the time on the core, in which others may be at work too.
+        """
+        row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
+
+        def window_ms() -> float:
+            torch.set_num_threads(1)  # of this thread
+            return _least_ms(lambda: self._alone([row], _TRIED), time.thread_time)
+
+        with ThreadPoolExecutor(1) as thread:
+            alone_ms = thread.submit(window_ms).result()
         cores = available_cores()
-        if window_ms > _ALONE_MS:
+        if alone_ms > _ALONE_MS:
             return Plan(workers=1, threads=cores, batch_windows=1)
-        return Plan(workers=cores, threads=1, batch_windows=_CHUNK)
+        fitting = max(1, int(settings.max_step_ms / alone_ms))
+        return Plan(workers=cores, threads=1, batch_windows=min(_CHUNK, fitting))
 
 
 def runner_of(transcriber: Transcriber) -> Runner:
@@ -170,6 +197,16 @@ def runner_of(transcriber: Transcriber) -> Runner:
         if device.type == "cpu" and (fast := fast_network(transcriber)) is not None:
             return CrewRunner(transcriber, fast)
     return PlainRunner(transcriber)
+
+
+def _least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """The quickest of some runs: the first has more to do, and others may use the machine."""
+    times_s = []
+    for _ in range(_TIMED_RUNS):
+        began_s = clock()
+        work()
+        times_s.append(clock() - began_s)
+    return 1000 * max(min(times_s), 1e-6)
 
 
 def available_cores() -> int:

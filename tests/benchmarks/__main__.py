@@ -1,46 +1,96 @@
-"""``python -m tests.benchmarks live AUDIO [--json OUT]``: speed on this machine."""
+"""``python -m tests.benchmarks PART [--quick] [--json OUT]``: speed on this machine."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import torch
+from tests.benchmarks import file, live, long, machine, network, start, streams
 
-from tests.benchmarks import live
+Part = Callable[[argparse.Namespace], dict[str, Any]]
+
+PARTS: dict[str, tuple[Part, str]] = {
+    "file": (file.run, "an hour-long recording: times real time, peak memory"),
+    "streams": (streams.run, "the most concurrent real-time streams"),
+    "model": (network.run, "the network alone, and the gated baseline"),
+    "long": (long.run, "sequences from 1 K to 2 M symbols"),
+    "start": (start.run, "start to ready, and the first note"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    options = _parser().parse_args(arguments)
+    figures: dict[str, Any] = {"machine": machine.describe()}
+    if options.part == "live":
+        figures["live"] = live.run(
+            options.audio, options.seconds, options.model, options.lookahead_ms
+        )
+    else:
+        for name in PARTS if options.part == "all" else [options.part]:
+            print(f"{name}: {PARTS[name][1]} ...", file=sys.stderr)
+            figures[name] = PARTS[name][0](options)
+            _write(figures, options.json)  # a long run that is stopped keeps what it has
+    _write(figures, options.json)
+    print("\n".join(f"{name:<72} {value}" for name, value in rows(figures)))
+    return 0
+
+
+def rows(figures: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+    """A line for each figure, named by its way down; a median with its extremes is one figure."""
+    lines: list[tuple[str, str]] = []
+    for name, value in figures.items():
+        path = f"{above} / {name}" if above else name
+        match value:
+            case {"median": median, "low": low, "high": high}:
+                lines.append((path, f"{median:.4g} ({low:.4g} ... {high:.4g})"))
+            case dict():
+                lines += rows(value, path)
+            case float():
+                lines.append((path, f"{value:.4g}"))
+            case _:
+                lines.append((path, str(value)))
+    return lines
+
+
+def _write(figures: dict[str, Any], path: Path | None) -> None:
+    if path is not None:
+        path.write_text(json.dumps(figures, indent=1))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parts = parser.add_subparsers(dest="part", required=True)
     stream = parts.add_parser("live", help="one 48 kHz stream at real-time pace")
     stream.add_argument("audio", type=Path, help="any recording")
     stream.add_argument("--seconds", type=float, default=120.0, help="of it to stream")
     stream.add_argument("--lookahead-ms", type=float, default=100.0)
-    stream.add_argument("--model", default="live")
-    stream.add_argument("--json", type=Path, help="write the figures to this file")
-    options = parser.parse_args(arguments)
-    figures = {
-        "machine": {
-            "processor": _processor(),
-            "cores": torch.get_num_threads(),
-            "torch": torch.__version__,
-        },
-        "live": live.run(options.audio, options.seconds, options.model, options.lookahead_ms),
-    }
-    print(json.dumps(figures, indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
-    return 0
+    _common(stream)
+    everything = "all of these, one after the other"
+    for name, text in [*((name, text) for name, (_, text) in PARTS.items()), ("all", everything)]:
+        part = parts.add_parser(name, help=text)
+        part.add_argument("--quick", action="store_true", help="minutes: shorter and fewer runs")
+        part.add_argument("--audio", type=Path, help="a recording (default: synthetic chords)")
+        part.add_argument(
+            "--peer",
+            default=os.environ.get("PEER"),
+            metavar="PYTHON",
+            help="interpreter that has basic-pitch installed, to be run beside (or $PEER)",
+        )
+        part.add_argument("--maps", type=int, default=192, help="m of `long`'s large network")
+        part.add_argument("--blocks", type=int, default=2, help="Beneš blocks of `long`'s networks")
+        _common(part)
+    return parser
 
 
-def _processor() -> str:
-    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return str(capabilities.get("cpu_name") or platform.processor() or platform.machine())
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="live", help="shipped weights, or a path")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
 
 
 if __name__ == "__main__":

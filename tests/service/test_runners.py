@@ -14,7 +14,7 @@ from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSE
 from model.transcriber import Transcriber
 from service import runners
 from service.engine import Engine, EngineSettings, Priority
-from service.runners import CrewRunner, PlainRunner, runner_of
+from service.runners import CrewRunner, PlainRunner, Plan, runner_of
 from tests.fakes import FakeTranscriber
 
 SMALL = RSEConfig(maps=12, blocks=1)
@@ -84,14 +84,19 @@ def test_rows_that_would_change_together_are_computed_alone(
 
 
 @pytest.mark.parametrize(
-    ("window_ms", "workers", "threads"), [(5.0, 3, 1), (300.0, 1, 3)], ids=["small", "large"]
+    ("window_ms", "expected"),
+    [
+        (1.0, Plan(workers=3, threads=1, batch_windows=4)),
+        (10.0, Plan(workers=3, threads=1, batch_windows=2)),
+        (300.0, Plan(workers=1, threads=3, batch_windows=1)),
+    ],
 )
 def test_large_windows_are_shared_out_over_the_cores(
-    monkeypatch: pytest.MonkeyPatch, window_ms: float, workers: int, threads: int
+    monkeypatch: pytest.MonkeyPatch, window_ms: float, expected: Plan
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    plan = runner_of(network(FILTERBANK)).plan(window_ms)
-    assert (plan.workers, plan.threads) == (workers, threads)
+    monkeypatch.setattr(runners, "_least_ms", lambda work, clock: window_ms)
+    assert runner_of(network(FILTERBANK)).plan(EngineSettings(max_step_ms=25)) == expected
 
 
 @BOTH

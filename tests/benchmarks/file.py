@@ -1,0 +1,98 @@
+"""A long recording through the service's own path: times real time, and peak memory.
+
+The work is done by a fresh process, as an upload would be, so that the memory is that of the
+service's pipeline alone. The recording is cut into tenths, whose speeds give the spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from model import checkpoint
+from service.engine import Engine
+from service.transcribe import FileProgress, Performance, transcribe_file
+from tests.benchmarks.machine import peak_mb, spread, write_music
+
+HOUR_S = 3600.0
+QUICK_S = 300.0
+PARTS = 10
+
+# Times basic-pitch on a file, in its own environment; prints seconds.
+_PEER = """
+import sys, time
+from basic_pitch.inference import Model, predict
+from basic_pitch import ICASSP_2022_MODEL_PATH
+model = Model(ICASSP_2022_MODEL_PATH)
+began = time.perf_counter()
+predict(sys.argv[1], model)
+print(time.perf_counter() - began)
+"""
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Times real time of an hour (five minutes, if quick), and of basic-pitch on five minutes."""
+    duration_s = QUICK_S if options.quick else HOUR_S
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "recording.flac")
+        write_music(path, duration_s, options.audio)
+        command = [sys.executable, "-m", "tests.benchmarks.file", str(path), options.model]
+        result = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        figures: dict[str, Any] = json.loads(result.stdout)
+        if options.peer:
+            short = Path(folder, "short.wav")
+            write_music(short, QUICK_S, options.audio)
+            times = [
+                float(subprocess.check_output([options.peer, "-c", _PEER, str(short)]).split()[-1])
+                for _ in range(3)
+            ]
+            figures["basic_pitch_times_real_time"] = spread([QUICK_S / t for t in times])
+    return figures
+
+
+async def measure(path: Path, engine: Engine) -> dict[str, Any]:
+    """Transcribes the file once."""
+    began = time.perf_counter()
+    marks: list[tuple[float, float]] = [(began, 0.0)]  # clock, seconds of audio
+    duration_s, notes = 0.0, 0
+    with path.open("rb") as file:
+        async with aclosing(transcribe_file(file, engine)) as items:
+            async for item in items:
+                match item:
+                    case FileProgress(time_s=time_s, fraction=fraction):
+                        if fraction is not None and fraction * PARTS >= len(marks):
+                            marks.append((time.perf_counter(), time_s))
+                    case Performance():
+                        duration_s, notes = item.totals.audio_s, len(item.notes)
+    taken_s = time.perf_counter() - began
+    speeds = [
+        (audio - audio_before) / (clock - before)
+        for (before, audio_before), (clock, audio) in zip(marks, marks[1:], strict=False)
+    ]
+    return {
+        "duration_s": duration_s,
+        "notes": notes,
+        "times_real_time": duration_s / taken_s,
+        "times_real_time_of_tenths": spread(speeds),
+        "peak_mb": peak_mb(),
+        "workers": engine.workers,
+    }
+
+
+def main() -> None:
+    """The measuring process: ``python -m tests.benchmarks.file PATH MODEL``."""
+    with Engine(checkpoint.load(sys.argv[2])) as engine:
+        engine.warm_up()
+        print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), engine))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What a figure was measured on, how it is summed up, and music to measure with."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from service.runners import available_cores
+from tests.fakes import play
+
+RATE_HZ = 44_100
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, libraries; the GPU where there is one."""
+    out: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": available_cores(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if torch.cuda.is_available():
+        out["gpu"] = torch.cuda.get_device_name()
+    return out
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, extremes and number of some measurements."""
+    return {
+        "median": statistics.median(values),
+        "low": min(values),
+        "high": max(values),
+        "runs": len(values),
+    }
+
+
+def seconds(work: Callable[[], object], runs: int) -> list[float]:
+    """Wall-clock time of each run, after one that is not counted."""
+    work()
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had, in MB (10^6 bytes)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise OSError("/proc/self/status has no VmHWM")
+
+
+def music(duration_s: float, seed: int = 0) -> NDArray[np.float32]:
+    """Chords with overtones and a little noise, about eight notes a second, at RATE_HZ."""
+    rng = np.random.default_rng(seed)
+    out = 0.002 * rng.standard_normal(round(duration_s * RATE_HZ)).astype(np.float32)
+    for onset_s in np.arange(0.1, duration_s - 0.5, 0.375):
+        begin = round(onset_s * RATE_HZ)
+        for pitch in rng.choice(np.arange(40, 84), 3, replace=False).tolist():
+            length_s = float(min(rng.uniform(0.2, 0.9), duration_s - onset_s))
+            notes = [(pitch + above, 0.0, length_s) for above in (0, 12, 19, 24)]
+            for number, note in enumerate(notes, 1):
+                tone = play([note], length_s, RATE_HZ, 0.08 / number)
+                fade = np.exp(-3 * np.arange(len(tone)) / RATE_HZ, dtype=np.float32)
+                out[begin : begin + len(tone)] += (tone * fade)[: len(out) - begin]
+    return out
+
+
+def write_music(path: Path, duration_s: float, source: Path | None) -> None:
+    """A file of this length: a recording again and again, or :func:`music`."""
+    if source is None:
+        samples, rate_hz = music(min(duration_s, 60.0)), RATE_HZ
+    else:
+        samples, rate_hz = soundfile.read(source, dtype="float32")
+    missing = round(duration_s * rate_hz)
+    channels = 1 if samples.ndim == 1 else samples.shape[1]
+    with soundfile.SoundFile(path, "w", rate_hz, channels, subtype="PCM_16") as file:
+        while missing:
+            file.write(samples[:missing])
+            missing -= min(missing, len(samples))

@@ -1,0 +1,108 @@
+"""The largest number of concurrent real-time streams, found by search.
+
+A real server and a client process of its own; every stream sends 20 ms chunks of 48 kHz audio at
+the pace of a microphone. A number of streams is carried if 99 of 100 events of all of them come
+within 50 ms beyond the stated delay, and no stream is refused or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clients.protocol import StartOptions
+from service.runners import available_cores
+from tests.benchmarks.live import PERCENTILES, RATE_HZ, read_pcm, stream
+from tests.benchmarks.machine import write_music
+from tests.service.conftest import server_starter
+
+LATE_MS = 50.0
+MOST = 512
+STREAM = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ, lookahead_ms=100.0, block_frames=8)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Streams carried at 100 ms of look-ahead in blocks of eight, and the search's trials."""
+    seconds = 10.0 if options.quick else 30.0
+    trials: dict[int, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
+        music = Path(folder, "music.wav")
+        write_music(music, seconds, options.audio)
+        server = start(
+            *("service", "--port", "{port}", "--model", options.model),
+            OMP_NUM_THREADS=str(available_cores()),
+            RSE_MAX_SESSIONS=str(MOST),
+            RSE_MAX_SESSIONS_PER_CLIENT=str(MOST),
+        )
+
+        def carried(count: int) -> bool:
+            if count not in trials:
+                command = [sys.executable, "-m", "tests.benchmarks.streams"]
+                command += [server.url, str(music), str(count), str(seconds)]
+                output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+                trials[count] = json.loads(output)
+                print(f"{count} streams: {trials[count]}", file=sys.stderr)
+            late_ms = trials[count]["lateness_ms"]
+            return not trials[count]["failed"] and late_ms is not None and late_ms["p99"] < LATE_MS
+
+        best = search(carried)
+        server.terminate()
+    return {
+        "lookahead_ms": STREAM.lookahead_ms,
+        "block_frames": STREAM.block_frames,
+        "concurrent_streams": best,
+        "trials": {str(count): trial for count, trial in sorted(trials.items())},
+    }
+
+
+def search(carried: Callable[[int], bool]) -> int:
+    """The largest number that is carried: doubled until one is not, then halved in between."""
+    low, high = 0, 1
+    while high <= MOST and carried(high):
+        low, high = high, 2 * high
+    while high - low > max(1, low // 8):
+        middle = (low + high) // 2
+        low, high = (middle, high) if carried(middle) else (low, middle)
+    return low
+
+
+async def trial(url: str, music: Path, count: int, seconds: float) -> dict[str, Any]:
+    """So many streams at once, which begin at different moments of a chunk."""
+    pcm = read_pcm(music, seconds)
+
+    async def one(number: int) -> list[float]:
+        await asyncio.sleep(number * 1.0 / count)
+        return (await stream(url, np.roll(pcm, number * RATE_HZ), STREAM)).lateness_ms
+
+    results = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
+    late = [
+        value for result in results if not isinstance(result, BaseException) for value in result
+    ]
+    failed = [repr(result) for result in results if isinstance(result, BaseException)]
+    return {
+        "failed": len(failed),
+        "failures": sorted(set(failed)),
+        "events": len(late),
+        "lateness_ms": {f"p{p}": float(np.percentile(late, p)) for p in PERCENTILES}
+        if late
+        else None,
+    }
+
+
+def main() -> None:
+    """The client process: ``python -m tests.benchmarks.streams URL MUSIC COUNT SECONDS``."""
+    url, music, count, seconds = sys.argv[1:]
+    print(json.dumps(asyncio.run(trial(url, Path(music), int(count), float(seconds)))))
+
+
+if __name__ == "__main__":
+    main()

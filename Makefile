@@ -8,14 +8,12 @@ LOOKAHEADS_MS ?= 50 100 190 372
 MODEL ?= live
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
-# An environment with basic-pitch, for bench-peer.
+# An environment with basic-pitch, for bench-peer; bench runs it too where it is there.
 PEER ?= .venv-peer
-# Folder for the figures as JSON; empty writes none.
+# Where the figures go as JSON: a file of bench, a folder of bench-accuracy; empty writes none.
 JSON ?=
 # Anything: quick benchmarks.
 QUICK ?=
-# Interpreter of an environment with basic-pitch, which `make bench` then runs beside.
-PEER ?=
 PYTHON ?= python3
 VENV ?= .venv
 
@@ -44,7 +42,7 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 
 bench: $(VENV)/.installed-dev ## speed on this machine (QUICK=1: in minutes; JSON=FILE)
 	$(PY) -m tests.benchmarks all --model $(MODEL) \
-	  $(if $(QUICK),--quick) $(if $(PEER),--peer $(PEER)) $(if $(JSON),--json $(JSON))
+	  $(if $(QUICK),--quick) $(if $(wildcard $(PEER)/bin/python),--peer $(PEER)/bin/python) $(if $(JSON),--json $(JSON))
 
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
 	$(PY) -m tests.benchmarks live $(AUDIO) --model $(MODEL)

@@ -14,9 +14,10 @@ set's audio is known to lag behind them. Nothing here chooses a threshold.
 False notes a minute in made-up silence, noise, sweeps, drums and speech, and in any audio below
 ``--data-dir`` (recordings of speech, say).
 
-``python -m training.evaluate musicnet --data-dir DIR --model W`` gives the same for the test
-recordings of the MusicNet archive in DIR, and before it the paper's figure: average precision of
-the middle frames of all windows (under "paper" in the JSON).
+``python -m training.evaluate musicnet --data-dir DIR --model W --json OUT``
+
+What ``real`` gives, for the test recordings of the MusicNet archive in DIR, and before it the
+paper's figure: average precision of the middle frames of all windows ("paper" in the JSON).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import Transcriber
 from tests.model.tf_writer import released_variables, training_variables, write_checkpoint
 
+ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)
 
 
@@ -182,22 +183,16 @@ def test_the_command_fails_with_a_status(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["badd_n16_h16", "lambada_n256_h16", "musicnet_w1024_h16", "train_musicnet_w512_h16"]
-)
+@pytest.mark.parametrize("folder", sorted(ORACLES.glob("ckpt_*")), ids=lambda p: p.name)
 def test_checkpoints_by_tensorflow_predict_what_they_predicted(
-    name: str, tmp_path: Path, shared_dir: Path
+    folder: Path, tmp_path: Path
 ) -> None:
-    oracles = shared_dir / "reference" / "oracles"
-    prefix, out = oracles / f"ckpt_{name}" / "varWeights.ckpt", tmp_path / "out.safetensors"
-    if not oracles.is_dir():
-        pytest.skip("no reference oracles at hand")
-    assert main([str(prefix), str(out)]) == 0
-    with np.load(oracles / f"{name}.npz") as file:
+    out = tmp_path / "out.safetensors"
+    assert main([str(folder / "varWeights.ckpt"), str(out)]) == 0
+    with np.load(ORACLES / f"{folder.name.removeprefix('ckpt_')}.npz") as file:
         if "out/prediction" not in file.files:  # recorded while training
             trained = {k.removeprefix("after12/"): file[k] for k in file.files if "after12" in k}
-            network = load(out, dtype=torch.float32)
-            ours = released_variables(network, convolutions=2)
+            ours = released_variables(predict.load_any(out), convolutions=2)
             assert trained.keys() == ours.keys()
             assert all(np.array_equal(ours[k], v) for k, v in trained.items())
             return

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.config import ModelConfig, RSEConfig, StridedConfig
+from model.config import ModelConfig
+from model.import_tf import infer_config
 from model.released_names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, Transcriber
@@ -28,24 +29,18 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         return meta, {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
 
 
-def released_rse(meta: dict[str, Any]) -> RSEConfig:
-    return RSEConfig(
-        maps=meta["n_hidden"],
-        blocks=meta["n_blocks"],
-        norm="sequence",
-        activation="sigmoid_gelu",
-        residual_speed=2.0,
-    )
+def shapes(variables: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in variables.items()}
 
 
 @pytest.mark.parametrize("path", FORWARD, ids=lambda p: p.stem)
 def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> None:
     meta, arrays = read(path)
     variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
-    vocabulary, width = variables["var_lengths/embedding"].shape
-    classes = arrays["out/prediction"].shape[-1]
-    frozen = width if "var_lengths/embedding_linear/CvK" in variables else 0
-    network = SymbolNetwork(SymbolConfig(vocabulary, classes, released_rse(meta), frozen)).eval()
+    config, _ = infer_config(shapes(variables), "recorded")
+    assert isinstance(config, SymbolConfig)
+    assert config.rse.blocks == meta["n_blocks"]
+    network = SymbolNetwork(config).eval()
     network.load_state_dict(from_released(network, variables))
     with torch.inference_mode():
         embedded = network.embed(arrays["in/x"].long())
@@ -57,10 +52,12 @@ def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> 
 @pytest.mark.parametrize("path", MUSICNET, ids=lambda p: p.stem)
 def test_the_musicnet_network_computes_what_the_released_code_computes(path: Path) -> None:
     meta, arrays = read(path)
-    config = ModelConfig(front_end=StridedConfig(convolutions=2), rse=released_rse(meta))
-    transcriber = Transcriber(config).eval()
     variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
-    transcriber.load_state_dict(from_released(transcriber, variables, convolutions=2))
+    config, convolutions = infer_config(shapes(variables), "recorded")
+    assert isinstance(config, ModelConfig)
+    assert config.rse.blocks == meta["n_blocks"]
+    transcriber = Transcriber(config).eval()
+    transcriber.load_state_dict(from_released(transcriber, variables, convolutions))
     network = transcriber.network
     assert isinstance(network, StridedNetwork)
     x = arrays["in/x"].float()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import LIVE, PITCHES, FilterbankConfig, ModelConfig, RSEConfig, StridedConfig
+from model.import_tf import infer_config
 from model.released_names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, Transcriber
@@ -165,30 +167,29 @@ class Trace:
         with np.load(path) as file:
             self.meta: dict[str, Any] = json.loads(str(file["meta"]))
             self.arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
-        meta = self.meta
-        rse = RSEConfig(
-            maps=meta["n_hidden"],
-            blocks=meta["n_blocks"],
-            norm="sequence",
-            activation="sigmoid_gelu",
-            residual_speed=2.0,
-            dropout=0.0,
-        )
+        found = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
+        shapes = {name: tuple(value.shape) for name, value in found.items()}
+        config, self.convolutions = infer_config(shapes, "trace")
+        assert config.rse.blocks == self.meta["n_blocks"]
+        config = replace(config, rse=replace(config.rse, dropout=0.0))
         self.network: nn.Module
-        self.convolutions = 0
-        if meta["task"] == "musicnet":
-            self.convolutions = 2
-            self.network = Transcriber(
-                ModelConfig(front_end=StridedConfig(input_noise=0.0), rse=rse)
-            )
+        if isinstance(config, ModelConfig):
+            front_end = StridedConfig(self.convolutions, input_noise=0.0)
+            self.network = Transcriber(replace(config, front_end=front_end))
         else:
-            self.network = SymbolNetwork(SymbolConfig(meta["n_input"], meta["n_output"], rse))
+            self.network = SymbolNetwork(config)
         self.network.load_state_dict(self.ours("init"))
+        frozen = {name for name, p in self.network.named_parameters() if not p.requires_grad}
+        self.trained = {name for name, _ in self.network.named_parameters()} - frozen
         self.network.train()
 
     def ours(self, prefix: str, suffix: str = "") -> dict[str, Tensor]:
-        """The recorded variables under a prefix as a state dict of the network."""
-        found = {
+        """The recorded variables under a prefix as a state dict of the network.
+
+        Of frozen ones nothing but the first value was recorded, which stands in.
+        """
+        first = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
+        found = first | {
             k.removeprefix(f"{prefix}/").removesuffix(suffix): v
             for k, v in self.arrays.items()
             if k.startswith(f"{prefix}/") and k.endswith(suffix)
@@ -255,16 +256,17 @@ def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
         assert loss.item() == pytest.approx(trace.arrays["loss"][step - 1].item(), abs=1e-4)
         assert accuracy.item() == pytest.approx(trace.arrays["accuracy"][step - 1].item(), abs=1e-6)
         gradients = trace.ours(f"grad/{step}")
-        for name, parameter in trace.network.named_parameters():
-            torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-4, rtol=1e-3)
+        for name in trace.trained:
+            gradient = trace.network.get_parameter(name).grad
+            torch.testing.assert_close(gradient, gradients[name], atol=1e-4, rtol=1e-3)
         optimizer.step()
         if step in meta["snapshots"]:
             expected = trace.ours(f"after{step}")
             for name, value in trace.network.state_dict().items():
                 torch.testing.assert_close(value, expected[name], atol=1e-4, rtol=0)
     momenta, squares = trace.ours("slot", "/RAdam"), trace.ours("slot", "/RAdam_1")
-    for name, value in trace.network.named_parameters():
-        state = optimizer.state[value]
+    for name in trace.trained:
+        state = optimizer.state[trace.network.get_parameter(name)]
         # Gradients that are zero but for rounding, divided by epsilon, differ by this much.
         torch.testing.assert_close(state["m"], momenta[name], atol=2e-3, rtol=1e-2)
         torch.testing.assert_close(state["v"], squares[name], atol=1e-7, rtol=1e-3)

@@ -62,6 +62,7 @@ class StridedConfig:
     """Stride-2 convolutions on the raw waveform (paper, section "Prepending convolutions")."""
 
     convolutions: int = 2
+    """Each halves the length of the sequence."""
     input_noise: float = 0.001
     """Standard deviation of noise added to the waveform while training (released code)."""
     fourier: bool = False
@@ -78,6 +79,7 @@ class FilterbankConfig:
     semitones: int = 91
     """Pitches with filters; the topmost lie just under the Nyquist frequency."""
     bins_per_semitone: int = 3
+    """Filters of each pitch, evenly spaced."""
     kernel_lengths: tuple[int, ...] = (1024, 2048, 4096)
     """Samples; each filter takes the shortest that resolves its semitone."""
     quality: float = 40.0
@@ -87,9 +89,11 @@ class FilterbankConfig:
     floor_db: float = -90.0
     """Power below a full-scale sine at which the logarithm flattens."""
     harmonics: tuple[float, ...] = (0.5, 1, 2, 3, 4, 5, 6, 7)
+    """Multiples of a pitch's frequency whose filters stand beside its own."""
     octaves: int = 8
     """Patches of 12 pitches a frame; each is a position of the shuffle-exchange network."""
     channels: int = 32
+    """Of every convolution."""
     convolutions: int = 3
     """3 x 3 convolutions over pitch and time after the first one."""
     frames_per_patch: int = 2
@@ -101,11 +105,13 @@ class ModelConfig:
     """A transcription network: front-end, shuffle-exchange network, heads."""
 
     name: str = "paper"
+    """What the network is called in cards and by the service."""
     sample_rate: int = 11_000
     """Hz of the audio in the window."""
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: tuple[str, ...] = ("frame",)
+    """What is told of each note: frame first, then any of onset, velocity and offset."""
     calibration: bool = True
     """Per-note scale and offset on the frame logits, trained beside the network (released code)."""
 

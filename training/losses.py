@@ -35,9 +35,13 @@ class HeadWeights:
     """Shares of the heads in the loss."""
 
     frame: float = 1.0
+    """That a note sounds."""
     onset: float = 2.0
+    """That it begins."""
     velocity: float = 0.5
+    """How loud it is."""
     offset: float = 1.0
+    """That it ends."""
 
 
 def heads_loss(

@@ -69,6 +69,7 @@ class MusicConfig:
     synthesised to recorded sound and saves a fifth of the time."""
     weights: HeadWeights = field(default_factory=HeadWeights)
     validation_windows: int = 1500
+    """Windows of held-out music that a validation scores."""
 
 
 class MusicTask:

@@ -106,6 +106,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
             learning_rate=released_learning_rate(PAPER.rse.maps),
             average=0,
             warmup=0,
+            tensorboard=True,
         ),
     ),
 }

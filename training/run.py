@@ -21,7 +21,6 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 import tyro
@@ -58,6 +57,11 @@ def parse(arguments: list[str]) -> Run:
         "recordings of the MusicNet archive",
     )
     parser.add_argument("--data-dir", type=Path, help="folder of either")
+    parser.add_argument(
+        "--max-minutes",
+        type=float,
+        help="stop after so many and save; short for --loop.max-minutes",
+    )
     if not arguments or arguments[0] in ("-h", "--help"):
         parser.print_help()
         parser.exit()
@@ -70,22 +74,24 @@ def parse(arguments: list[str]) -> Run:
         command.run,
         prog=f"{parser.prog} {known.command} --preset {known.preset}",
         description=parser.format_help(),
-        default=with_data(presets[known.preset], known.data, known.data_dir),
+        default=adjusted(presets[known.preset], known),
         args=rest,
         config=(tyro.conf.AvoidSubcommands,),
     )
     return run
 
 
-def with_data(run: Run, data: Literal["synth", "musicnet"], folder: Path | None) -> Run:
-    """A preset that trains on the data of --data and --data-dir, where it trains on audio."""
+def adjusted(run: Run, options: argparse.Namespace) -> Run:
+    """A preset with --max-minutes and, where it trains on audio, --data and --data-dir."""
+    if options.max_minutes is not None:
+        run = replace(run, loop=replace(run.loop, max_minutes=options.max_minutes))
     if not isinstance(run, MusicRun):
         return run
-    music = replace(run.music, data=data)
-    if folder and data == "synth":
-        music = replace(music, synth=replace(music.synth, root=folder))
-    elif folder:
-        music = replace(music, archive=replace(music.archive, root=folder))
+    music = replace(run.music, data=options.data)
+    if options.data_dir and options.data == "synth":
+        music = replace(music, synth=replace(music.synth, root=options.data_dir))
+    elif options.data_dir:
+        music = replace(music, archive=replace(music.archive, root=options.data_dir))
     return replace(run, music=music)
 
 

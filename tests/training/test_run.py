@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import inspect
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from model.symbols import load_symbol_network
-from training.presets import COMMANDS, AlgorithmicRun
+from training.presets import COMMANDS, AlgorithmicRun, MusicRun
 from training.run import main, parse
 
 TINY = (
@@ -71,6 +77,43 @@ def test_every_ablation_of_the_paper_is_a_flag_that_trains(
     tmp_path: Path, flags: list[str]
 ) -> None:
     assert main([*TINY, *flags, "--out", str(tmp_path)]) == 0
+
+
+def undocumented(config: Any) -> Iterator[str]:
+    """Fields of a configuration, and of those within, without a line that explains them."""
+    (definition,) = ast.parse(inspect.getsource(type(config))).body
+    assert isinstance(definition, ast.ClassDef)
+    for node, after in itertools.pairwise([*definition.body, ast.Pass()]):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        value = getattr(config, node.target.id)
+        if is_dataclass(value):
+            yield from undocumented(value)
+        elif not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
+            yield f"{type(config).__name__}.{node.target.id}"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_field_of_every_preset_is_explained(command: str) -> None:
+    for preset in COMMANDS[command].presets("addition").values():
+        assert list(undocumented(preset)) == []
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_slice_of_time_is_an_option_of_its_own(command: str) -> None:
+    assert parse([command, "--max-minutes", "7.5"]).loop.max_minutes == 7.5
+
+
+def test_other_folders_than_the_presets_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["musicnet", "--data", "synth", "--data-dir", "/no/such/folder"]
+    arguments += ["--out", str(tmp_path)]
+    run = parse(arguments)
+    assert isinstance(run, MusicRun)
+    assert run.music.synth.root == Path("/no/such/folder")
+    assert main([*arguments, "--music.workers", "0"]) == 1
+    assert "/no/such/folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -41,8 +41,11 @@ class HoldOut:
     """Timbres kept out of training, so that validation hears instruments never trained on."""
 
     piano: str = "piano_iowa"
+    """Entry of the bank for keyboards."""
     violin: str = "violin_msgeneral"
+    """Entry for strings."""
     clarinet: str = "clarinet_msgeneral"
+    """Entry for winds."""
 
     @property
     def names(self) -> tuple[str, str, str]:

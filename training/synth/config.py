@@ -18,7 +18,9 @@ class RecordingConfig:
     equaliser: float = 1.0
     """Random shelves, peaks and band edges of microphones and loudspeakers."""
     compressor: float = 0.2
+    """Loud passages turned down."""
     saturation: float = 0.15
+    """Peaks rounded off, as by tape and tubes."""
     quietest_db: float = -40.0
     """Peak level of the quietest excerpts, below full scale; the loudest reach it."""
     quiet: float = 0.35
@@ -28,7 +30,9 @@ class RecordingConfig:
     noise: float = 0.9
     """Steady noise, 10 to 60 dB below the music."""
     hum: float = 0.12
+    """Of the mains, with overtones, 15 to 50 dB below the music."""
     clicks: float = 0.08
+    """As of old records, 10 to 35 dB below the music."""
     drums: float = 0.08
     """Drums, or bursts of noise alike, -15 to 5 dB beside the music."""
     voice: float = 0.08
@@ -50,9 +54,12 @@ class SynthConfig:
     held_out: HoldOut = HELD_OUT
     """Timbres used for validation alone."""
     seed: int = 0
+    """Of all that is random, where the caller gives none."""
 
     excerpt_min_s: float = 20.0
+    """Seconds of the shortest excerpt."""
     excerpt_max_s: float = 30.0
+    """Seconds of the longest."""
     seconds_per_window: float = 0.35
     """One window is cut from each excerpt for so much of its duration."""
     pool_excerpts: int = 32
@@ -103,12 +110,15 @@ class SynthConfig:
     """How often a score of each group of ensembles is chosen."""
 
     tempo_min: float = 0.7
+    """Slowest tempo, of the written one."""
     tempo_max: float = 1.4
+    """Fastest."""
     pedal_cap_s: float = 4.0
     """The sustain pedal adds at most this to a note."""
     labels: Literal["sounding", "keys"] = "sounding"
     """A pedalled note ends when the pedal lets it go (as far as the cap), or with its key."""
     tuning_max_cents: float = 30.0
+    """Farthest concert pitch from 440 Hz, in cents."""
     recording: RecordingConfig = field(default_factory=RecordingConfig)
 
     def __post_init__(self) -> None:

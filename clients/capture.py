@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from clients.backlog import Backlog
-
 ENCODING = "pcm_s16le"
 FRAME_BYTES = 2
+FULL_SCALE = 32_768
 BLOCK_S = 0.01
+
+
+class Sink(Protocol):
+    """Where the audio goes."""
+
+    def put(self, pcm: bytes) -> None:
+        """Take a block."""
+
+    def finish(self) -> None:
+        """No more will come."""
 
 
 class DeviceError(Exception):
@@ -48,7 +58,7 @@ def input_devices(sounddevice: ModuleType) -> list[str]:
 
 
 class Microphone:
-    """One channel of an input device, written to a backlog as 16-bit PCM while it is entered.
+    """One channel of an input device, given away as 16-bit PCM while it is entered.
 
     Args:
         sounddevice: the module, or one like it.
@@ -74,9 +84,16 @@ class Microphone:
             raise DeviceError(f"{self.name} has {found['max_input_channels']} input channels")
         self._stream: Any = None
         self.overflows = 0
+        self._peak = 0
 
-    def open(self, backlog: Backlog) -> None:
-        """Start to listen; when the device ends of itself, so does the backlog.
+    @property
+    def level_db(self) -> float:
+        """Highest sample since this was asked last, in dB of full scale."""
+        peak, self._peak = self._peak, 0
+        return 20 * math.log10(max(peak, 1) / FULL_SCALE)
+
+    def open(self, sink: Sink) -> None:
+        """Start to listen; when the device ends of itself, so does the sink's audio.
 
         Raises:
             DeviceError: the device cannot be opened.
@@ -88,10 +105,11 @@ class Microphone:
             if status:
                 self.overflows += 1
             column = np.ascontiguousarray(samples[:, self._channel - 1], dtype="<i2")
-            _hand_over(loop, backlog.put, column.tobytes())
+            self._peak = max(self._peak, int(np.abs(column.astype(np.int32)).max(initial=0)))
+            _hand_over(loop, sink.put, column.tobytes())
 
         def finished() -> None:
-            _hand_over(loop, backlog.finish)
+            _hand_over(loop, sink.finish)
 
         try:
             self._stream = self._sounddevice.InputStream(

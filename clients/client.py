@@ -1,28 +1,31 @@
-"""One live session with the service, for programs.
+"""Transcribe audio as it comes, over connections that may break.
 
-    options = StartOptions(encoding="pcm_s16le", sample_rate=48_000)
-    async with TranscriptionClient("http://127.0.0.1:8000", options) as client:
-        sender = asyncio.create_task(send_audio(client))    # await client.send(pcm) ...
-        async for event in client:                          # NoteOn, NoteOff, Progress ...
-            print(event)
+    async def notes_of(pcm_blocks):  # 16-bit PCM at 48 kHz, in blocks of any size
+        options = StartOptions(encoding="pcm_s16le", sample_rate=48_000)
+        async with TranscriptionClient("http://127.0.0.1:8000", options) as client:
+            async for pcm in pcm_blocks:
+                await client.send(pcm)
+            done = await client.stop()  # the last notes, the totals, the MIDI file
+        Path("song.mid").write_bytes(done.midi)
+        return [event async for event in client]  # or read them in a task, as they come
 
-``await client.stop()`` ends the audio and returns the totals and the MIDI file. However a session
-ends, the caller sees a ``NoteOff`` for every ``NoteOn`` it saw; only then is an error raised.
+A lost connection is taken up again, at this or another server, with no gap in the notes. Each
+``NoteOn`` is followed by one ``NoteOff``, whatever happens.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import base64
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 
-from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
-from websockets.frames import CloseCode
-
-from clients.connection import open_socket
+from clients.backlog import Backlog
+from clients.backoff import delays_s
+from clients.changes import Changes
 from clients.errors import (
     ConnectError,
     ConnectionLostError,
@@ -30,24 +33,18 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.flow import FlowControl
+from clients.events import Connected, Disconnected, Event, Gap
+from clients.notes import NoteList
+from clients.part import Part
 from clients.protocol import (
-    KEEPALIVE,
-    STOP,
     Done,
-    ErrorMessage,
-    Event,
-    Flushed,
-    Message,
+    Heard,
     Progress,
-    ProtocolError,
     Ready,
     StartOptions,
-    UnknownMessage,
-    flush_message,
-    parse_message,
     websocket_url,
 )
+from clients.session import Session
 from clients.sounding import Sounding
 
 __all__ = [
@@ -59,21 +56,33 @@ __all__ = [
     "TranscriptionError",
 ]
 
-logger = logging.getLogger(__name__)
+SEND_AHEAD_S = 2.0  # audio that ``send`` takes before it waits for the service
+KEEPALIVE_S = 5.0
+# Sessions in a row that end without having told of any new frame, until it is given up.
+MAX_FRUITLESS = 5
 
 
 class TranscriptionClient:
-    """A live session over a websocket, as an async context manager.
+    """A performance, transcribed in one session or, where connections break, in several.
 
     Args:
         url: any address of the service (``clients.protocol.websocket_url``).
         options: format of the audio that will be sent, and the wanted transcription.
-        key: API key, where the service asks for one; ``$RSE_KEY`` if not given.
-        open_timeout_s: for the connection and the server's ``ready``.
-        stall_timeout_s: silence of the server, while it owes an answer, that ends the session.
-        max_unacknowledged_s: audio that may be under way; ``send`` waits while there is more. The
-            server's own limit, if smaller, takes its place.
-        max_pending_events: events that may wait for the caller to iterate; more end the session.
+        max_buffered_s: audio that is kept while there is no connection, with what a resumption
+            needs to hear again (``ready.replay_ms``). What ``put`` brings beyond it displaces the
+            oldest audio: that is told as a ``Gap``.
+        hold_notes_s: notes that sound when a connection breaks are ended after so long without
+            one; in ``notes`` and in the MIDI file they keep their true ends.
+        give_up_s: time without a connection after which it is over; None never gives up as long
+            as audio comes.
+        delays: pauses between attempts to connect, in seconds.
+        open_timeout_s, stall_timeout_s, max_unacknowledged_s, key: see ``clients.session.Session``.
+        max_pending_events: events that may wait for the caller to iterate; more end it.
+
+    Attributes:
+        ready: of the latest session.
+        notes: all notes so far.
+        lost_samples: audio, a channel, that was displaced and never heard.
 
     The instance belongs to one event loop. ``send`` and ``stop`` are called from one task at a
     time; iterating may go on in another.
@@ -84,63 +93,69 @@ class TranscriptionClient:
         url: str,
         options: StartOptions,
         *,
-        key: str | None = None,
+        max_buffered_s: float = 60.0,
+        hold_notes_s: float = 1.0,
+        give_up_s: float | None = 60.0,
+        delays: Callable[[], Iterator[float]] = delays_s,
         open_timeout_s: float = 10.0,
         stall_timeout_s: float = 60.0,
         max_unacknowledged_s: float = 2.0,
         max_pending_events: int = 65_536,
+        key: str | None = None,
     ) -> None:
         self.url = websocket_url(url)
         self.options = options
         self.ready: Ready | None = None
-        self.done: Done | None = None
-        self._key = key
+        self.notes = NoteList()
+        self.lost_samples = 0
+        self.sessions = 0
+        self._hold_notes_s = hold_notes_s
+        self._give_up_s = give_up_s
+        self._delays = delays
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
+        self._max_unacknowledged_s = max_unacknowledged_s
         self._max_pending_events = max_pending_events
-        self._socket: ClientConnection | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._changed = asyncio.Condition()
+        self._key = key
+        self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))
+        self._carry = b""  # of a sample that is not complete yet
+        self._position = 0  # the next sample to be sent
+        self._part: Part | None = None
+        self._ended_at = 0  # samples told of in the parts that have ended
+        self._told = Sounding()
+        self._holding: asyncio.TimerHandle | None = None
         self._events: deque[Event] = deque()
-        self._sounding = Sounding()
-        self._error: ErrorMessage | None = None
-        self._failure: TranscriptionError | None = None
-        self._ended = False
-        self._stopping = False
-        self._closing = False
-        self._next_seq = 0
-        self._flow = FlowControl(options.frame_bytes, options.sample_rate, max_unacknowledged_s)
+        self._changes = Changes()
+        self._performing: asyncio.Task[Done] | None = None
+        self._patient = True  # the first session may take several attempts
+        self._over = False
 
     # -- life ------------------------------------------------------------------------------------
 
     async def connect(self) -> Ready:
-        """Open the session.
+        """Open the first session.
 
         Raises:
             ConnectError: no service there, or it takes no session now (``retryable``).
             ServerError: it does not accept the options.
         """
-        self._socket = await open_socket(self.url, self.options, self._open_timeout_s, self._key)
-        self._reader = asyncio.create_task(self._read(self._socket))
-        try:
-            async with asyncio.timeout(self._open_timeout_s):
-                await self._wait(lambda: self.ready is not None or self._ended)
-        except TimeoutError:
-            await self.close()
-            raise ConnectError(f"no answer from {self.url}", retryable=True) from None
+        self._patient = False
+        self.start()
+        await self._changes.until(lambda: self.ready is not None or self._over)
         if self.ready is None:
-            await self.close()
-            raise self._failure or ConnectError(f"{self.url} closed at once", retryable=True)
-        self._flow.limit(self.ready.limits)
+            await self._raise_failure()
+            raise ConnectError(f"{self.url} closed at once", retryable=True)
         return self.ready
+
+    def start(self) -> None:
+        """Open the first session in the background, however many attempts it takes."""
+        self._performing = asyncio.create_task(self._perform())
 
     async def close(self) -> None:
         """Drop the session, whatever its state; open notes get their ``NoteOff``."""
-        self._closing = True
-        if self._socket is not None:
-            await self._socket.close()
-        if self._reader is not None:
-            await asyncio.gather(self._reader, return_exceptions=True)
+        if self._performing is not None:
+            self._performing.cancel()
+            await asyncio.gather(self._performing, return_exceptions=True)
 
     async def __aenter__(self) -> TranscriptionClient:
         await self.connect()
@@ -154,185 +169,291 @@ class TranscriptionClient:
     ) -> None:
         await self.close()
 
-    # -- to the server ---------------------------------------------------------------------------
+    # -- audio -----------------------------------------------------------------------------------
 
     @property
     def sent_samples(self) -> int:
-        """Whole samples a channel that were sent."""
-        return self._flow.sent_samples
-
-    @property
-    def acknowledged_samples(self) -> int:
-        """Samples a channel that the server has said to have received."""
-        return self._flow.acknowledged_samples
+        """Whole samples a channel that were given to ``send`` or ``put``."""
+        return self._audio.end
 
     @property
     def transcribed_s(self) -> float:
-        """Seconds of the audio sent that events have told of."""
-        return self._sounding.time_s
+        """Seconds of the audio that events have told of."""
+        return self._told.time_s
+
+    def put(self, pcm: bytes) -> None:
+        """Give audio of any length and do not wait: for devices, which do not wait either."""
+        data = self._carry + pcm
+        whole = len(data) - len(data) % self.options.frame_bytes
+        self._carry = data[whole:]
+        self._audio.put(data[:whole])
 
     async def send(self, pcm: bytes | memoryview) -> None:
-        """Send audio of any length; returns when little enough of it is under way.
+        """Give audio of any length; returns when the service is not far behind it.
 
         Raises:
-            TranscriptionError: the session is over; the subclass says why.
+            TranscriptionError: it is over; the subclass says why.
         """
         data = memoryview(pcm).cast("B")
-        limit = self._flow.max_message_bytes
-        for start in range(0, len(data), limit):
-            chunk = data[start : start + limit]
-            await self._send(bytes(chunk))
-            marker = self._flow.sent(len(chunk))
-            if marker is not None:
-                await self.flush(marker)
-            if self._flow.full:
-                await self._wait_unless_silent(lambda: self._ended or not self._flow.full)
+        step = self._samples(SEND_AHEAD_S) // 8 * self.options.frame_bytes
+        for start in range(0, len(data), step):
+            await self._changes.until(lambda: self._over or not self._is_ahead)
+            await self._raise_if_over()
+            self.put(bytes(data[start : start + step]))
 
-    async def flush(self, flush_id: str) -> None:
-        """Ask for the event ``Flushed`` once the audio sent so far is transcribed."""
-        await self._send(flush_message(flush_id))
+    def finish(self) -> None:
+        """No more audio will come."""
+        self._audio.finish()
 
-    async def keepalive(self) -> None:
-        """Hold off the server's idle timeout while there is no audio to send."""
-        await self._send(KEEPALIVE)
+    async def wait_finished(self) -> None:
+        """Wait until ``finish`` is called."""
+        await self._audio.wait_ended()
 
     async def stop(self) -> Done:
         """End the audio, wait for the last notes, return the totals and the MIDI file.
 
-        A ``Done`` whose reason is not ``stop`` means that the server ended the session itself.
-
         Raises:
             ServerError: the audio ended in a fault; its ``done`` has the MIDI until there.
-            ConnectionLostError: the server did not come to an end.
+            ConnectionLostError: no session came to its end.
         """
-        if not self._stopping and not self._ended:
-            self._stopping = True
-            try:
-                await self._send(STOP)
-            except TranscriptionError:
-                logger.debug("the session had ended before it was stopped")
-        await self._wait_unless_silent(lambda: self._ended)
-        if self._failure is not None:
-            raise self._failure
-        if self.done is None:
-            raise ConnectionLostError("the session was closed before it was done")
-        return self.done
-
-    async def _send(self, message: str | bytes) -> None:
-        if self._socket is None:
+        if self._performing is None:
             raise RuntimeError("connect() was not called")
-        if self._ended:
-            raise self._over()
-        try:
-            await self._socket.send(message)
-        except ConnectionClosed:
-            # The reader has the reason: the server's last messages come before the close.
-            await self._wait(lambda: self._ended)
-            raise self._over() from None
+        self.finish()
+        await asyncio.wait([self._performing])
+        if self._performing.cancelled():
+            raise SessionEndedError("the session was closed before it was done")
+        return self._performing.result()
 
-    def _over(self) -> TranscriptionError:
-        """Why nothing more can be sent."""
-        if self._failure is not None:
-            return self._failure
-        draining = self.done is not None and self.done.reason == "draining"
-        reason = "the service is going down" if draining else "the session is over"
-        return SessionEndedError(reason, retryable=draining, done=self.done)
+    @property
+    def _is_ahead(self) -> bool:
+        """So much audio waits that more would be in vain, or displace what is needed."""
+        held = self._audio.end - self._audio.start
+        ahead = self._audio.end - self._position
+        return ahead > self._samples(SEND_AHEAD_S) or held > self._audio.max_samples * 3 // 4
 
-    # -- from the server -------------------------------------------------------------------------
+    async def _raise_if_over(self) -> None:
+        if self._performing is None:
+            raise RuntimeError("connect() was not called")
+        if self._over:
+            await self._raise_failure()
+            raise SessionEndedError("the session is over")
+
+    async def _raise_failure(self) -> None:
+        """Raises why it is over, if not for a regular end."""
+        assert self._performing is not None
+        await asyncio.wait([self._performing])
+        if not self._performing.cancelled():
+            self._performing.result()
+
+    def _samples(self, seconds: float) -> int:
+        return round(seconds * self.options.sample_rate)
+
+    # -- events ----------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Event]:
-        """Events as they come; after the last, the session's failure if it had one."""
+        """Events as they come; after the last, the failure if there was one."""
         while True:
-            await self._wait(lambda: bool(self._events) or self._ended)
+            await self._changes.until(lambda: bool(self._events) or self._over)
             while self._events:
                 yield self._events.popleft()
-            if self._ended:
+            if self._over:
                 break
-        if self._failure is not None:
-            raise self._failure
+        await self._raise_failure()
 
-    async def _read(self, socket: ClientConnection) -> None:
-        """Take in all messages until the connection ends: the one place where state changes."""
-        failure: TranscriptionError | None = None
-        try:
-            async for text in socket:
-                seq, message = parse_message(text)
-                if seq != self._next_seq:
-                    raise ProtocolError(f"message {self._next_seq} is missing, {seq} came")
-                self._next_seq += 1
-                self._take(message)
-                await self._notify()
-        except ConnectionClosed as closed:
-            failure = ConnectionLostError(f"the connection was lost: {closed}", retryable=True)
-        except (ProtocolError, TranscriptionError) as error:
-            failure = TranscriptionError(str(error))
-            await socket.close(CloseCode.POLICY_VIOLATION)
-        finally:
-            self._end(failure)
-            await self._notify()
-
-    def _take(self, message: Message) -> None:
+    def _tell(self, event: Event) -> None:
         if len(self._events) >= self._max_pending_events:
             raise TranscriptionError(f"{len(self._events)} events were not read by the caller")
-        match message:
-            case Ready():
-                self.ready = message
-                return
-            case Done():
-                self.done = message
-                return
-            case ErrorMessage():
-                self._error = message
-                return
-            case UnknownMessage():
-                return
-            case Flushed() if self._flow.returned(message):
-                return
-            case Progress():
-                self._flow.acknowledge(message.received_samples)
-        if self._sounding.follow(message):
-            self._events.append(message)
-        else:
-            logger.warning("note_off without its note_on: %s", message)
+        self._events.append(event)
 
-    def _end(self, failure: TranscriptionError | None) -> None:
-        """The session is over: close what sounds, decide what the caller is told."""
-        self._events.extend(self._sounding.silence())
-        if self._failure is not None:
-            pass  # decided before the socket was closed
-        elif self._error is not None:
-            self._failure = ServerError(self._error, self.done)
-        elif self.done is None and not self._closing:
-            self._failure = failure or ConnectionLostError(
-                "the connection was closed before the session was done", retryable=True
-            )
-        self._ended = True
+    # -- sessions --------------------------------------------------------------------------------
 
-    # -- waiting ---------------------------------------------------------------------------------
+    async def _perform(self) -> Done:
+        """Session after session until the last note of all audio is told."""
+        try:
+            return await self._until_done()
+        finally:
+            self._release_held()
+            self._end_part()
+            self._over = True
+            self._changes.tell()
 
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def _wait(self, holds: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(holds)
-
-    async def _wait_unless_silent(self, holds: Callable[[], bool]) -> None:
-        """Wait as long as messages come; a server that says nothing at all has failed."""
+    async def _until_done(self) -> Done:
+        loop = asyncio.get_running_loop()
+        delays = self._delays()
+        lost_at: float | None = None  # when the connection was lost
+        fruitless = 0
         while True:
-            seen = self._next_seq
+            begun, told = self.sessions, self._decided
             try:
-                async with asyncio.timeout(self._stall_timeout_s):
-                    await self._wait(holds)
-                return
-            except TimeoutError:
-                if self._next_seq == seen:
-                    self._failure = ConnectionLostError(
-                        f"the server said nothing for {self._stall_timeout_s:g} s", retryable=True
-                    )
-                    await self.close()
-                    raise self._failure from None
+                return self._whole(await self._session())
+            except TranscriptionError as error:
+                failure = error
+            connected = self.sessions > begun
+            if isinstance(failure, ServerError) and failure.code == "bad_resume" and self._part:
+                self._end_part()  # goes on all the same, but from here
+            elif not failure.retryable or not (self._patient or self.sessions):
+                raise self._with_all(failure)
+            fruitful = self._decided > told
+            fruitless = 0 if fruitful else fruitless + connected
+            if connected or lost_at is None:
+                lost_at = loop.time()
+            if fruitful:
+                delays = self._delays()
+            if fruitless >= MAX_FRUITLESS or self._patience_over(connected, loop.time() - lost_at):
+                raise self._with_all(failure)
+            await self._pause(failure, next(delays))
+
+    def _patience_over(self, connected: bool, outage_s: float) -> bool:
+        if self._give_up_s is None:
+            return self._audio.ended and not connected
+        return outage_s > self._give_up_s
+
+    async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
+        if self._told.notes and self._holding is None:
+            loop = asyncio.get_running_loop()
+            self._holding = loop.call_later(self._hold_notes_s, self._end_held)
+        self._tell(Disconnected(error=failure, retry_s=retry_s))
+        self._changes.tell()
+        if self._audio.ended:
+            await asyncio.sleep(retry_s)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(retry_s):
+                await self._audio.wait_ended()  # then the next attempt comes at once
+
+    async def _session(self) -> Done:
+        """One session: from the checkpoint of the one before to the end of the audio."""
+        part = self._part
+        if part is not None and part.needed < self._audio.start:
+            self._end_part()  # displaced: it cannot be resumed over what is missing
+        session = Session(
+            self.url,
+            self.options if self.ready is None else self._accepted(self.ready),
+            self._hear,
+            self._part.resume if self._part else None,
+            open_timeout_s=self._open_timeout_s,
+            stall_timeout_s=self._stall_timeout_s,
+            max_unacknowledged_s=self._max_unacknowledged_s,
+            key=self._key,
+        )
+        try:
+            await session.open()
+            assert self._part is not None  # ``ready`` was heard
+            self._position = self._part.needed
+            while (pcm := await self._next_audio(session)) is not None:
+                await session.send(pcm)
+                self._position += len(pcm) // self.options.frame_bytes
+                self._changes.tell()
+            return await session.stop()
+        except LookupError as error:
+            raise ConnectionLostError(f"the service is too slow: {error}", retryable=True) from None
+        finally:
+            await session.close()
+
+    def _accepted(self, ready: Ready) -> StartOptions:
+        """What the first session came to be, so that the next will be the same."""
+        return replace(
+            self.options,
+            mode=ready.mode,
+            lookahead_ms=ready.lookahead_ms,
+            block_frames=ready.block_frames,
+            model=ready.model,
+        )
+
+    async def _next_audio(self, session: Session) -> bytes | None:
+        """The audio that is next; None at the end of all audio, and where the session ends."""
+        reading = asyncio.ensure_future(self._audio.read(self._position))
+        ending = asyncio.ensure_future(session.ended.wait())
+        try:
+            while not reading.done():
+                await asyncio.wait(
+                    [reading, ending], timeout=KEEPALIVE_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if ending.done():
+                    raise session.over()
+                if not reading.done():
+                    await session.keepalive()
+            return reading.result()
+        finally:
+            reading.cancel()
+            ending.cancel()
+
+    # -- what a session tells --------------------------------------------------------------------
+
+    def _hear(self, message: Heard) -> None:
+        if isinstance(message, Ready):
+            self._begin(message)
+        else:
+            assert self._part is not None
+            event = self._part.hear(message)
+            self.notes.event(event)
+            if self._told.follow(event):  # not the end of a note that was ended while it was held
+                self._tell(event)
+            if isinstance(event, Progress):
+                self._audio.release(self._part.needed)
+                for off in self._told.keep(self._part.sounding):
+                    self._tell(off)
+        self._changes.tell()
+
+    def _begin(self, ready: Ready) -> None:
+        self.ready = ready
+        self.sessions += 1
+        resumed = self._part is not None
+        if self._part is None:
+            origin = max(self._audio.start, self._decided)
+            lost = origin - self._decided
+            self._part = Part(origin, len(self.notes.notes), self.options.sample_rate, ready)
+            if lost:
+                self.lost_samples += lost
+                self._tell(Gap(lost_samples=lost, time_s=origin / self.options.sample_rate))
+        self._release_held()
+        self._tell(Connected(ready=ready, resumed=resumed))
+
+    @property
+    def _decided(self) -> int:
+        """Samples that the events so far tell of."""
+        return self._part.decided if self._part else self._ended_at
+
+    def _end_part(self) -> None:
+        """What comes next does not follow on: end what sounds where it has got to."""
+        if self._part is not None:
+            self._ended_at = self._part.decided
+            self._part = None
+        for note in self.notes.sounding:
+            self.notes.event(self._told.off(note.note_id, note.pitch))
+        self._end_held()
+
+    def _end_held(self) -> None:
+        for off in self._told.silence():
+            self._events.append(off)
+        self._release_held()
+        self._changes.tell()
+
+    def _release_held(self) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _whole(self, done: Done) -> Done:
+        """What the last session says of itself, said of the whole performance."""
+        if self.sessions == 1:
+            return done
+        samples = self._audio.end
+        totals = {
+            **done.totals,
+            "notes": len(self.notes.notes),
+            "received_samples": samples,
+            "audio_s": samples / self.options.sample_rate,
+        }
+        midi = base64.b64encode(self.notes.midi()).decode()
+        return replace(done, totals=totals, midi_base64=midi)
+
+    def _with_all(self, failure: TranscriptionError) -> TranscriptionError:
+        if failure.done is not None:
+            failure.done = self._whole(failure.done)
+        return failure

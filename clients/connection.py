@@ -10,7 +10,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from clients.errors import ConnectError
-from clients.protocol import StartOptions
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +25,9 @@ KEY_HELP = f"An API key, where the service asks for one, is given as ${KEY_VARIA
 
 
 async def open_socket(
-    url: str, options: StartOptions, open_timeout_s: float, key: str | None = None
+    url: str, start: str, open_timeout_s: float, key: str | None = None
 ) -> ClientConnection:
-    """Connect and send ``start``; what the server answers is not awaited.
+    """Connect and send the message ``start``; what the server answers is not awaited.
 
     Args:
         key: API key, shown in a header; ``$RSE_KEY`` where there is none.
@@ -46,7 +45,7 @@ async def open_socket(
             open_timeout=open_timeout_s,
             close_timeout=CLOSE_TIMEOUT_S,
         )
-        await socket.send(options.to_json())
+        await socket.send(start)
         return socket
     except InvalidStatus as error:
         raise _refused(error) from None

@@ -1,8 +1,12 @@
 """Transcribe recordings: ``python -m clients.file song.wav -o song.mid``.
 
-A recording goes the way that live audio goes, through the service's websocket, as fast as it is
-taken, or at the pace of the music with ``--realtime``. Where a session breaks off half way, the
-notes until then are written all the same, and the exit status says that something is missing.
+Files, folders and patterns are taken, and raw PCM from a pipe:
+``ffmpeg -i film.mkv -f s16le -ar 44100 -ac 1 - | python -m clients.file - --rate 44100``.
+Recordings go the way that live audio goes, through the service's websocket, as fast as they are
+taken, or at the pace of the music with ``--realtime``. Where one breaks off half way, the notes
+until then are written all the same.
+
+Exit status: 0 all is transcribed; 1 something is missing; 2 wrong usage; 3 no service.
 """
 
 from __future__ import annotations
@@ -12,23 +16,24 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clients.client import TranscriptionClient
 from clients.connection import KEY_HELP
-from clients.errors import TranscriptionError
+from clients.errors import ConnectError, TranscriptionError
 from clients.notes import NoteList
-from clients.protocol import MAX_CHANNELS, Done, NoteOn, Progress, Ready, StartOptions
+from clients.protocol import MAX_CHANNELS, SAMPLE_BYTES, Done, NoteOn, Progress, Ready
 
 try:
-    import numpy as np
-    import soundfile
     from rich.console import Console
     from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
+
+    from clients.recording import PcmPipe, Recording, Source, UnreadableError, find_recordings
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -38,79 +43,8 @@ DEFAULT_LOOKAHEAD_MS = 200.0
 DEFAULT_BLOCK_FRAMES = 16
 READ_S = 0.5
 REALTIME_READ_S = 0.02
-
-
-class UnreadableError(Exception):
-    """A recording that cannot be decoded or sent."""
-
-
-class _SequentialFile(soundfile.SoundFile):  # type: ignore[misc]
-    """A sound file that is read from beginning to end.
-
-    soundfile seeks to where it is after every read of a seekable file; in an MP3 that loses the
-    decoder's state, and each block but the first begins with noise.
-    """
-
-    def seekable(self) -> bool:
-        return False
-
-
-class Recording:
-    """An audio file, decoded block by block into what the service takes.
-
-    Raises:
-        UnreadableError: no such file, no audio, or empty.
-        ValueError: a sample rate that the service does not take.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not path.is_file():  # libsndfile says "System error"
-            raise UnreadableError("is not a file" if path.exists() else "does not exist")
-        try:
-            self._file = _SequentialFile(path)
-        except (soundfile.LibsndfileError, OSError) as error:
-            reason = str(getattr(error, "error_string", error)).rstrip(".")
-            raise UnreadableError(f"cannot be read: {reason}") from None
-        if self._file.frames == 0:
-            self._file.close()
-            raise UnreadableError("holds no audio")
-        # 16-bit samples travel as they are; all others keep their precision as float.
-        self._dtype = "int16" if self._file.subtype == "PCM_16" else "float32"
-        self.sample_rate: int = self._file.samplerate
-        self.duration_s: float = self._file.frames / self.sample_rate
-        self.channels: int = self._file.channels if self._file.channels <= MAX_CHANNELS else 1
-        if self._file.channels != self.channels:
-            self._dtype = "float32"  # the mean of many channels is no 16-bit number
-
-    def options(self, **wanted: Any) -> StartOptions:
-        """What to ``start`` with, ``wanted`` being the fields about transcription."""
-        encoding = "pcm_s16le" if self._dtype == "int16" else "pcm_f32le"
-        return StartOptions(
-            encoding=encoding, sample_rate=self.sample_rate, channels=self.channels, **wanted
-        )
-
-    async def blocks(self, seconds: float) -> AsyncIterator[bytes]:
-        """PCM in pieces of about ``seconds``, decoded outside of the event loop."""
-        frames = max(1, round(seconds * self.sample_rate))
-        while True:
-            block = await asyncio.to_thread(self._read, frames)
-            if not block:
-                return
-            yield block
-
-    def _read(self, frames: int) -> bytes:
-        try:
-            samples = self._file.read(frames, dtype=self._dtype, always_2d=True)
-        except soundfile.LibsndfileError as error:
-            raise UnreadableError(f"is damaged: {error.error_string}") from None
-        if samples.shape[1] != self.channels:
-            samples = samples.mean(axis=1, dtype=np.float32)
-        little_endian = samples.dtype.newbyteorder("<")
-        return bytes(np.ascontiguousarray(samples, dtype=little_endian))
-
-    def close(self) -> None:
-        self._file.close()
+PIPE = "-"
+WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +55,11 @@ class Transcript:
     notes: NoteList
     done: Done | None
     failure: Exception | None
+    duration_s: float
 
 
 async def transcribe(
-    recording: Recording,
+    recording: Source,
     url: str,
     *,
     realtime: bool = False,
@@ -145,8 +80,8 @@ async def transcribe(
     """
     client = TranscriptionClient(url, recording.options(**wanted))
     ready = await client.connect()
-    notes = NoteList()
-    reading = asyncio.create_task(_read(client, notes, bar, task))
+    notes = client.notes
+    reading = asyncio.create_task(_read(client, bar, task))
     done: Done | None = None
     failure: Exception | None = None
     try:
@@ -155,17 +90,16 @@ async def transcribe(
         except UnreadableError as error:
             failure = error  # what was sent is still transcribed to its end
         done = await client.stop()
-        if done.reason != "stop":
-            failure = TranscriptionError(f"the service ended the session: {done.reason}")
     except TranscriptionError as error:
-        failure, done = error, error.done or client.done
+        failure, done = error, error.done
     finally:
         await client.close()
         await reading
-    return Transcript(ready, notes, done, failure)
+    sent_s = client.sent_samples / recording.sample_rate
+    return Transcript(ready, notes, done, failure, recording.duration_s or sent_s)
 
 
-async def _send(client: TranscriptionClient, recording: Recording, realtime: bool) -> None:
+async def _send(client: TranscriptionClient, recording: Source, realtime: bool) -> None:
     started = time.monotonic()
     async for block in recording.blocks(REALTIME_READ_S if realtime else READ_S):
         await client.send(block)
@@ -174,14 +108,16 @@ async def _send(client: TranscriptionClient, recording: Recording, realtime: boo
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-async def _read(
-    client: TranscriptionClient, notes: NoteList, bar: ProgressBar | None, task: TaskID | None
-) -> None:
+async def _read(client: TranscriptionClient, bar: ProgressBar | None, task: TaskID | None) -> None:
     try:
         async for event in client:
-            notes.event(event)
             if bar is not None and task is not None and isinstance(event, NoteOn | Progress):
-                bar.update(task, completed=event.time_s, notes=len(notes.notes))
+                bar.update(
+                    task,
+                    completed=event.time_s,
+                    done=f"{event.time_s:.0f} s",
+                    notes=len(client.notes.notes),
+                )
     except TranscriptionError:
         pass  # the sender is told the same
 
@@ -191,9 +127,14 @@ async def _read(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m clients.file", description=__doc__, epilog=KEY_HELP
+        prog="python -m clients.file",
+        description=__doc__,
+        epilog=KEY_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", type=Path, help="WAV, FLAC, OGG or MP3")
+    parser.add_argument(
+        "files", nargs="+", help=f"WAV, FLAC, OGG or MP3; folders; patterns; {PIPE} for raw PCM"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT.mid", help="MIDI file, or a folder for several"
     )
@@ -201,6 +142,9 @@ def _parser() -> argparse.ArgumentParser:
         "--json", type=Path, metavar="OUT.json", help="notes as JSON; a folder for several files"
     )
     parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="recordings at a time (default: 1)"
+    )
     parser.add_argument("--realtime", action="store_true", help="send at the pace of the music")
     parser.add_argument(
         "--lookahead-ms",
@@ -216,6 +160,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--mode", choices=["block", "centre"], help="way of emitting frames")
     parser.add_argument("--model", help="name of the weights")
+    pipe = parser.add_argument_group("raw PCM from standard input")
+    pipe.add_argument("--rate", type=int, metavar="HZ", help="its sample rate; needed")
+    pipe.add_argument("--channels", type=int, choices=range(1, MAX_CHANNELS + 1), default=1)
+    pipe.add_argument("--encoding", choices=sorted(SAMPLE_BYTES), default="pcm_s16le")
     return parser
 
 
@@ -223,39 +171,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = _parser()
     args = parser.parse_args(arguments)
-    several = len(args.files) > 1
-    for folder in (args.output, args.json):
-        if several and folder is not None:
+    if args.jobs < 1:
+        parser.error("--jobs is a number from 1")
+    if PIPE in args.files and args.rate is None:
+        parser.error(f"{PIPE} needs --rate")
+    paths = find_recordings(args.files)
+    if not paths:
+        parser.error("no recordings there")
+    for folder, suffix in ((args.output, ".mid"), (args.json, ".json")):
+        if len(paths) > 1 and folder is not None:
             if folder.exists() and not folder.is_dir():
                 parser.error(f"{folder} is a file; several recordings need a folder")
             folder.mkdir(parents=True, exist_ok=True)
         elif folder is not None and not folder.parent.is_dir():
             parser.error(f"{folder.parent} is no folder")  # before the work, not after it
+        targets = Counter(_target(folder, path, suffix) for path in paths)
+        twice = [str(target) for target, count in targets.items() if count > 1]
+        if twice:
+            parser.error(f"two recordings would be written to {twice[0]}")
+    return asyncio.run(_transcribe_all(paths, args))
+
+
+async def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> int:
+    """Transcribe files, some at a time; returns the exit status."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} s, {task.fields[notes]} notes"),
+        TextColumn("{task.fields[done]}, {task.fields[notes]} notes"),
         TimeRemainingColumn(),
     )
-    failed = 0
-    with ProgressBar(*columns, console=console) as bar:
-        for path in args.files:
+    places = asyncio.Semaphore(args.jobs)
+
+    async def one(path: Path) -> int:
+        async with places:
             try:
-                complaint = asyncio.run(_transcribe_file(path, args, bar))
+                complaint, status = await _transcribe_file(path, args, bar), INCOMPLETE
+            except ConnectError as error:
+                complaint, status = str(error), NO_SERVICE
             except (TranscriptionError, UnreadableError, ValueError, OSError) as error:
-                complaint = str(error)
-            if complaint is not None:
-                failed += 1
-                console.print(f"{path}: {complaint}", style="red", markup=False, soft_wrap=True)
-    return 1 if failed else 0
+                complaint, status = str(error), INCOMPLETE
+        if complaint is None:
+            return WHOLE
+        console.print(f"{path}: {complaint}", style="red", markup=False, soft_wrap=True)
+        return status
+
+    with ProgressBar(*columns, console=console) as bar:
+        statuses = await asyncio.gather(*(one(path) for path in paths))
+    failures = {status for status in statuses if status != WHOLE}
+    return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
+
+
+def _open(path: Path, args: argparse.Namespace) -> Source:
+    if str(path) == PIPE:
+        return PcmPipe(sys.stdin.buffer, args.encoding, args.rate, args.channels)
+    return Recording(path)
 
 
 async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBar) -> str | None:
     """Transcribe one file and write what came of it; returns what went wrong, if anything."""
-    recording = Recording(path)
+    recording = _open(path, args)
     try:
-        task = bar.add_task(path.name, total=recording.duration_s, notes=0)
+        task = bar.add_task(recording.path.name, total=recording.duration_s, notes=0, done="")
         transcript = await transcribe(
             recording,
             args.url,
@@ -271,9 +248,14 @@ async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBa
         recording.close()
     notes = transcript.notes
     if transcript.failure is None:
-        bar.update(task, completed=recording.duration_s, notes=len(notes.notes))
+        bar.update(
+            task,
+            total=transcript.duration_s,
+            completed=transcript.duration_s,
+            notes=len(notes.notes),
+        )
     saved = []
-    midi = _target(args.output, path, ".mid")
+    midi = _target(args.output, recording.path, ".mid")
     if transcript.done is not None:
         midi.write_bytes(transcript.done.midi)
         saved.append(str(midi))
@@ -282,8 +264,8 @@ async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBa
         notes.save_midi(midi)
         saved.append(str(midi))
     if args.json is not None:
-        target = _target(args.json, path, ".json")
-        target.write_text(json.dumps(_describe(path, recording, transcript), indent=1) + "\n")
+        target = _target(args.json, recording.path, ".json")
+        target.write_text(json.dumps(_describe(recording, transcript), indent=1) + "\n")
         saved.append(str(target))
     if transcript.failure is None:
         print(f"{path}: {len(notes.notes)} notes -> {', '.join(saved)}")
@@ -299,12 +281,12 @@ def _target(chosen: Path | None, source: Path, suffix: str) -> Path:
     return chosen / source.with_suffix(suffix).name if chosen.is_dir() else chosen
 
 
-def _describe(path: Path, recording: Recording, transcript: Transcript) -> dict[str, Any]:
+def _describe(recording: Source, transcript: Transcript) -> dict[str, Any]:
     ready = transcript.ready
     return {
-        "file": path.name,
+        "file": recording.path.name,
         "complete": transcript.failure is None,
-        "duration_s": recording.duration_s,
+        "duration_s": transcript.duration_s,
         "model": ready.model,
         "mode": ready.mode,
         "lookahead_ms": ready.lookahead_ms,

@@ -21,16 +21,23 @@ class FlowControl:
         frame_bytes: bytes of one sample of all channels.
         sample_rate: of the audio, in Hz.
         max_unacknowledged_s: audio that may be under way.
+        first_sample: the server counts from this one.
     """
 
-    def __init__(self, frame_bytes: int, sample_rate: int, max_unacknowledged_s: float) -> None:
-        self.acknowledged_samples = 0
+    def __init__(
+        self,
+        frame_bytes: int,
+        sample_rate: int,
+        max_unacknowledged_s: float,
+        first_sample: int = 0,
+    ) -> None:
+        self.acknowledged_samples = first_sample
         self._frame_bytes = frame_bytes
         self._sample_rate = sample_rate
         self._window_samples = self._samples(max_unacknowledged_s)
         self._max_message_bytes: int | None = None
-        self._sent_bytes = 0
-        self._marked_samples = 0  # audio before the last marker
+        self._sent_bytes = first_sample * frame_bytes
+        self._marked_samples = first_sample  # audio before the last marker
 
     def limit(self, limits: Mapping[str, Any]) -> None:
         """Keep to the limits of the server's ``ready``, where they are the narrower ones."""

@@ -14,13 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clients.backlog import Backlog
+from clients.client import TranscriptionClient
 from clients.connection import KEY_HELP
 from clients.errors import TranscriptionError
-from clients.live import Listener, transcribe_live
 from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.notes import NoteList
-from clients.protocol import Event, Ready, StartOptions
+from clients.protocol import StartOptions
 
 try:
     import soundfile
@@ -28,7 +27,6 @@ try:
 
     from clients.capture import (
         ENCODING,
-        FRAME_BYTES,
         DeviceError,
         Microphone,
         input_devices,
@@ -41,38 +39,29 @@ except ImportError as missing:
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_LOOKAHEAD_MS = 100.0
 # Audio that is kept while there is no connection.
-MAX_BACKLOG_S = 30.0
+MAX_BUFFERED_S = 60.0
 
 
-class Listeners:
-    """Tells each of several listeners; what has no ``connected`` hears the events alone."""
+class Recorder:
+    """Writes audio to a sound file on its way to the client.
 
-    def __init__(self, display: Listener, *others: Any) -> None:
-        self._display = display
-        self._others = others
+    Args:
+        file: None writes none.
+    """
 
-    def connected(self, ready: Ready) -> None:
-        self._display.connected(ready)
-
-    def disconnected(self, error: TranscriptionError, retry_s: float) -> None:
-        self._display.disconnected(error, retry_s)
-
-    def event(self, event: Event) -> None:
-        for other in self._others:  # the MIDI port before the picture
-            other.event(event)
-        self._display.event(event)
-
-
-class RecordingBacklog(Backlog):
-    """A backlog whose audio is also written to a sound file."""
-
-    def __init__(self, frame_bytes: int, max_samples: int, file: soundfile.SoundFile) -> None:
-        super().__init__(frame_bytes, max_samples)
+    def __init__(self, client: TranscriptionClient, file: soundfile.SoundFile | None) -> None:
+        self._client = client
         self._file = file
+        self.ended = False
 
     def put(self, pcm: bytes) -> None:
-        self._file.buffer_write(pcm, dtype="int16")
-        super().put(pcm)
+        if self._file is not None:
+            self._file.buffer_write(pcm, dtype="int16")
+        self._client.put(pcm)
+
+    def finish(self) -> None:
+        self.ended = True
+        self._client.finish()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,45 +115,52 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         block_frames=args.block_frames,
         model=args.model,
     )
-    notes = NoteList()
-    terminal = Terminal(Console(), microphone.name)
+    client = TranscriptionClient(args.url, options, max_buffered_s=MAX_BUFFERED_S, give_up_s=None)
+    terminal = Terminal(
+        Console(), microphone.name, microphone.sample_rate, lambda: microphone.level_db
+    )
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
-        others: list[Any] = [notes]
         if args.midi is not None:
-            stack.callback(_save_midi, notes, args.midi)
-        backlog = _backlog(args.save, microphone.sample_rate, stack)
+            stack.callback(_save_midi, client.notes, args.midi)
+        recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
+        midi_out = None
         if args.midi_port is not None:
             midi_out = MidiOut(open_port(args.midi_port))
             stack.callback(midi_out.close)
-            others.append(midi_out)
         stack.enter_context(terminal)
         stack.enter_context(microphone)
-        microphone.open(backlog)
-        with _Interrupt(microphone, backlog):
-            await transcribe_live(backlog, args.url, options, Listeners(terminal, *others))
-    lost_s = backlog.dropped_samples / microphone.sample_rate
-    print(f"{terminal.notes} notes in {backlog.end / microphone.sample_rate:.1f} s")
-    if lost_s or microphone.overflows:
+        microphone.open(recorder)
+        with _Interrupt(microphone, recorder):
+            client.start()
+            try:
+                async for event in client:
+                    if midi_out is not None:  # before the picture
+                        midi_out.event(event)
+                    terminal.event(event)
+            finally:
+                await client.close()
+    print(f"{terminal.notes} notes in {client.sent_samples / microphone.sample_rate:.1f} s")
+    if client.lost_samples or microphone.overflows:
         print(
-            f"audio was lost: {lost_s:.1f} s without connection, "
-            f"{microphone.overflows} overflows of the device",
+            f"audio was lost: {client.lost_samples / microphone.sample_rate:.1f} s without "
+            f"connection, {microphone.overflows} overflows of the device",
             file=sys.stderr,
         )
     return 0
 
 
-def _backlog(save: Path | None, sample_rate: int, stack: ExitStack) -> Backlog:
-    max_samples = round(MAX_BACKLOG_S * sample_rate)
-    if save is None:
-        return Backlog(FRAME_BYTES, max_samples)
+def _sound_file(
+    path: Path | None, sample_rate: int, stack: ExitStack
+) -> soundfile.SoundFile | None:
+    if path is None:
+        return None
     try:
-        file = stack.enter_context(
-            soundfile.SoundFile(save, "w", samplerate=sample_rate, channels=1, subtype="PCM_16")
+        return stack.enter_context(
+            soundfile.SoundFile(path, "w", samplerate=sample_rate, channels=1, subtype="PCM_16")
         )
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
-        raise OSError(f"{save} cannot be written: {error}") from None
-    return RecordingBacklog(FRAME_BYTES, max_samples, file)
+        raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def _save_midi(notes: NoteList, path: Path) -> None:
@@ -175,9 +171,9 @@ def _save_midi(notes: NoteList, path: Path) -> None:
 class _Interrupt:
     """Ctrl-C ends the audio, so that the last notes still come; a second one ends all at once."""
 
-    def __init__(self, microphone: Microphone, backlog: Backlog) -> None:
+    def __init__(self, microphone: Microphone, recorder: Recorder) -> None:
         self._microphone = microphone
-        self._backlog = backlog
+        self._recorder = recorder
         self._task = asyncio.current_task()
 
     def __enter__(self) -> None:
@@ -189,10 +185,10 @@ class _Interrupt:
                 return  # Windows, or not the main thread: KeyboardInterrupt unwinds the stack
 
     def _interrupted(self) -> None:
-        if self._backlog.ended and self._task is not None:
+        if self._recorder.ended and self._task is not None:
             self._task.cancel()
         self._microphone.close()
-        self._backlog.finish()
+        self._recorder.finish()
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from clients.protocol import Event, NoteOff, NoteOn
+from clients.protocol import NoteOff, NoteOn
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
@@ -58,7 +58,7 @@ class MidiOut:
         # A pitch may sound in two notes at once; a port knows pitches only.
         self._sounding: dict[int, int] = {}  # note_id -> pitch
 
-    def event(self, event: Event) -> None:
+    def event(self, event: object) -> None:
         if isinstance(event, NoteOn):
             self._sounding[event.note_id] = event.pitch
             self._port.send(

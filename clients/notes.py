@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clients.protocol import Event, NoteOff, NoteOn
+from clients.protocol import NoteOff, NoteOn
 
-TICKS_PER_BEAT = 480
+# As the service writes its files, so that the same notes give the same bytes.
+TICKS_PER_BEAT = 5_000
 TEMPO_US_PER_BEAT = 500_000  # 120 beats a minute: the audio's own tempo is not known
-TICKS_PER_S = TICKS_PER_BEAT * 1_000_000 / TEMPO_US_PER_BEAT  # 960
+TICKS_PER_S = TICKS_PER_BEAT * 1_000_000 // TEMPO_US_PER_BEAT
+OFF_VELOCITY = 64  # the standard's value for "not measured"
 
 
 @dataclass(slots=True)
@@ -39,7 +42,7 @@ class NoteList:
         """Notes without an end so far."""
         return list(self._sounding.values())
 
-    def event(self, event: Event) -> None:
+    def event(self, event: object) -> None:
         """Take in an event; others than notes pass by."""
         if isinstance(event, NoteOn):
             note = Note(
@@ -62,12 +65,11 @@ class NoteList:
         """The notes as plain values, fields as in the service's JSON answer."""
         return [asdict(note) for note in self.notes]
 
-    def save_midi(self, path: Path) -> None:
-        """Write the notes that have ended as a Standard MIDI File of one track.
+    def midi(self) -> bytes:
+        """The notes that have ended as a Standard MIDI File of one track.
 
         Raises:
             ImportError: mido is not installed.
-            OSError: the file cannot be written.
         """
         import mido
 
@@ -78,11 +80,17 @@ class NoteList:
                 onset = round(note.onset_s * TICKS_PER_S)
                 offset = max(onset + 1, round(note.offset_s * TICKS_PER_S))
                 moments.append((onset, 1, note.pitch, note.velocity))
-                moments.append((offset, 0, note.pitch, 0))
+                moments.append((offset, 0, note.pitch, OFF_VELOCITY))
         track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=TEMPO_US_PER_BEAT)])
         now = 0
         for tick, begins, pitch, velocity in sorted(moments):
             kind = "note_on" if begins else "note_off"
             track.append(mido.Message(kind, note=pitch, velocity=velocity, time=tick - now))
             now = tick
-        mido.MidiFile(tracks=[track], ticks_per_beat=TICKS_PER_BEAT).save(path)
+        file = io.BytesIO()
+        mido.MidiFile(type=0, tracks=[track], ticks_per_beat=TICKS_PER_BEAT).save(file=file)
+        return file.getvalue()
+
+    def save_midi(self, path: Path) -> None:
+        """Write ``midi`` to a file; raises OSError where it cannot be written."""
+        path.write_bytes(self.midi())

@@ -70,8 +70,10 @@ class StartOptions:
         """Bytes of one sample of all channels."""
         return SAMPLE_BYTES[self.encoding] * self.channels
 
-    def to_json(self) -> str:
+    def to_json(self, resume: Mapping[str, Any] | None = None) -> str:
+        """The ``start`` message; ``resume`` is a checkpoint with its ``known_events``."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given["resume"] = resume
         chosen = {name: value for name, value in given.items() if value is not None}
         return json.dumps({"type": "start", **chosen})
 
@@ -106,6 +108,38 @@ def websocket_url(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A moment of a performance from which any server can go on.
+
+    Attributes:
+        from_sample: first sample, a channel, that must be sent again.
+        frames: so many frames have been told of.
+        sounding: numbers of the notes that sound.
+        raw: the whole, as the server gave it and wants it back.
+    """
+
+    from_sample: int
+    frames: int
+    sounding: frozenset[int]
+    raw: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, value: Any) -> Checkpoint:
+        """Raises ProtocolError for what is no checkpoint."""
+        try:
+            return cls(
+                from_sample=_typed("from_sample", value["from_sample"], int),
+                frames=_typed("frames", value["frames"], int),
+                sounding=frozenset(
+                    _typed("note_id", note["note_id"], int) for note in value["sounding"]
+                ),
+                raw=value,
+            )
+        except (KeyError, TypeError) as error:
+            raise ProtocolError(f"the server's checkpoint has no {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """The session is open. A note_on may come ``delay_ms`` after its sound, a note_off
     ``note_off_delay_ms`` after its time (0: the server does not say)."""
@@ -119,6 +153,8 @@ class Ready:
     lookahead_ms: float
     block_frames: int
     delay_ms: float
+    replay_ms: float
+    checkpoint: Checkpoint
     note_off_delay_ms: float = 0.0
     limits: Mapping[str, Any]
 
@@ -153,6 +189,7 @@ class Progress:
     frames: int
     time_s: float
     behind_ms: float
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +197,11 @@ class Lagging:
     """Transcription is ``behind_ms`` behind the audio received."""
 
     behind_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draining:
+    """The server goes down; what it says from here on ends the session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,11 +242,9 @@ class UnknownMessage:
     type: str
 
 
-Message = (
-    Ready | NoteOn | NoteOff | Progress | Lagging | Flushed | Done | ErrorMessage | UnknownMessage
-)
-Event = NoteOn | NoteOff | Progress | Lagging | Flushed
-"""What the caller of a client sees while the session runs."""
+Heard = Ready | NoteOn | NoteOff | Progress | Lagging
+"""What a session tells while it runs."""
+Message = Heard | Draining | Flushed | Done | ErrorMessage | UnknownMessage
 
 _MESSAGES: dict[str, type[Any]] = {
     "ready": Ready,
@@ -212,6 +252,7 @@ _MESSAGES: dict[str, type[Any]] = {
     "note_off": NoteOff,
     "progress": Progress,
     "lagging": Lagging,
+    "draining": Draining,
     "flushed": Flushed,
     "done": Done,
     "error": ErrorMessage,
@@ -269,6 +310,8 @@ def _check_midi(done: Done) -> None:
 
 def _typed(name: str, value: Any, wanted: Any) -> Any:
     """``value`` if it is of the type ``wanted``; bool is no number, int is a float."""
+    if wanted is Checkpoint:
+        return Checkpoint.parse(value)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if wanted in (int, float, str, bool):

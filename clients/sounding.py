@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from clients.protocol import Event, NoteOff, NoteOn, Progress
+from collections.abc import Container
+
+from clients.protocol import Lagging, NoteOff, NoteOn, Progress
 
 
 class Sounding:
-    """Follows the events of one session.
+    """Follows the events of a performance.
 
     Attributes:
         frame: the last frame that an event has told of.
@@ -18,7 +20,7 @@ class Sounding:
         self.time_s = 0.0
         self._notes: dict[int, NoteOn] = {}
 
-    def follow(self, event: Event) -> bool:
+    def follow(self, event: NoteOn | NoteOff | Progress | Lagging) -> bool:
         """Take in an event; False for the end of a note that does not sound."""
         match event:
             case NoteOn():
@@ -32,13 +34,25 @@ class Sounding:
                 self._reach(event.frames, event.time_s)
         return True
 
+    @property
+    def notes(self) -> list[NoteOn]:
+        """Notes that sound."""
+        return list(self._notes.values())
+
+    def keep(self, note_ids: Container[int]) -> list[NoteOff]:
+        """The end, at the last time told of, of every note that is none of these."""
+        ending = [note for note in self._notes.values() if note.note_id not in note_ids]
+        for note in ending:
+            del self._notes[note.note_id]
+        return [self.off(note.note_id, note.pitch) for note in ending]
+
     def silence(self) -> list[NoteOff]:
         """The end of every note that sounds, at the last time told of."""
-        notes, self._notes = list(self._notes.values()), {}
-        return [
-            NoteOff(note_id=note.note_id, pitch=note.pitch, frame=self.frame, time_s=self.time_s)
-            for note in notes
-        ]
+        return self.keep(())
+
+    def off(self, note_id: int, pitch: int) -> NoteOff:
+        """The end of a note at the last time told of."""
+        return NoteOff(note_id=note_id, pitch=pitch, frame=self.frame, time_s=self.time_s)
 
     def _reach(self, frame: int, time_s: float) -> None:
         self.frame = max(self.frame, frame)

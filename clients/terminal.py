@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clients.errors import TranscriptionError
-from clients.protocol import Event, Lagging, NoteOff, NoteOn, Progress, Ready
+from clients.events import Connected, Disconnected, Event, Gap
+from clients.protocol import Lagging, NoteOff, NoteOn, Progress
+from clients.roll import Roll, note_name
 
-PITCH_CLASSES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 REFRESHES_PER_S = 15
 REMEMBERED_NOTES = 12
-
-
-def note_name(pitch: int) -> str:
-    """Name of a MIDI pitch; 60 is C4."""
-    return f"{PITCH_CLASSES[pitch % 12]}{pitch // 12 - 1}"
+METER_CELLS = 40
+METER_FLOOR_DB = -60.0
+CLIPPING_DB = -0.5
 
 
 class Terminal:
     """Shows a live transcription while it is entered; a line a note where nobody is watching.
 
-    Implements ``clients.live.Listener``.
+    Args:
+        device: name of the input.
+        sample_rate: of its audio, in Hz.
+        level_db: asked for the input's level, in dB of full scale.
     """
 
-    def __init__(self, console: Console, device: str) -> None:
+    def __init__(
+        self, console: Console, device: str, sample_rate: int, level_db: Callable[[], float]
+    ) -> None:
         self._console = console
         self._device = device
+        self._sample_rate = sample_rate
+        self._level_db = level_db
+        self._roll = Roll()
         self._status = Text("connecting ...", style="yellow")
         self._behind_ms = 0.0
         self._sounding: dict[int, NoteOn] = {}
@@ -54,15 +61,17 @@ class Terminal:
 
     # -- what is told ----------------------------------------------------------------------------
 
-    def connected(self, ready: Ready) -> None:
-        text = f"listening to {self._device}, model {ready.model}, delay {ready.delay_ms:.0f} ms"
-        self._say(text, "green")
-
-    def disconnected(self, error: TranscriptionError, retry_s: float) -> None:
-        self._say(f"{error}; again in {retry_s:.1f} s", "red")
-
     def event(self, event: Event) -> None:
+        self._roll.event(event)
         match event:
+            case Connected(ready=ready):
+                delay = f"delay {ready.delay_ms:.0f} ms"
+                self._say(f"listening to {self._device}, model {ready.model}, {delay}", "green")
+            case Disconnected(error=error, retry_s=retry_s):
+                self._say(f"{error}; again in {retry_s:.1f} s", "red")
+            case Gap():
+                lost_s = event.lost_samples / self._sample_rate
+                self._say(f"{lost_s:.1f} s of audio were lost", "red")
             case NoteOn():
                 self.notes += 1
                 self._sounding[event.note_id] = event
@@ -103,7 +112,13 @@ class Terminal:
         status = self._status.copy()
         if self._behind_ms >= 1000:
             status.append(f", {self._behind_ms / 1000:.1f} s behind", style="yellow")
-        return Group(status, Text(" ".join(names) or "-", style="bold green"), table)
+        return Group(
+            status,
+            _meter(self._level_db()),
+            self._roll.render(self._console.width),
+            Text(" ".join(names) or "-", style="bold green"),
+            table,
+        )
 
 
 def _line(note: NoteOn, offset_s: float) -> str:
@@ -111,3 +126,12 @@ def _line(note: NoteOn, offset_s: float) -> str:
         f"{note.time_s:8.2f} s  {note_name(note.pitch):4} {offset_s - note.time_s:5.2f} s  "
         f"velocity {note.velocity}"
     )
+
+
+def _meter(level_db: float) -> Text:
+    """A bar from METER_FLOOR_DB to full scale."""
+    filled = round(METER_CELLS * max(0.0, 1 - level_db / METER_FLOOR_DB))
+    style = "red" if level_db > CLIPPING_DB else "green"
+    text = Text("▮" * filled, style=style)
+    text.append("▯" * (METER_CELLS - filled), style="dim")
+    return text.append(f" {level_db:4.0f} dB" if level_db > METER_FLOOR_DB else " silence")

@@ -1,6 +1,7 @@
 """A small server that speaks the live protocol, for tests of the clients without the service.
 
-It "hears" one note a second: at k + 0.25 s pitch 60 + k begins, at k + 0.75 s it ends.
+It "hears" one note a second: at k + 0.25 s pitch 60 + k begins, at k + 0.75 s it ends. To resume
+it needs the last half second again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-FRAME_RATE_HZ = 86.1328125
+FRAME_RATE_HZ = 4.0
+STEP_S = 1 / FRAME_RATE_HZ  # of time between two of the server's steps
+REPLAY_S = 0.5
 
 
 @dataclass
@@ -33,7 +36,9 @@ class Behaviour:
     answer_flush: bool = True
     refuse_with: HTTPStatus | None = None
     reject_start: str | None = None  # an error code
+    reject_resume: bool = False
     fail_at_samples: int | None = None  # error, notes off, done, close
+    fail_retryable: bool = False
     done_after_error: bool = True
     drop_at_samples: int | None = None  # the connection breaks
     drops: int = 1_000  # how many sessions are dropped so
@@ -61,8 +66,13 @@ class Heard:
         return width * int(self.start.get("channels", 1))
 
     @property
+    def first_sample(self) -> int:
+        return int(self.start.get("resume", {"from_sample": 0})["from_sample"])
+
+    @property
     def samples(self) -> int:
-        return len(self.audio) // self.frame_bytes
+        """All samples of the performance up to now."""
+        return self.first_sample + len(self.audio) // self.frame_bytes
 
 
 class FakeService:
@@ -71,6 +81,8 @@ class FakeService:
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
         self.sessions: list[Heard] = []
+        self.most_at_a_time = 0
+        self._now = 0
         self.url = ""
         self.credentials: list[str | None] = []  # of each handshake
 
@@ -98,10 +110,14 @@ class FakeService:
     async def _session(self, socket: ServerConnection) -> None:
         heard = Heard()
         self.sessions.append(heard)
+        self._now += 1
+        self.most_at_a_time = max(self.most_at_a_time, self._now)
         try:
             await _Session(socket, self.behaviour, heard).run()
         except ConnectionClosed:
             pass
+        finally:
+            self._now -= 1
 
 
 class _Session:
@@ -110,6 +126,7 @@ class _Session:
         self.seq = 0
         self.notes: list[tuple[int, float, float | None]] = []  # pitch, onset, offset
         self.transcribed_s = 0.0
+        self.known_events = 0
 
     async def say(self, kind: str, **fields: Any) -> None:
         await self.socket.send(json.dumps({"seq": self.seq, "type": kind, **fields}))
@@ -122,9 +139,22 @@ class _Session:
             await self.say("error", code=code, message="cannot start so", retryable=False)
             await self.socket.close(4400, code)
             return
+        resume = self.heard.start.get("resume")
+        if resume is not None and self.behaviour.reject_resume:
+            await self.say("error", code="bad_resume", message="cannot be", retryable=False)
+            await self.socket.close(4400, "bad_resume")
+            return
+        if resume is not None:
+            self.transcribed_s = resume["frames"] * STEP_S
+            self.known_events = resume["known_events"]
+            sounding = {note["note_id"] for note in resume["sounding"]}
+            for number in range(resume["notes"]):
+                end_s = None if number in sounding else 0.0
+                self.notes.append((60 + number, number + 0.25, end_s))
+            self.heard.acknowledged_samples = resume["from_sample"]
         await self.say(
             "ready",
-            session_id="fake",
+            session_id="fa",
             model="fake",
             sample_rate_hz=11025,
             hop_samples=128,
@@ -133,6 +163,8 @@ class _Session:
             lookahead_ms=self.heard.start.get("lookahead_ms", 100.0),
             block_frames=self.heard.start.get("block_frames", 4),
             delay_ms=150.0,
+            replay_ms=750.0,
+            checkpoint=self._checkpoint(),
             limits={
                 "max_message_bytes": self.behaviour.max_message_bytes,
                 "max_session_s": 3600,
@@ -159,13 +191,16 @@ class _Session:
         heard.largest_unacknowledged_samples = max(heard.largest_unacknowledged_samples, under_way)
         await self._transcribe_until(heard.samples / heard.start["sample_rate"])
         if behaviour.fail_at_samples is not None and heard.samples >= behaviour.fail_at_samples:
-            await self.say("error", code="bad_audio", message="NaN in audio", retryable=False)
+            retryable = behaviour.fail_retryable
+            await self.say("error", code="bad_audio", message="NaN in audio", retryable=retryable)
             await self._close_notes()
             if behaviour.done_after_error:
                 await self._done("error")
             await self.socket.close(4400, "bad_audio")
             return True
         if behaviour.drain_at_samples is not None and heard.samples >= behaviour.drain_at_samples:
+            behaviour.drain_at_samples = None
+            await self.say("draining")
             await self._close_notes()
             await self._done("draining")
             await self.socket.close(1001)
@@ -196,14 +231,13 @@ class _Session:
         return False
 
     async def _transcribe_until(self, time_s: float) -> None:
-        step = 0.25
-        while self.transcribed_s + step <= time_s:
-            self.transcribed_s += step
-            await asyncio.sleep(step * self.behaviour.seconds_to_transcribe_a_second)
+        while self.transcribed_s + STEP_S <= time_s:
+            self.transcribed_s += STEP_S
+            await asyncio.sleep(STEP_S * self.behaviour.seconds_to_transcribe_a_second)
             second, part = divmod(self.transcribed_s, 1.0)
             if part == 0.25:
                 self.notes.append((60 + int(second), self.transcribed_s, None))
-                await self.say(
+                await self._say_note(
                     "note_on",
                     note_id=len(self.notes) - 1,
                     pitch=60 + int(second),
@@ -223,7 +257,28 @@ class _Session:
                     frames=self._frame(),
                     time_s=self.transcribed_s,
                     behind_ms=0.0,
+                    checkpoint=self._checkpoint(),
                 )
+
+    async def _say_note(self, kind: str, **fields: Any) -> None:
+        if self.known_events:
+            self.known_events -= 1
+        else:
+            await self.say(kind, **fields)
+
+    def _checkpoint(self) -> dict[str, Any]:
+        rate = self.heard.start["sample_rate"]
+        return {
+            "session_id": "fa",
+            "from_sample": max(0, round((self.transcribed_s - REPLAY_S) * rate)),
+            "frames": round(self.transcribed_s / STEP_S),
+            "notes": len(self.notes),
+            "sounding": [
+                {"note_id": number, "pitch": pitch}
+                for number, (pitch, _, end_s) in enumerate(self.notes)
+                if end_s is None
+            ],
+        }
 
     def _frame(self) -> int:
         return int(self.transcribed_s * FRAME_RATE_HZ)
@@ -232,7 +287,7 @@ class _Session:
         for note_id, (pitch, onset_s, offset_s) in enumerate(self.notes):
             if offset_s is None:
                 self.notes[note_id] = (pitch, onset_s, self.transcribed_s)
-                await self.say(
+                await self._say_note(
                     "note_off",
                     note_id=note_id,
                     pitch=pitch,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import signal
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 
 import httpx
@@ -17,9 +17,11 @@ import pretty_midi
 import pytest
 import soundfile
 
-from clients import file, live, microphone
+from clients import backoff, file, microphone
 from clients.client import ServerError, TranscriptionClient, TranscriptionError
-from clients.protocol import Event, Flushed, NoteOff, NoteOn, StartOptions
+from clients.events import Event
+from clients.protocol import NoteOff, NoteOn, StartOptions
+from tests.clients.cutting_proxy import CuttingProxy
 from tests.clients.fake_devices import RATE as DEVICE_RATE
 from tests.clients.fake_devices import FakePort, FakeSounddevice
 from tests.fakes import play
@@ -105,27 +107,23 @@ def test_a_long_recording_goes_through_the_flow_control(
     assert len(heard) == 40
 
 
-async def test_flush_is_answered_between_the_notes(server: RunningServer) -> None:
+async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
+    """Events, totals and the bytes of the MIDI file are those of a performance without a cut."""
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
     options = StartOptions(encoding="pcm_s16le", sample_rate=RATE, lookahead_ms=50)
-    async with TranscriptionClient(server.url, options) as client:
-        await client.send(audio[: 2 * RATE])
-        await client.flush("one second")
-        events: list[Event] = []
-        async for event in client:
-            events.append(event)
-            if isinstance(event, Flushed):
-                break
-        assert any(isinstance(event, NoteOn) for event in events)
-        await client.send(audio[2 * RATE :])
-        done = await client.stop()
-        events += [event async for event in client]
-    assert done.totals["received_samples"] == len(audio) // 2
-    begun = [event.note_id for event in events if isinstance(event, NoteOn)]
-    assert sorted(begun) == sorted(e.note_id for e in events if isinstance(e, NoteOff))
-    assert len(begun) == len(NOTES)
-    written = mido.MidiFile(file=io.BytesIO(done.midi))
-    assert sum(message.type == "note_on" and message.velocity > 0 for message in written) == 7
+    results = []
+    for cuts in ([], [0.9, 1.75]):
+        proxy = CuttingProxy(server.port, [round(2 * RATE * cut_s) for cut_s in cuts])
+        async with proxy.running() as url:
+            async with TranscriptionClient(url, options, delays=lambda: repeat(0.0)) as client:
+                for start in range(0, len(audio), RATE // 10):
+                    await client.send(audio[start : start + RATE // 10])
+                done = await client.stop()
+                events = [e async for e in client if isinstance(e, NoteOn | NoteOff)]
+        assert client.sessions == len(cuts) + 1
+        results.append((events, done.midi, done.totals["notes"], done.totals["received_samples"]))
+    assert results[0] == results[1]
+    assert len(results[0][0]) == 2 * len(NOTES)
 
 
 async def test_bad_audio_keeps_the_notes_before_it(server: RunningServer) -> None:
@@ -192,8 +190,8 @@ async def test_a_killed_service_is_taken_up_again_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL in the middle of a take; a new process on the same port hears the rest of it."""
-    monkeypatch.setattr(live, "LONGEST_DELAY_S", 0.2)
-    monkeypatch.setattr(microphone, "MAX_BACKLOG_S", 600.0)  # a slow machine starts slowly
+    monkeypatch.setattr(backoff, "LONGEST_DELAY_S", 0.2)
+    monkeypatch.setattr(microphone, "MAX_BUFFERED_S", 600.0)  # a slow machine starts slowly
     port, device = FakePort(), ToneDevice(seconds=None)
     device.pause_s = 0.01  # about the pace of life
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)

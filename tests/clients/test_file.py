@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -11,12 +13,19 @@ import numpy as np
 import pytest
 import soundfile
 
-from clients import file
+from clients import backoff, file
 from clients.client import TranscriptionClient
-from clients.file import Recording, main
+from clients.file import main
+from clients.recording import Recording
 from tests.clients.fake_service import Behaviour, FakeService
+from tests.conftest import REPOSITORY
 
 RATE = 16_000
+
+
+@pytest.fixture(autouse=True)
+def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
 
 
 def write(path: Path, seconds: float, channels: int = 1, rate: int = RATE, **how: str) -> Path:
@@ -85,6 +94,81 @@ async def test_the_audio_is_sent_as_it_is(
     # libsndfile rounds the last bit of MP3 differently from read to read.
     np.testing.assert_allclose(sent, expected, rtol=0, atol=1e-6 if name.endswith("mp3") else 0)
     assert path.with_suffix(".mid").exists()
+
+
+async def test_folders_and_patterns_are_searched_and_some_are_sent_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    album = tmp_path / "album"
+    (album / "encore").mkdir(parents=True)
+    (album / "cover.png").write_text("no audio")
+    for name in ("b.wav", "a.FLAC", "encore/c.ogg"):
+        write(album / name, 1.3, subtype="VORBIS" if name.endswith("ogg") else "PCM_16")
+    live = [write(tmp_path / f"live-{number}.wav", 1.3) for number in (1, 2)]
+    out = tmp_path / "midi"
+    async with FakeService(Behaviour(seconds_to_transcribe_a_second=0.1)).running() as service:
+        assert (
+            await run(service, album, tmp_path / "live-*", live[0], "-o", out, "--jobs", "2") == 0
+        )
+        assert service.most_at_a_time == 2
+    names = ["a.mid", "b.mid", "c.mid", "live-1.mid", "live-2.mid"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert capsys.readouterr().out.count("2 notes") == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{tmp}/a.wav", "{tmp}/other", "-o", "{tmp}/midi"], "two recordings would be written to"),
+        (["{tmp}/empty"], "no recordings there"),
+        (["-"], "- needs --rate"),
+        (["{tmp}/a.wav", "--jobs", "0"], "--jobs is a number from 1"),
+    ],
+)
+def test_wrong_usage_is_told_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "a.wav", tmp_path / "other" / "a.wav"):
+        write(path, 1)
+    with pytest.raises(SystemExit) as caught:
+        main([argument.format(tmp=tmp_path) for argument in arguments])
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def piped(service: FakeService, audio: bytes, *arguments: str | Path) -> tuple[int, str]:
+    """The command with ``audio`` on its standard input; its status and all it says."""
+    command = [sys.executable, "-m", "clients.file", "-", "--url", service.url]
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        input=audio,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=REPOSITORY,
+        timeout=100,
+    )
+    return done.returncode, done.stdout.decode()
+
+
+async def test_raw_pcm_comes_through_a_pipe(tmp_path: Path) -> None:
+    audio = np.arange(2 * 2 * RATE).astype("<f4").tobytes()  # two seconds, two channels
+    out, notes = tmp_path / "out.mid", tmp_path / "out.json"
+    how = ["--rate", str(RATE), "--channels", "2", "--encoding", "pcm_f32le"]
+    async with FakeService().running() as service:
+        status, said = await asyncio.to_thread(
+            piped, service, audio, *how, "-o", out, "--json", notes
+        )
+        assert (status, "2 notes" in said) == (0, True), said
+        (heard,) = service.sessions
+        assert bytes(heard.audio) == audio
+        status, said = await asyncio.to_thread(piped, service, audio[:-3], *how, "-o", out)
+        assert (status, "ended within a sample" in said) == (1, True), said
+    assert heard.start["channels"] == 2
+    assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61]
+    described = json.loads(notes.read_text())
+    assert (described["file"], described["duration_s"]) == ("stdin", 2.0)
 
 
 async def test_several_files_go_to_a_folder_and_one_bad_one_does_not_stop_the_rest(
@@ -183,9 +267,9 @@ async def test_a_full_or_absent_service_is_told(
     song = write(tmp_path / "song.wav", 1)
     behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
     async with FakeService(behaviour).running() as service:
-        assert await run(service, song) == 1
+        assert await run(service, song) == file.NO_SERVICE
         assert "all sessions are taken" in capfd.readouterr().err
-    assert await run(service, song) == 1
+    assert await run(service, song) == file.NO_SERVICE
     assert "cannot connect" in capfd.readouterr().err
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from clients import live, microphone
+from clients import backoff, microphone
 from clients.microphone import main
 from tests.clients.fake_devices import RATE, FakePort, FakeSounddevice
 from tests.clients.fake_service import Behaviour, FakeService
@@ -24,7 +24,7 @@ from tests.conftest import REPOSITORY
 def device(monkeypatch: pytest.MonkeyPatch) -> FakeSounddevice:
     fake = FakeSounddevice(seconds=3.0)
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: fake)
-    monkeypatch.setattr(live, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
     return fake
 
 

@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clients.notes import NoteList
-from clients.protocol import NoteOff, NoteOn, Progress
+from clients.protocol import NoteOff, NoteOn
+from service.events import Note as ServiceNote
+from service.midi import midi_file
 
 
 def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:
@@ -31,7 +33,7 @@ def test_notes_pair_by_id() -> None:
     notes = NoteList()
     for event in (on(0, 60, 0.5), on(1, 64, 0.6), off(0, 60, 1.0), on(2, 60, 1.0)):
         notes.event(event)
-    notes.event(Progress(received_samples=1, frames=1, time_s=1.0, behind_ms=0.0))
+    notes.event("what is no note")
     assert [(note.pitch, note.onset_s, note.offset_s) for note in notes.notes] == [
         (60, 0.5, 1.0),
         (64, 0.6, None),
@@ -79,8 +81,8 @@ def test_the_midi_file_holds_the_notes(
     )
     by_pitch = {note.pitch: note for note in read}
     for pitch, onset_s, length_s, _ in played:
-        assert by_pitch[pitch].start == pytest.approx(onset_s, abs=0.002)
-        assert by_pitch[pitch].end == pytest.approx(onset_s + length_s, abs=0.002)
+        assert by_pitch[pitch].start == pytest.approx(onset_s, abs=0.0001)
+        assert by_pitch[pitch].end == pytest.approx(onset_s + length_s, abs=0.0001)
 
 
 def test_a_restruck_note_sounds_twice(tmp_path: Path) -> None:
@@ -90,3 +92,14 @@ def test_a_restruck_note_sounds_twice(tmp_path: Path) -> None:
     notes.save_midi(tmp_path / "notes.mid")
     kinds = [m.type for m in mido.MidiFile(tmp_path / "notes.mid").tracks[0] if not m.is_meta]
     assert kinds == ["note_on", "note_off", "note_on", "note_off"]
+
+
+def test_the_file_is_the_one_that_the_service_writes() -> None:
+    notes, service_notes = NoteList(), []
+    for note_id, (pitch, onset_s, offset_s) in enumerate(
+        [(60, 0.1, 1.0), (64, 0.1, 0.7), (60, 1.0, 1.3)]
+    ):
+        notes.event(on(note_id, pitch, onset_s))
+        notes.event(off(note_id, pitch, offset_s))
+        service_notes.append(ServiceNote(note_id, pitch, 80, 0.5, 0, 0, onset_s, offset_s))
+    assert notes.midi() == midi_file(service_notes)

@@ -1,0 +1,29 @@
+"""Waiting until something about an object holds that other tasks and callbacks change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Changes:
+    """Like ``asyncio.Condition``, but telling of a change needs no ``await``."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def tell(self) -> None:
+        """Something has changed: all who wait look again."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until ``holds()`` is true."""
+        while not holds():
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.discard(waiting)

@@ -1,0 +1,35 @@
+"""What the caller of a client sees: what the service tells, and what becomes of the connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clients.errors import TranscriptionError
+from clients.protocol import Lagging, NoteOff, NoteOn, Progress, Ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """A session has begun; ``resumed`` where it goes on with the notes of the one before."""
+
+    ready: Ready
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disconnected:
+    """A session was lost or could not be had; the next is tried in ``retry_s`` seconds."""
+
+    error: TranscriptionError
+    retry_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Audio was lost: ``lost_samples`` of it, up to ``time_s`` seconds of the performance."""
+
+    lost_samples: int
+    time_s: float
+
+
+Event = NoteOn | NoteOff | Progress | Lagging | Connected | Disconnected | Gap

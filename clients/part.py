@@ -1,0 +1,74 @@
+"""A stretch of a performance that the service counts from 0: its sessions follow on each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from clients.protocol import Checkpoint, Lagging, NoteOff, NoteOn, Progress, Ready
+
+Told = NoteOn | NoteOff | Progress | Lagging
+
+
+class Part:
+    """Turns the service's counts into those of the performance, and knows how to resume.
+
+    A performance has one part as long as no audio is lost.
+
+    Args:
+        origin: the sample of the performance at which the part begins.
+        first_note: notes that began before it.
+        sample_rate: of the audio sent, in Hz.
+        ready: of its first session.
+    """
+
+    def __init__(self, origin: int, first_note: int, sample_rate: int, ready: Ready) -> None:
+        self._origin = origin
+        self._first_note = first_note
+        self._shift_s = origin / sample_rate
+        self._shift_frames = round(self._shift_s * ready.frame_rate_hz)
+        self._samples_a_frame = sample_rate / ready.frame_rate_hz
+        self._checkpoint: Checkpoint = ready.checkpoint
+        self._known_events = 0
+
+    @property
+    def needed(self) -> int:
+        """The first sample that a resumption must send again."""
+        return self._origin + self._checkpoint.from_sample
+
+    @property
+    def decided(self) -> int:
+        """Samples up to which all notes have been told."""
+        return self._origin + round(self._checkpoint.frames * self._samples_a_frame)
+
+    @property
+    def sounding(self) -> set[int]:
+        """Notes that sound at the last checkpoint."""
+        return {self._first_note + note_id for note_id in self._checkpoint.sounding}
+
+    @property
+    def resume(self) -> dict[str, Any]:
+        """For the ``start`` of a session that goes on with this part."""
+        return {**self._checkpoint.raw, "known_events": self._known_events}
+
+    def hear(self, message: Told) -> Told:
+        """Take in a message of the session; return it in the counts of the performance."""
+        match message:
+            case NoteOn() | NoteOff():
+                self._known_events += 1
+                return replace(
+                    message,
+                    note_id=message.note_id + self._first_note,
+                    frame=message.frame + self._shift_frames,
+                    time_s=message.time_s + self._shift_s,
+                )
+            case Progress():
+                self._checkpoint = message.checkpoint
+                self._known_events = 0
+                return replace(
+                    message,
+                    received_samples=message.received_samples + self._origin,
+                    frames=message.frames + self._shift_frames,
+                    time_s=message.time_s + self._shift_s,
+                )
+        return message

@@ -157,7 +157,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
 
 _SMALL = LambadaConfig(
     vocabulary=3000,
-    cut=CutConfig(ends="clause"),
+    cut=CutConfig(ends="clause", common=1500),
     rse=RSEConfig(maps=64, blocks=1, dropout=0.0),
     length=128,
     padding="front",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import sys
+import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 from pydantic import ValidationError
 
 from model import checkpoint
+from service import logs, tracing
 from service.app import create_app, pick_device, pick_model
 from service.keys import KeysError
 from service.server import DrainingServer, server_config
@@ -58,9 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except checkpoint.CheckpointError as error:
         print(f"The model cannot be used: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logs.configure(settings.log_format)
+    try:
+        tracing.configure()
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 2
     server: DrainingServer | None = None
 
     def give_up() -> None:
@@ -80,5 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if server.failed else 0
 
 
+def leave(status: int) -> NoReturn:
+    """Ends the process; at once where a worker still hangs in the model.
+
+    The interpreter would be taken down under such a thread, which aborts the process.
+    """
+    if any(thread.name.startswith("engine") for thread in threading.enumerate()):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

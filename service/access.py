@@ -19,13 +19,11 @@ from starlette.websockets import WebSocket
 
 from service.clients import Client, set_client
 from service.faults import ErrorCode, ProtocolError
-from service.keys import KeyRing
 from service.origins import LOOPBACK_HOSTS, host_allowed, is_loopback, origin_allowed
 from service.problems import Problem, ProblemCode
 from service.rate import RateLimiter
 from service.refusal import TOKEN_SUBPROTOCOL, deny, refuse
-from service.settings import Settings
-from service.tokens import TokenBook
+from service.state import ServiceState
 
 # Asked often, by machines under whatever name they have for this one; they tell next to nothing.
 PROBES = frozenset({"/healthz", "/readyz"})
@@ -37,13 +35,13 @@ _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-def install(app: FastAPI, settings: Settings, keys: KeyRing, tokens: TokenBook) -> None:
+def install(app: FastAPI, state: ServiceState) -> None:
     """Puts the gate before all endpoints of `app`."""
-    app.add_middleware(Gate, routes=app.router, settings=settings, keys=keys, tokens=tokens)
-    if settings.allowed_origins:
+    app.add_middleware(Gate, routes=app.router, state=state)
+    if state.settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(settings.allowed_origins),
+            allow_origins=list(state.settings.allowed_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization"],
             expose_headers=["Retry-After", "Content-Disposition"],
@@ -53,19 +51,18 @@ def install(app: FastAPI, settings: Settings, keys: KeyRing, tokens: TokenBook) 
 class Gate:
     """Lets a request through, or refuses it where its client can see that."""
 
-    def __init__(
-        self, app: ASGIApp, *, routes: Router, settings: Settings, keys: KeyRing, tokens: TokenBook
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, routes: Router, state: ServiceState) -> None:
         self._app = app
         self._routes = routes
-        self._settings = settings
-        self._keys = keys
-        self._tokens = tokens
+        self._settings = settings = state.settings
+        self._keys = state.keys
+        self._tokens = state.tokens
+        self._refused = state.metrics.refused
         self._rate = RateLimiter(
             settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
         )
         self._hosts = settings.allowed_hosts
-        if not keys and is_loopback(settings.host):
+        if not self._keys and is_loopback(settings.host):
             self._hosts += LOOPBACK_HOSTS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +72,7 @@ class Gate:
         headers = Headers(scope=scope)
         fault = self._foreign(scope, headers)
         if fault is not None:
-            await _answer(fault, scope, receive, send, hidden=True)
+            await self._answer(fault, scope, receive, send, hidden=True)
             return
         client = self._authenticate(scope, headers)
         identity = client or Client.of_address(scope)
@@ -86,10 +83,10 @@ class Gate:
                 f"more than {identity.max_requests_per_s or self._settings.max_requests_per_s:g} "
                 "requests a second",
             )
-            await _answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
+            await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
         elif client is None and self._is_endpoint(scope):
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
-            await _answer(fault, scope, receive, send, _CHALLENGE)
+            await self._answer(fault, scope, receive, send, _CHALLENGE)
         else:
             set_client(scope, identity)
             await self._app(scope, receive, send)
@@ -128,19 +125,20 @@ class Gate:
             return False
         return any(route.matches(scope)[0] is not Match.NONE for route in self._routes.routes)
 
-
-async def _answer(
-    fault: ProtocolError,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    headers: dict[str, str] | None = None,
-    hidden: bool = False,
-) -> None:
-    """Refuses; `hidden` from pages, whose socket is then not even opened."""
-    if scope["type"] == "http":
-        problem = Problem(ProblemCode(fault.code), fault.message, headers=headers)
-        await problem.response()(scope, receive, send)
-        return
-    websocket = WebSocket(scope, receive, send)
-    await (deny if hidden else refuse)(websocket, fault, headers)
+    async def _answer(
+        self,
+        fault: ProtocolError,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: dict[str, str] | None = None,
+        hidden: bool = False,
+    ) -> None:
+        """Refuses; `hidden` from pages, whose socket is then not even opened."""
+        self._refused.labels(fault.code).inc()
+        if scope["type"] == "http":
+            problem = Problem(ProblemCode(fault.code), fault.message, headers=headers)
+            await problem.response()(scope, receive, send)
+            return
+        websocket = WebSocket(scope, receive, send)
+        await (deny if hidden else refuse)(websocket, fault, headers)

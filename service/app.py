@@ -11,11 +11,13 @@ import torch
 from fastapi import FastAPI
 
 from model import checkpoint
-from service import access, health, page, problems, tokens, upload, websocket
+from service import access, health, metrics, page, problems, tokens, upload, websocket
 from service.engine import Engine, Transcriber
+from service.engine_interface import EngineObserver
 from service.problems import ProblemDetails
 from service.settings import Settings
 from service.state import ServiceState
+from service.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -37,18 +39,23 @@ def create_app(
     Raises `service.keys.KeysError` where the API keys cannot be read.
     """
     state = ServiceState(settings)
+    watchdog = Watchdog(state, lambda: build_engine(state, load_model))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(load(state, load_model, on_load_failure))
+        tasks = [
+            asyncio.create_task(load(state, load_model, on_load_failure)),
+            asyncio.create_task(watchdog.run()),
+        ]
         try:
             yield
         finally:
             state.draining.set()
-            loading.cancel()
-            await asyncio.wait([loading])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             if state.engine is not None:
-                await asyncio.to_thread(state.engine.close)
+                await asyncio.to_thread(state.engine.close, state.close_timeout_s)
 
     app = FastAPI(
         title="rse-transcribe",
@@ -61,12 +68,14 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = state
+    app.state.watchdog = watchdog
     problems.install(app)
     app.include_router(health.router)
+    app.include_router(metrics.router)
     app.include_router(upload.router)
     app.include_router(tokens.router)
     app.include_router(websocket.router)
-    access.install(app, settings, state.keys, state.tokens)
+    access.install(app, state)
     page.serve(app)
     describe(app)
     return app
@@ -79,18 +88,7 @@ async def load(
     settings = state.settings
     try:
         state.device = pick_device(settings.device)
-        weights = pick_model(settings.model, state.device)
-        building = asyncio.create_task(
-            asyncio.to_thread(build_engine, lambda: load_model(weights, state.device))
-        )
-        try:
-            engine = await asyncio.shield(building)
-        except asyncio.CancelledError:
-            # A thread cannot be stopped, and a worker that outlives the interpreter aborts it.
-            await asyncio.wait([building])
-            if building.exception() is None:
-                await asyncio.to_thread(building.result().close)
-            raise
+        engine = await build_engine(state, load_model)
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"
@@ -101,9 +99,26 @@ async def load(
     logger.info("model %s is ready on %s", engine.config.name, state.device)
 
 
-def build_engine(load_model: Callable[[], Transcriber]) -> Engine:
-    """The model behind its worker, warmed up; takes seconds."""
-    engine = Engine(load_model())
+async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
+    """An engine with freshly loaded weights, ready to run."""
+    device = state.device
+    name = pick_model(state.settings.model, device)
+    building = asyncio.create_task(
+        asyncio.to_thread(warm_engine, lambda: load_model(name, device), state.metrics)
+    )
+    try:
+        return await asyncio.shield(building)
+    except asyncio.CancelledError:
+        # A thread cannot be stopped, and a worker that outlives the interpreter aborts it.
+        await asyncio.wait([building])
+        if building.exception() is None:
+            await asyncio.to_thread(building.result().close)
+        raise
+
+
+def warm_engine(load_model: Callable[[], Transcriber], observer: EngineObserver) -> Engine:
+    """The model behind its workers, warmed up; takes seconds."""
+    engine = Engine(load_model(), observer=observer)
     try:
         engine.warm_up()
     except BaseException:

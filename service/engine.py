@@ -102,6 +102,7 @@ class Engine:
         self._warm = False
         self._threads = self._runner.threads
         self._beats: dict[int, float] = {}  # by worker
+        self._running: dict[int, list[_EnginePart]] = {}  # by worker
         self._workers: list[threading.Thread] = []
         self._add_worker()
 
@@ -203,6 +204,18 @@ class Engine:
         for worker in self._workers:
             worker.join(timeout_s)
 
+    def abandon(self) -> None:
+        """Give up workers that hang: fail what waits and what they have, and take nothing more.
+
+        A worker that comes back finds its requests answered and ends.
+        """
+        hanging = EngineClosedError("the engine hangs and was given up")
+        for request in self._requests.close():
+            request.fail(hanging)
+        for batch in list(self._running.values()):
+            for part in batch:
+                part.request.fail(hanging)
+
     def __enter__(self) -> Engine:
         return self
 
@@ -235,6 +248,7 @@ class Engine:
                 if threads != self._threads and self._threads is not None:
                     threads = self._threads
                     torch.set_num_threads(threads)  # of this thread
+                self._running[number] = batch
                 if batch:
                     self._step(batch)
             except Exception as error:  # a fault of the engine itself must not end all streams

@@ -64,13 +64,23 @@ class EngineLike(Protocol):
         """Warmed up, alive and not closed."""
         ...
 
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the worker that is longest silent showed that it lives."""
+        ...
+
     def open_stream(self, priority: Priority, positions: slice) -> EngineStreamLike:
         """A place for a stream whose requests are answered with these of the model's FRAMES
         positions. Raises EngineClosedError."""
         ...
 
-    def close(self) -> None:
-        """Fail what waits and take nothing more; safe to call twice."""
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Fail what waits, take nothing more and wait so long for each worker; safe to call
+        twice."""
+        ...
+
+    def abandon(self) -> None:
+        """Fail what waits and what is being computed, take nothing more, wait for nobody."""
         ...
 
 

@@ -64,9 +64,13 @@ def _state(request: Request) -> ServiceState:
     return state
 
 
-@router.get("/healthz", summary="Is the process alive")
-async def healthz() -> Health:
-    """200 while the event loop runs."""
+@router.get("/healthz", summary="Is the process alive", responses=responses(ProblemCode.NOT_READY))
+async def healthz(request: Request) -> Health:
+    """200 while the event loop runs and the model's worker shows that it lives."""
+    state = _state(request)
+    if state.hangs:
+        detail = "the model's worker hangs and is being replaced"
+        raise busy(ProblemCode.NOT_READY, detail, state.settings.retry_after_s)
     return Health()
 
 

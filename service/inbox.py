@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from service.faults import ProtocolError
 from service.options import AudioFormat
+from service.pacing import ArrivalClock
 from service.protocol import DoneReason, Flush
 
 # Tiny messages hold little audio each: their number needs a bound of its own.
@@ -33,6 +34,7 @@ class Inbox:
     def __init__(self, audio: AudioFormat, max_buffered_ms: float) -> None:
         self._audio = audio
         self._max_buffered_ms = max_buffered_ms
+        self.arrivals = ArrivalClock()
         self._messages: deque[bytes | Flush | End] = deque()
         self._queued_ms = 0.0
         self._working_ms = 0.0
@@ -45,6 +47,7 @@ class Inbox:
         return self._queued_ms
 
     async def put(self, message: bytes | Flush | End) -> None:
+        self.arrivals.arrived(self._duration_ms(message) / 1000)
         while self._full:
             self._emptied.clear()
             await self._emptied.wait()

@@ -42,6 +42,7 @@ class ProblemCode(StrEnum):
     NOT_READY = "not_ready"
     DRAINING = "draining"
     DISK_FULL = "disk_full"
+    IDLE_TIMEOUT = "idle_timeout"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     INTERNAL = "internal"
@@ -69,6 +70,7 @@ STATUS: dict[ProblemCode, int] = {
     ProblemCode.NOT_READY: 503,
     ProblemCode.DRAINING: 503,
     ProblemCode.DISK_FULL: 507,
+    ProblemCode.IDLE_TIMEOUT: 408,
     ProblemCode.NOT_FOUND: 404,
     ProblemCode.METHOD_NOT_ALLOWED: 405,
     ProblemCode.INTERNAL: 500,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from starlette.websockets import WebSocket
@@ -66,6 +67,13 @@ class Receiver:
                 f"a message of {size} bytes; at most {self._settings.max_message_bytes} are taken",
             )
         return content
+
+    async def pause(self, seconds: float) -> None:
+        """Reads nothing for so long, or until the server goes down."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._draining.wait()
 
     async def _next_event(self, timeout_s: float) -> Any:
         """What the socket says next; None where it says nothing in time."""

@@ -3,7 +3,8 @@
 At SIGTERM uvicorn itself first sends a close frame to every websocket, so that nothing more can
 be sent, and only then tells the application. Here the signal first sets `draining`: new work is
 refused, sessions send their last notes and `done`; when they are through, or when
-`drain_timeout_s` is over, uvicorn shuts down as ever. A second signal skips the wait.
+most of `drain_timeout_s` is over, uvicorn shuts down as ever, in what is left of that time. A
+second signal skips the wait.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from time import monotonic
 from types import FrameType
 
 import uvicorn
@@ -42,12 +44,17 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
         forwarded_allow_ips=list(settings.trusted_proxies),
-        timeout_graceful_shutdown=max(1, round(settings.drain_timeout_s)),
         lifespan="on",
         server_header=False,
         access_log=False,
         log_config=None,
     )
+
+
+def drain_budget(drain_timeout_s: float) -> tuple[float, float, float]:
+    """Seconds of the drain for sessions and uploads, for closing sockets, for the worker's end."""
+    rest_s = min(2.0, drain_timeout_s / 4)
+    return drain_timeout_s - rest_s, rest_s / 2, rest_s / 2
 
 
 class DrainingServer(uvicorn.Server):
@@ -86,12 +93,20 @@ class DrainingServer(uvicorn.Server):
             self._drain = asyncio.create_task(self._wait_for_sessions())
 
     async def _wait_for_sessions(self) -> None:
+        began_s = monotonic()
         logger.info("draining: %d sessions are open", self._state.sessions.taken)
+        sessions_s, sockets_s, worker_s = drain_budget(self._state.settings.drain_timeout_s)
+        # uvicorn asks for whole seconds, and takes any.
+        self.config.timeout_graceful_shutdown = sockets_s  # type: ignore[assignment]
+        self._state.close_timeout_s = worker_s
         try:
-            async with asyncio.timeout(self._state.settings.drain_timeout_s):
+            async with asyncio.timeout(sessions_s):
                 await self._state.sessions.wait_until_empty()
                 await self._state.uploads.wait_until_empty()
         except TimeoutError:
             open_sessions, uploads = self._state.sessions.taken, self._state.uploads.taken
             logger.warning("gave up on %d sessions and %d uploads", open_sessions, uploads)
+        drained_s = monotonic() - began_s
+        self._state.metrics.drain_s.set(drained_s)
+        logger.info("drained in %.2f s", drained_s)
         self.should_exit = True

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.logs import LogFormat
 from service.options import Mode
 from service.origins import is_loopback
 
@@ -106,6 +107,13 @@ class Settings(BaseSettings):
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
     """Audio of a session that may await transcription, in ms; beyond it the socket is not read."""
 
+    max_pace: float = Field(default=10.0, ge=1, le=1000)
+    """Seconds of audio that a live stream may send in a second, on average; what comes faster is
+    not read yet."""
+
+    pace_burst_s: float = Field(default=10.0, ge=0.1, le=600)
+    """Seconds of audio that a live stream may send at once."""
+
     lagging_ms: float = Field(default=500.0, ge=10, le=60_000)
     """Untranscribed audio, in ms, from which a session is told that it is lagging."""
 
@@ -132,6 +140,13 @@ class Settings(BaseSettings):
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Longest recording, in seconds once decoded (a small FLAC can hold hours)."""
+
+    hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
+    """Seconds without a heartbeat after which the model's worker is taken to hang and replaced;
+    longer than the slowest batch."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    """text, or json: one object a line."""
 
     retry_after_s: int = Field(default=5, ge=1, le=3600)
     """What a refused client is told to wait before it tries again, in seconds."""

@@ -10,6 +10,7 @@ from service.clients import ClientPlaces
 from service.engine_interface import EngineLike
 from service.faults import ErrorCode, ProtocolError
 from service.keys import KeysError, read_keys
+from service.metrics import Metrics
 from service.problems import Problem, ProblemCode, busy
 from service.settings import Settings
 from service.tokens import TokenBook
@@ -63,8 +64,34 @@ class ServiceState:
         self.device = settings.device  # `auto` until the model is loaded
         self.engine: EngineLike | None = None
         self.load_error: str | None = None
+        self.replacing = False  # the engine hung, and a new one is being made
+        self.close_timeout_s = 10.0  # for the engine's workers, at the end
+        self.metrics = Metrics()
+        self._watch()
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
+
+    def _watch(self) -> None:
+        """Gauges of what is held here."""
+        watch = self.metrics.watch
+        watch("sessions", "Live sessions open", lambda: self.sessions.taken)
+        watch("sessions_limit", "Live sessions that may be open", lambda: self.sessions.total)
+        watch("uploads", "Recordings being transcribed", lambda: self.uploads.taken)
+        watch("uploads_limit", "Recordings at one time", lambda: self.uploads.total)
+        watch("ready", "1 where new work is taken", lambda: float(self.ready))
+        watch("draining", "1 while going down", lambda: float(self.draining.is_set()))
+        watch(
+            "heartbeat_age_seconds",
+            "Time since the engine's worker showed that it lives",
+            lambda: self.engine.heartbeat_age_s if self.engine is not None else 0.0,
+        )
+
+    @property
+    def hangs(self) -> bool:
+        """The engine's worker shows no sign of life, or is being replaced for that."""
+        if self.engine is None or self.replacing:
+            return self.replacing
+        return self.engine.heartbeat_age_s > self.settings.hang_timeout_s
 
     @property
     def ready(self) -> bool:

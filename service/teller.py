@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from service.events import NoteEvent
 from service.heat import HeatLog
 from service.inbox import Inbox
+from service.metrics import Metrics
 from service.outbox import Outbox
 from service.protocol import Checkpoint, Lagging, Progress, note_message
 from service.session import TranscriptionSession
@@ -31,6 +32,7 @@ class Teller:
         settings: Settings,
         *,
         frame_s: float,
+        metrics: Metrics,
         known_events: int = 0,
         heat: HeatLog | None = None,
     ) -> None:
@@ -44,6 +46,7 @@ class Teller:
         self._outbox = outbox
         self._settings = settings
         self._frame_s = frame_s
+        self._metrics = metrics
         self._known_events = known_events
         self._heat = heat
         self._point = session.point
@@ -77,8 +80,10 @@ class Teller:
         while True:
             await asyncio.sleep(self._settings.progress_interval_ms / 1000)
             behind_ms = self._behind_ms
+            self._metrics.behind_s.observe(behind_ms / 1000)
             if behind_ms > self._settings.lagging_ms and not lagging:
                 lagging = True
+                self._metrics.lagging.inc()
                 await self._outbox.put(Lagging(behind_ms=behind_ms))
             elif behind_ms < self._settings.lagging_ms / 2:
                 lagging = False  # told again only after it had caught up
@@ -95,6 +100,7 @@ class Teller:
             if self._known_events:
                 self._known_events -= 1
             else:
+                self._metrics.event_lateness_s.observe(self._lateness_s(event))
                 await self._outbox.put(note_message(event))
 
     async def _put_progress(self) -> None:
@@ -108,6 +114,14 @@ class Teller:
                 checkpoint=self.checkpoint,
             )
         )
+
+    def _lateness_s(self, event: NoteEvent) -> float:
+        """Seconds since the event could first have been told."""
+        delay = self._session.delay
+        delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
+        known_ms = 1000 * event.time_s + delay_ms
+        end_ms = 1000 * self._session.totals.audio_s + self._inbox.queued_ms
+        return self._inbox.arrivals.age_s((end_ms - known_ms) / 1000)
 
     @property
     def _state(self) -> tuple[int, int, float]:

@@ -6,6 +6,7 @@ the whole recording only its notes are held in memory.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import json
@@ -34,6 +35,7 @@ from service.options import FILE_OPTIONS, SampleRateError, StreamOptions
 from service.pcm import BadAudioError
 from service.problems import Problem, ProblemCode, busy, responses
 from service.protocol import Choices, Done, Totals, note_message
+from service.settings import Settings
 from service.state import ServiceState
 from service.transcribe import FileProgress, Performance, transcribe_file
 
@@ -127,6 +129,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         ProblemCode.NOT_READY,
         ProblemCode.DRAINING,
         ProblemCode.DISK_FULL,
+        ProblemCode.IDLE_TIMEOUT,
         ProblemCode.INTERNAL,
     ),
 }
@@ -152,12 +155,13 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
         client_placed = stack.enter_context(state.client_uploads.take(client))
         refusal = state.upload_refusal(placed, client_placed)
         if refusal is not None:
+            state.metrics.refused.labels(refusal.code).inc()
             raise refusal
         if not state.knows(choices.model):
             loaded = state.loaded().config.name  # not the path that it may come from
             raise Problem(ProblemCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
-        upload = await receive_file(request, state.settings.max_upload_bytes, stack)
+        upload = await receive_file(request, state.settings, stack)
         items = await stack.enter_async_context(
             aclosing(start_transcription(state, upload.file, options))
         )
@@ -166,9 +170,11 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
             try:
                 first = await anext(items)
             except Exception as error:
-                raise as_problem(error, state) from error
+                problem = as_problem(error, state)
+                count(state, None, problem)
+                raise problem from error
             lines = write_lines(first, items, state)
-            return HoldingResponse(lines, stack.pop_all(), media_type=NDJSON)
+            return HoldingResponse(lines, stack.pop_all(), state.settings.send_timeout_s)
         performance = await run(request, items, state)
         if media_type == JSON:
             return JSONResponse(describe(performance, options, state))
@@ -178,8 +184,9 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
 # -- receiving ------------------------------------------------------------------------------------
 
 
-async def receive_file(request: Request, max_bytes: int, stack: AsyncExitStack) -> UploadFile:
+async def receive_file(request: Request, settings: Settings, stack: AsyncExitStack) -> UploadFile:
     """The file of the form, spooled; it lives as long as the stack."""
+    max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
     too_large = Problem(
         ProblemCode.UPLOAD_TOO_LARGE, f"the upload is larger than {max_bytes} bytes"
     )
@@ -190,7 +197,12 @@ async def receive_file(request: Request, max_bytes: int, stack: AsyncExitStack) 
 
     async def counted() -> Message:
         nonlocal received
-        message = await request.receive()
+        try:
+            async with asyncio.timeout(patience_s):
+                message = await request.receive()
+        except TimeoutError:
+            detail = f"nothing of the upload came for {patience_s:g} s"
+            raise Problem(ProblemCode.IDLE_TIMEOUT, detail) from None
         received += len(message.get("body", b""))
         if received > max_bytes:
             raise too_large
@@ -255,17 +267,47 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
 async def run(request: Request, items: Items, state: ServiceState) -> Performance:
     """The whole recording at once; a fault on the way is a problem that holds what came before."""
     performance: Performance | None = None
-    try:
+
+    async def listen() -> None:
+        nonlocal performance
         async for item in items:
             if isinstance(item, Performance):
                 performance = item
-            elif isinstance(item, FileProgress) and await request.is_disconnected():
-                raise Problem(ProblemCode.BAD_UPLOAD, "the client has gone")
+
+    listening = asyncio.create_task(listen())
+    leaving = asyncio.create_task(wait_until_gone(request))
+    try:
+        # The model may be busy with others for long; whoever has gone holds no place meanwhile.
+        await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not listening.done():
+            raise Problem(ProblemCode.BAD_UPLOAD, "the client has gone")
+        await listening
     except Exception as error:
         extra = {"midi_base64": _base64(performance.midi)} if performance else {}
-        raise as_problem(error, state, **extra) from error
+        problem = as_problem(error, state, **extra)
+        count(state, performance, problem)
+        raise problem from error
+    finally:
+        for task in (listening, leaving):
+            task.cancel()
+        await asyncio.wait([listening, leaving])
     assert performance is not None
+    count(state, performance, None)
     return performance
+
+
+async def wait_until_gone(request: Request) -> None:
+    """Returns once the client has closed the connection; its body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:
+    """Puts a recording that is done with into the metrics."""
+    outcome = problem.code if problem is not None else "done"
+    state.metrics.uploads_ended.labels(outcome).inc()
+    if performance is not None:
+        state.metrics.audio_s.labels("file").inc(performance.totals.audio_s)
 
 
 # -- answering ------------------------------------------------------------------------------------
@@ -274,15 +316,25 @@ async def run(request: Request, items: Items, state: ServiceState) -> Performanc
 class HoldingResponse(StreamingResponse):
     """A stream that lets go of what it needs when it ends, even if it never began."""
 
-    def __init__(self, lines: AsyncIterator[str], held: AsyncExitStack, media_type: str) -> None:
+    def __init__(
+        self, lines: AsyncIterator[str], held: AsyncExitStack, send_timeout_s: float
+    ) -> None:
         # Proxies that buffer would keep the notes until the end.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(lines, media_type=media_type, headers=headers)
+        super().__init__(lines, media_type=NDJSON, headers=headers)
         self._held = held
+        self._send_timeout_s = send_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._held:
-            await super().__call__(scope, receive, send)
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._send_timeout_s):
+                await send(message)
+
+        try:
+            async with self._held:
+                await super().__call__(scope, receive, send_in_time)
+        except TimeoutError:
+            logger.info("gave up on an answer that its client does not read")
 
 
 async def write_lines(
@@ -303,6 +355,7 @@ async def write_lines(
             item = await anext(items, None)
         except Exception as error:
             problem, item = as_problem(error, state), None
+    count(state, performance, problem)
     if problem is not None:
         yield (
             json.dumps(

@@ -26,6 +26,7 @@ from service.inbox import End, Inbox
 from service.limits import SessionLimits, TooManyNotesError
 from service.options import AudioFormat, OptionsError, StreamOptions
 from service.outbox import Outbox
+from service.pacing import Pacer
 from service.pcm import BadAudioError, OddBytesError
 from service.protocol import (
     Checkpoint,
@@ -44,6 +45,7 @@ from service.protocol import (
     parse_query,
 )
 from service.receiver import DrainingError, Receiver, VanishedError
+from service.record import SessionRecord
 from service.refusal import chosen_subprotocol, refuse
 from service.session import TranscriptionSession
 from service.state import ServiceState
@@ -67,17 +69,23 @@ async def transcribe_live(websocket: WebSocket) -> None:
     ):
         refusal = state.session_refusal(placed, client_placed)
         if refusal is not None:
+            state.metrics.refused.labels(refusal.code).inc()
             await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
-        await Connection(websocket, state).run()
+        record = SessionRecord(state.metrics, client)
+        try:
+            await Connection(websocket, state, record).run()
+        finally:
+            record.closed("cancelled")  # unless it has come to an end of its own
 
 
 class Connection:
     """One accepted socket, from `start` to the close."""
 
-    def __init__(self, websocket: WebSocket, state: ServiceState) -> None:
+    def __init__(self, websocket: WebSocket, state: ServiceState, record: SessionRecord) -> None:
         self._websocket = websocket
+        self._record = record
         self._service = state
         self._settings = state.settings
         self._id = secrets.token_hex(8)
@@ -94,18 +102,19 @@ class Connection:
             close_code, reason = await self._converse(start)
         except ProtocolError as error:
             # Before `ready` no notes are owed; a slow reader would not read them.
-            logger.info("session %s: %s: %s", self._id, error.code, error.message)
+            logger.info("%s: %s", error.code, error.message)
             close_code, reason = error.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
                 await self._tell(error)
         except VanishedError:
-            logger.info("session %s: the client has gone", self._id)
+            self._record.closed("vanished")
             return
         except Exception:
-            logger.exception("session %s failed", self._id)
+            logger.exception("the session failed")
             fault = internal_error()
             close_code, reason = fault.close_code, fault.code
             await self._tell(fault)
+        self._record.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
                 await self._websocket.close(close_code, reason)
@@ -195,10 +204,12 @@ class Connection:
             self._outbox,
             self._settings,
             frame_s=HOP / self._service.loaded().config.sample_rate,
+            metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             heat=self._heat,
         )
-        logger.info("session %s opened: %s", self._id, start)
+        chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
+        self._record.opened(self._id, resumed=start.resume is not None, **chosen)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
@@ -216,7 +227,7 @@ class Connection:
         finally:
             # After a regular end this does nothing. A session that was cut off frees its windows.
             session.abort()
-            logger.info("session %s closed: %s", self._id, session.totals)
+            self._record.ended(session.totals)
         if end.error is not None:
             return end.error.close_code, end.error.code
         return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
@@ -233,6 +244,7 @@ class Connection:
 
     async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
         received_bytes = 0
+        pacer = Pacer(self._settings.max_pace, self._settings.pace_burst_s)
         most_ms = 1000.0 * self._settings.max_session_s
         while True:
             message = await self._receiver.receive()
@@ -243,7 +255,10 @@ class Connection:
                         ErrorCode.SESSION_TOO_LONG,
                         f"a session takes at most {self._settings.max_session_s:g} s of audio",
                     )
+                duration_s = audio.duration_ms(len(message)) / 1000
+                self._service.metrics.audio_s.labels("live").inc(duration_s)
                 await inbox.put(message)
+                await self._receiver.pause(pacer.pause_s(duration_s))
                 continue
             parsed = parse_message(message)
             match parsed:
@@ -278,7 +293,7 @@ class Connection:
                 raise
             except Exception:
                 # The fault stays in this session, and its notes still end one by one.
-                logger.exception("session %s: transcription failed", self._id)
+                logger.exception("transcription failed")
                 return End("error", internal_error())
 
     # -- the end ----------------------------------------------------------------------------------
@@ -298,7 +313,7 @@ class Connection:
             if end.reason == "stop":
                 fault = ProtocolError(ErrorCode.ODD_BYTES, str(error))
         except Exception:
-            logger.exception("session %s: transcription failed at the end", self._id)
+            logger.exception("transcription failed at the end")
             events = session.abort()
             fault = internal_error()
         if fault is not None and end.error is None:

@@ -113,7 +113,14 @@ def test_every_answer_forbids_what_comes_from_elsewhere() -> None:
 def test_openapi_states_the_problems_of_every_endpoint() -> None:
     with serving() as (client, _):
         document = client.get("/openapi.json").json()
-    assert set(document["paths"]) == {"/healthz", "/readyz", "/info", "/transcribe", "/token"}
+    assert set(document["paths"]) == {
+        "/healthz",
+        "/readyz",
+        "/info",
+        "/transcribe",
+        "/token",
+        "/metrics",
+    }
     problem = document["components"]["schemas"]["ProblemDetails"]
     assert {"type", "title", "status", "detail", "code"} <= set(problem["properties"])
     upload = document["paths"]["/transcribe"]["post"]

@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from model.checkpoint import save_checkpoint
 from model.config import ModelConfig, RSEConfig, StridedConfig
 from model.transcriber import Transcriber
+from service.server import drain_budget
 from tests.service.apps import (
     MELODY,
     RATE_HZ,
@@ -287,3 +288,11 @@ def test_damaged_weights_end_the_command(start_server: StartServer, tiny_checkpo
     server = start_server(*arguments, wait=False)
     assert server.process.wait(240) == 1
     assert "cannot load the model" in server.log
+
+
+@pytest.mark.parametrize("drain_timeout_s", [0.1, 2, 20, 3600])
+def test_all_parts_of_a_drain_together_take_no_longer_than_it_may(drain_timeout_s: float) -> None:
+    parts = drain_budget(drain_timeout_s)
+    assert min(parts) > 0
+    assert sum(parts) == pytest.approx(drain_timeout_s)
+    assert parts[0] >= 0.75 * drain_timeout_s

@@ -22,6 +22,7 @@ COUNTS = (
 )
 NOT_LIMITS = (
     *("host", "port", "model", "device", "mode", "keys", "keys_file", "allow_open"),
+    *("log_format", "max_pace"),
     *("allowed_hosts", "allowed_origins", "trusted_proxies"),
 )
 

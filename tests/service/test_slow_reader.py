@@ -9,8 +9,10 @@ from typing import Any, cast
 from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
+from service.clients import Client
 from service.engine import Engine
 from service.faults import CloseCode
+from service.record import SessionRecord
 from service.settings import Settings
 from service.state import ServiceState
 from service.websocket import Connection
@@ -51,7 +53,8 @@ async def test_a_client_that_does_not_read_is_closed_and_holds_no_memory() -> No
         engine.warm_up()
         state.engine = engine
         async with asyncio.timeout(60):
-            await Connection(cast(WebSocket, socket), state).run()
+            record = SessionRecord(state.metrics, Client("address test"))
+            await Connection(cast(WebSocket, socket), state, record).run()
         assert socket.closed == (CloseCode.TIMEOUT, "slow_reader")
         assert [message["type"] for message in socket.sent] == ["ready", "flushed"]
         assert engine.queued_windows == 0

@@ -1,0 +1,78 @@
+"""Logs: for people one line each, for machines one JSON object a line (`RSE_LOG_FORMAT`).
+
+Every line that is written while a session is served carries its id; nothing that a client sent as
+a secret is ever given to a logger.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+session_id: ContextVar[str] = ContextVar("session_id", default="")
+"""The session that the present task serves; tasks started by it inherit it."""
+
+
+class LogFormat(StrEnum):
+    """How a line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class SessionFilter(logging.Filter):
+    """Puts the session's id on each record."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.session_id = session_id.get()
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, module, session, message and the fields of `extra={"fields": ...}`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        if session := getattr(record, "session_id", ""):
+            line += f" [{session}]"
+        fields = _fields(record)
+        return line + "".join(f" {name}={value}" for name, value in fields.items())
+
+
+class JsonFormatter(logging.Formatter):
+    """One object: time (RFC 3339, UTC), level, logger, message, session_id, fields, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": time,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if session := getattr(record, "session_id", ""):
+            line["session_id"] = session
+        line |= {name: value for name, value in _fields(record).items() if name not in line}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields
+
+
+def configure(log_format: LogFormat) -> None:
+    """Logs to standard error, from INFO on; for the command, not for a library."""
+    handler = logging.StreamHandler()
+    handler.addFilter(SessionFilter())
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

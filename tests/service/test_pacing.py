@@ -1,0 +1,65 @@
+"""Lateness against a microphone's pace, and the greatest pace, on a clock of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.pacing import ArrivalClock, Pacer
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_stream_at_the_pace_of_a_microphone_is_late_by_what_waits() -> None:
+    clock = Clock()
+    arrivals = ArrivalClock(clock)
+    for _ in range(100):
+        arrivals.arrived(0.02)
+        clock.now_s += 0.02
+    assert arrivals.late_ms(0) == 0
+    assert arrivals.late_ms(500) == pytest.approx(500)
+    assert arrivals.age_s(0.5) == pytest.approx(0.5)
+
+
+def test_a_stream_that_comes_fast_is_late_only_once_its_time_is_over() -> None:
+    clock = Clock()
+    arrivals = ArrivalClock(clock)
+    arrivals.arrived(10)
+    assert arrivals.late_ms(2000) == 0
+    clock.now_s += 9
+    assert arrivals.late_ms(2000) == pytest.approx(1000)
+    clock.now_s += 5
+    assert arrivals.late_ms(2000) == pytest.approx(2000)
+
+
+def test_a_pause_gives_no_credit() -> None:
+    clock = Clock()
+    arrivals = ArrivalClock(clock)
+    arrivals.arrived(1)
+    clock.now_s += 60
+    arrivals.arrived(1)
+    assert arrivals.late_ms(900) == 0
+    clock.now_s += 1
+    assert arrivals.late_ms(900) == pytest.approx(900)
+
+
+def test_a_microphone_is_never_paused() -> None:
+    clock = Clock()
+    pacer = Pacer(max_pace=1.5, burst_s=1, clock=clock)
+    for _ in range(10_000):
+        assert pacer.pause_s(0.02) == 0
+        clock.now_s += 0.02
+
+
+def test_a_recording_keeps_to_the_pace_after_its_burst() -> None:
+    clock = Clock()
+    pacer = Pacer(max_pace=4, burst_s=2, clock=clock)
+    began_s, sent_s = clock.now_s, 0.0
+    while sent_s < 100:
+        clock.now_s += pacer.pause_s(0.5)
+        sent_s += 0.5
+    assert clock.now_s - began_s == pytest.approx((100 - 2) / 4)

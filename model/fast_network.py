@@ -39,6 +39,19 @@ class FastNetwork(ABC):
         self._transcriber = transcriber
         self._dtype = transcriber.compute_dtype
 
+    @property
+    def sample_rate(self) -> int:
+        """Hz of the windows."""
+        return self._transcriber.config.sample_rate
+
+    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
+        """The same for whole windows, (batch, WINDOW)."""
+        match self._transcriber.network:
+            case FilterbankNetwork() as network:
+                return self.predict_features(network.filterbank(windows), positions)
+            case _:
+                return self.predict_features(windows, positions)
+
     @torch.inference_mode()
     def predict_features(self, features: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
         """A batch of ``FeatureStream.advance`` rows -> probabilities of the frames at these

@@ -11,6 +11,7 @@ Thread-safety: may be called from several threads at a time.
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -73,6 +74,16 @@ class FastSwitch:
         torch.addcmul(update.view(pairs.shape), pairs, self.residual, out=place)
 
 
+def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
+    """The unit in one kernel on a GPU that has Triton, else in a few."""
+    if unit.z.weight.is_cuda and find_spec("triton") is not None:
+        from model.triton_switch import TritonSwitch, fits  # which builds upon this module
+
+        if fits(unit):
+            return TritonSwitch(unit, dtype)
+    return FastSwitch(unit, dtype)
+
+
 def _places(out: Tensor, direction: Direction) -> Tensor:
     """A view of (batch, n, m) that shows element 2p + q of the input where the permutation puts
     it; (batch, halves, pairs, 2, m) with the pairs p of the input's halves, or of all of it."""
@@ -96,11 +107,11 @@ class FastShuffleExchange:
         self._units: dict[tuple[int | None, bool], FastSwitch] = {}
         for number, block in enumerate(network.blocks):
             assert isinstance(block, BenesBlock)
-            self._units[number, False] = FastSwitch(block.forward_switch, dtype)
-            self._units[number, True] = FastSwitch(block.reverse_switch, dtype)
+            self._units[number, False] = fast_switch(block.forward_switch, dtype)
+            self._units[number, True] = fast_switch(block.reverse_switch, dtype)
             self._released = block.released
         assert isinstance(network.last, ResidualSwitchUnit)
-        self._units[None, False] = FastSwitch(network.last, dtype)
+        self._units[None, False] = fast_switch(network.last, dtype)
         self._blocks = len(network.blocks)
         # A norm over the sequence needs every unit of a layer.
         self._prunable = not self._units[None, False].sequence_norm

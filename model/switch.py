@@ -20,6 +20,7 @@ from model.config import RSEConfig
 SATURATED = 18.0
 """Logit whose sigmoid is 1 in float32."""
 NORM_EPSILON = 1e-10  # released code; small, for inputs of amplitude 0.25
+FEATURE_NORM_EPSILON = 1e-6
 
 
 class SequenceNorm(nn.Module):
@@ -44,7 +45,7 @@ class FeatureNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., channels), normalised over channels."""
-        return F.layer_norm(x, x.shape[-1:], eps=1e-6)
+        return F.layer_norm(x, x.shape[-1:], eps=FEATURE_NORM_EPSILON)
 
 
 def make_norm(kind: str, channels: int) -> nn.Module:

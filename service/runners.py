@@ -127,7 +127,7 @@ class PlainRunner:
         """One worker, threads as they come, batches that take no longer than they may."""
         windows = settings.max_file_batch_windows
         row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
-        batch_ms = _least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
+        batch_ms = least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
         fitting = max(1, int(settings.max_step_ms * windows / batch_ms))
         return Plan(workers=1, threads=None, batch_windows=fitting)
 
@@ -179,7 +179,7 @@ class CrewRunner:
 
         def window_ms() -> float:
             torch.set_num_threads(1)  # of this thread
-            return _least_ms(lambda: self._alone([row], _TRIED), time.thread_time)
+            return least_ms(lambda: self._alone([row], _TRIED), time.thread_time)
 
         with ThreadPoolExecutor(1) as thread:
             alone_ms = thread.submit(window_ms).result()
@@ -194,12 +194,17 @@ def runner_of(transcriber: Transcriber) -> Runner:
     """The fastest way to run a transcriber where its weights are."""
     if isinstance(transcriber, Network):
         device = next(transcriber.parameters()).device
-        if device.type == "cpu" and (fast := fast_network(transcriber)) is not None:
+        fast = fast_network(transcriber)
+        if fast is not None and device.type == "cpu":
             return CrewRunner(transcriber, fast)
+        if fast is not None and device.type == "cuda":
+            from service.cuda_graphs import GraphRunner  # which needs what is above
+
+            return GraphRunner(fast, device)
     return PlainRunner(transcriber)
 
 
-def _least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
+def least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
     """The quickest of some runs: the first has more to do, and others may use the machine."""
     times_s = []
     for _ in range(_TIMED_RUNS):

@@ -95,7 +95,7 @@ def test_large_windows_are_shared_out_over_the_cores(
     monkeypatch: pytest.MonkeyPatch, window_ms: float, expected: Plan
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr(runners, "_least_ms", lambda work, clock: window_ms)
+    monkeypatch.setattr(runners, "least_ms", lambda work, clock: window_ms)
     assert runner_of(network(FILTERBANK)).plan(EngineSettings(max_step_ms=25)) == expected
 
 

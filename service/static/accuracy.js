@@ -4,6 +4,7 @@
  */
 
 import { authorization } from "./access.js";
+import { countText } from "./pitch.js";
 
 export async function fetchCard() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
@@ -26,9 +27,10 @@ export function accuracyText(card, lookaheadMs) {
   const sets = accuracyAt(card, lookaheadMs);
   if (sets.length === 0) return "";
   const found = sets.map(({ name, f1 }) => `${name} ${f1.toFixed(2)}`).join(", ");
-  const points = Math.max(...sets.map(({ lost }) => 100 * lost));
-  const cost =
-    points < 0.5 ? "no less than any longer one" : `up to ${points.toFixed(0)} points below the best`;
+  const points = Math.round(Math.max(...sets.map(({ lost }) => 100 * lost)));
+  const cost = points
+    ? `up to ${countText(points, "point")} of 100 below the best look-ahead`
+    : "as good as the best look-ahead";
   return `Right notes (onset F1): ${found}; ${cost}.`;
 }
 

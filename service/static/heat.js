@@ -8,7 +8,7 @@
 const TILE_FRAMES = 256; // 3 s at 86 frames a second
 const MAX_TILES = 1200; // 22 kB each
 const MAX_PICTURES = 24; // 90 kB each
-const STRENGTH = 0.55; // opacity of certainty
+const STRENGTH = 0.7; // opacity of certainty
 const FAINTEST = 8; // of 255: below it the picture would only be grey
 
 export class Heat {

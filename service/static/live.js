@@ -13,6 +13,7 @@ import { LiveRecording } from "./recording.js";
 import { TranscriptionSocket } from "./socket.js";
 
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
+const LAG_SMOOTHING = 0.05; // likewise of the lag, at each picture
 const DELAYS_KEPT = 15; // notes whose delay makes the measured one
 
 export class LiveTake extends EventTarget {
@@ -21,7 +22,9 @@ export class LiveTake extends EventTarget {
   #socket = null;
   #captured = 0; // seconds
   #origin = null; // page clock, in seconds, of the first sample; smoothed
-  #delay = 0;
+  #delay = 0; // seconds that the server promised
+  #behind = 0; // seconds by which it was late when it last said so
+  #lag = 0; // ... as the roll shows it, eased
   #delays = []; // seconds from a note's sound to its message, of the newest notes
   #recordingFull = false;
   state = "connecting";
@@ -48,7 +51,8 @@ export class LiveTake extends EventTarget {
 
   /** The moment, in seconds of the take, whose notes are just due: the head of the roll. */
   head() {
-    return Math.max(0, Math.min(this.#captured + 0.1, this.#clock()) - this.#delay);
+    this.#lag += (this.#behind - this.#lag) * LAG_SMOOTHING;
+    return Math.max(0, Math.min(this.#captured + 0.1, this.#clock()) - this.#delay - this.#lag);
   }
 
   #clock() {
@@ -125,13 +129,13 @@ export class LiveTake extends EventTarget {
     });
     on("progress", (progress) => {
       take.advance(progress.time_s);
-      this.#tell("progress", progress);
+      this.#fallBehind(progress);
     });
     on("frames", ({ time_s, lowest_pitch, pitches, probabilities_base64 }) => {
       const bytes = fromBase64(probabilities_base64);
       take.heat.add(time_s, { lowest: lowest_pitch, pitches, bytes });
     });
-    on("lagging", (lagging) => this.#tell("progress", lagging));
+    on("lagging", (lagging) => this.#fallBehind(lagging));
     on("sounding", (keys) => this.#closeAllBut(keys));
     on("stall", () => {
       take.stalled = true;
@@ -144,6 +148,11 @@ export class LiveTake extends EventTarget {
       this.#say(`${why.replace(/\.$/, "")}; trying again in ${Math.ceil(seconds)} s (${attempt}).`);
     });
     on("end", ({ done, words }) => this.#finish(done, words));
+  }
+
+  #fallBehind(message) {
+    this.#behind = message.behind_ms / 1000;
+    this.#tell("progress", message);
   }
 
   #closeAllBut(keys) {

@@ -22,6 +22,8 @@ RATE_HZ = 48_000
 # (pitch, onset, offset) in seconds; the fake microphone plays this once from when it is opened
 TONES = [(69, 0.5, 1.0), (81, 1.2, 1.6), (57, 1.8, 2.4), (69, 2.6, 3.0)]
 DURATION_S = 3.4
+LONG_TONES = [(69, 0.5, 20.0), (81, 21.0, 40.0), (57, 41.0, 60.0)]
+LONG_S = 62.0
 NAMES = ["A4", "A5", "A3", "A4"]
 PITCHES = [pitch for pitch, _, _ in TONES]
 
@@ -32,6 +34,14 @@ expect.set_options(timeout=PATIENCE_MS)
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recordings") / "four tones.wav"
     soundfile.write(path, play(TONES, DURATION_S, RATE_HZ), RATE_HZ, subtype="PCM_16")
+    return path
+
+
+@pytest.fixture(scope="package")
+def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tones so long that a slow machine sees each of them while it is played."""
+    path = tmp_path_factory.mktemp("recordings") / "long tones.wav"
+    soundfile.write(path, play(LONG_TONES, LONG_S, 8000), 8000, subtype="PCM_16")
     return path
 
 

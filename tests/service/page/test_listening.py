@@ -132,13 +132,21 @@ def test_changes_while_listening_are_told_and_the_take_goes_on(tab: Tab) -> None
 def test_take_goes_on_after_the_server_was_killed(
     browser: Browser, start_server: StartServer, tmp_path: Path
 ) -> None:
-    server = start_server(*TONES_SERVER)
+    server = start_server(*TONES_SERVER, RSE_MAX_SESSIONS="1")
     context = browser.new_context()
     tab = Tab(context.new_page(), server)
     page = tab.page
     tab.run(ENDLESS_A4)
     tab.press("Listen")
     page.wait_for_selector("#roll[data-sounding='A4']")
+    refused = Tab(context.new_page(), server)
+    refused.press("Listen")
+    status = refused.page.locator("#status.trouble")
+    expect(status).to_contain_text("sessions are taken; trying again")
+    refused.press("Stop")
+    refused.page.wait_for_selector(IDLE)
+    refused.page.close()
+
     server.process.kill()
     server.process.wait()
     page.wait_for_selector("body[data-state=reconnecting]")

@@ -126,10 +126,11 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
         return text
 
     assert said(100) == (
-        "Right notes (onset F1): piano 0.75, violin 0.60; up to 5 points below the best."
+        "Right notes (onset F1): piano 0.75, violin 0.60; "
+        "up to 5 points of 100 below the best look-ahead."
     )
     assert "piano 0.70, violin 0.60; up to 10 points" in said(75)  # halfway between the two
-    assert "piano 0.80, violin 0.60; no less than any longer one" in said(370)
+    assert "piano 0.80, violin 0.60; as good as the best" in said(370)
     assert said(100, {}) == ""
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.fakes import play
 from tests.service.conftest import RunningServer
 from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved, transcribed
-from tests.service.page.conftest import NAMES, PITCHES, RATE_HZ, TONES
+from tests.service.page.conftest import LONG_S, PITCHES, RATE_HZ, TONES
 
 pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
@@ -89,14 +89,30 @@ def test_many_files_become_takes_and_one_archive(tab: Tab, recording: Path, tmp_
     assert pitches_of(tmp_path / "one tone.mid") == PITCHES[:1]
 
 
-def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, recording: Path) -> None:
-    tab.upload(recording)
+def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recording: Path) -> None:
+    tab.upload(long_recording)
     page = tab.page
+    tab.run("""() => {
+      window.started = [];
+      for (const node of [AudioBufferSourceNode, OscillatorNode]) {
+        const start = node.prototype.start;
+        node.prototype.start = function (when, offset) {
+          started.push([node.name, this.buffer?.duration ?? null, offset ?? 0]);
+          start.apply(this, arguments);
+        };
+      }
+    }""")
     tab.press("Play")
-    for name in NAMES[:3]:
-        page.wait_for_selector(f"#roll[data-sounding='{name}']")
+    page.wait_for_selector("#roll[data-sounding='A4']")
+    tab.slide("#seek", 20.5)  # scrubbed on while it plays
+    page.wait_for_selector("#roll[data-sounding='A5']")
     tab.press("Pause")
-    assert page.locator("#position").inner_text() != "0:00.0"
+    sounds = tab.run("() => started")
+    recorded = [rest for name, *rest in sounds if name == "AudioBufferSourceNode"]
+    assert recorded == [[pytest.approx(LONG_S, abs=0.01), start] for start in (0, 20.5)]
+    assert [name for name, *_ in sounds].count("OscillatorNode") >= 2  # a note has some
+    assert page.locator("#position").inner_text() != "0:20.5"
+    tab.slide("#seek", LONG_S - 1)
     tab.press("Play")
     # It ends by itself, at the end of the take.
     page.wait_for_selector("#play[aria-label=Play]")

@@ -8,18 +8,19 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.service.page.browser import Tab
+from tests.service.page.conftest import LONG_S
 
 pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
 
-def test_roll_answers_to_keyboard_and_pointer(tab: Tab, recording: Path) -> None:
-    tab.upload(recording)
+def test_roll_answers_to_keyboard_and_pointer(tab: Tab, long_recording: Path) -> None:
+    tab.upload(long_recording)
     page = tab.page
-    page.get_by_role("img", name="Piano roll, 4 notes").focus()
+    page.get_by_role("img", name="Piano roll, 3 notes").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#position")).to_have_text("0:01.0")
     page.keyboard.press("End")
-    expect(page.locator("#position")).to_have_text("0:03.4")
+    expect(page.locator("#position")).to_have_text("1:02.0")
     page.keyboard.press("Home")
     page.keyboard.press(" ")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -28,8 +29,8 @@ def test_roll_answers_to_keyboard_and_pointer(tab: Tab, recording: Path) -> None
 
     box = page.locator("#overview").bounding_box()
     assert box is not None
-    # The A5 sounds from 1.2 to 1.6 of 3.4 seconds.
-    page.mouse.click(box["x"] + box["width"] * 1.4 / 3.4, box["y"] + box["height"] / 2)
+    # The A5 sounds from 21 to 40 s.
+    page.mouse.click(box["x"] + box["width"] * 30 / LONG_S, box["y"] + box["height"] / 2)
     page.wait_for_selector("#roll[data-sounding='A5']")
 
 

@@ -71,6 +71,27 @@ def test_the_port_is_closed_though_it_fails() -> None:
     assert port.closed
 
 
+def test_one_message_that_fails_keeps_no_other_note_sounding() -> None:
+    class FlakyPort(FakePort):
+        failed = False
+
+        def send(self, message: Any) -> None:
+            if message.type == "note_off" and not self.failed:
+                self.failed = True
+                raise OSError("a glitch")
+            super().send(message)
+
+    port = FlakyPort()
+    out = MidiOut(port)
+    for note_id, pitch in enumerate((60, 64, 67)):
+        out.event(on(note_id, pitch))
+    with pytest.raises(OSError, match="a glitch"):
+        out.close()
+    assert len(port.sounding) == 1
+    assert port.messages[-1].is_cc(123)  # which ends that one too
+    assert port.closed
+
+
 class FakeBackend:
     names = ("Midi Through:0", "Synth A:0", "Synth B:0")
 
@@ -97,6 +118,21 @@ def test_ports_are_found_by_a_part_of_their_name() -> None:
         open_port("organ")
     with pytest.raises(MidiPortError, match="in use"):
         open_port("synth b")
+
+
+def test_where_one_system_does_not_run_the_next_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, load: bool) -> FakeBackend:
+        if name == "first":
+            raise OSError("the first does not run")
+        return FakeBackend()
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(Backend=load))
+    assert open_port("virtual", ["first", "second"]) == (VIRTUAL_NAME, True)
+    assert open_port("synth a", ["first", "second"]) == ("Synth A:0", False)
+    with pytest.raises(MidiPortError, match="the first does not run"):
+        open_port("virtual", ["first"])
+    with pytest.raises(MidiPortError, match="the first does not run.*Synth A:0"):
+        open_port("organ", ["first", "second"])
 
 
 def test_missing_rtmidi_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

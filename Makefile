@@ -20,7 +20,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
+.PHONY: lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -80,6 +80,26 @@ bench-peer: $(VENV)/.installed-dev ## accuracy beside basic-pitch, installed in 
 	    --lookahead-ms 200 --model $(MODEL) \
 	    $(if $(JSON),--json $(JSON)/peer_$$(basename $$set).json) || exit 1; \
 	done
+
+# Tools of their own environment: none of them is needed to run or to test the service.
+SUPPLY := build/supply/bin
+
+lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## docker/requirements.lock and LICENSES.md anew
+	$(PY) docker/lock.py
+	$(SUPPLY)/pip-licenses --python $(PY) --format markdown --with-system --order name \
+	  --packages $$(sed -n 's/==.*//p' docker/requirements.lock) > docker/LICENSES.md
+
+sbom: $(VENV)/.installed $(SUPPLY)/cyclonedx-py ## build/sbom.json (CycloneDX) of the environment
+	$(SUPPLY)/cyclonedx-py environment --output-file build/sbom.json $(PY)
+
+audit: $(SUPPLY)/pip-audit ## known vulnerabilities of what is locked; asks a public database
+	$(SUPPLY)/pip-audit --no-deps --disable-pip --requirement docker/requirements.lock \
+	  || { echo "audit: vulnerabilities above, or no database was reached" >&2; exit 1; }
+
+$(SUPPLY)/%: | $(VENV)/bin/python
+	@test -x $(SUPPLY)/pip || $(PY) -m venv build/supply
+	$(SUPPLY)/pip install --quiet --disable-pip-version-check \
+	  cyclonedx-bom==7.5.0 pip-audit==2.10.1 pip-licenses==5.5.5
 
 clean: ## remove the environment, caches and builds
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,207 @@
+"""The images and manifests, checked without an engine: rules of hadolint, names, limits, files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.app import create_app
+from service.settings import Settings
+from service.state import ServiceState
+from tests.conftest import REPOSITORY
+
+DOCKER = REPOSITORY / "docker"
+DOCKERFILES = [DOCKER / "Dockerfile", DOCKER / "Dockerfile.cuda"]
+MANIFESTS = [DOCKER / "compose.yaml", DOCKER / "kubernetes.yaml", *DOCKERFILES]
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    text = re.sub(r"\\\n", " ", path.read_text(encoding="utf-8"))
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines]
+
+
+def constraints() -> dict[str, str]:
+    lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = (line.split("==") for line in lines if "==" in line)
+    return {name.lower().replace("_", "-"): version.split()[0] for name, version in pins}
+
+
+def kubernetes(kind: str) -> dict[str, Any]:
+    documents = yaml.safe_load_all((DOCKER / "kubernetes.yaml").read_text(encoding="utf-8"))
+    (found,) = [document for document in documents if document["kind"] == kind]
+    return dict(found)
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_a_dockerfile_keeps_the_rules(path: Path) -> None:
+    steps = instructions(path)
+    names = [name for name, _ in steps]
+    assert set(names) <= {
+        *("FROM", "WORKDIR", "RUN", "ARG", "COPY", "ENV", "USER", "EXPOSE"),
+        *("HEALTHCHECK", "STOPSIGNAL", "CMD"),
+    }
+    for name, rest in steps:
+        if name == "FROM":  # DL3006, DL3007
+            assert re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+[a-z0-9.-]*( AS \w+)?", rest), rest
+        if name == "WORKDIR":  # DL3000
+            assert rest.startswith("/")
+        if name == "CMD":  # DL3025
+            assert json.loads(rest) == ["python", "-m", "service"]
+        if name == "RUN":
+            assert "sudo" not in rest  # DL3004
+            assert rest.count("pip install") == rest.count("--no-cache-dir")  # DL3042
+        if name in ("ENV", "ARG"):
+            assert not re.search(r"(?i)(secret|password|token|keys?)=\S", rest)
+    assert names.count("CMD") == names.count("HEALTHCHECK") == 1  # DL4003, DL3012
+    last_stage = steps[max(n for n, (name, _) in enumerate(steps) if name == "FROM") :]
+    (user,) = [rest for name, rest in last_stage if name == "USER"]  # DL3002
+    assert int(user) > 0
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_what_an_image_copies_is_there_and_sent_to_the_engine(path: Path) -> None:
+    lines = (REPOSITORY / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    let_in = [line[1:] for line in lines if line.startswith("!")]
+    for name, rest in instructions(path):
+        if name != "COPY" or rest.startswith("--from"):
+            continue
+        *sources, _ = shlex.split(rest)
+        for source in sources:
+            assert (REPOSITORY / source).exists(), source
+            assert any(fnmatch(source, pattern) for pattern in let_in), source
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_settings_that_are_named_exist(path: Path) -> None:
+    named = set(re.findall(r"\bRSE_([A-Z_]+)\b", path.read_text(encoding="utf-8")))
+    assert named
+    assert named <= {name.upper() for name in Settings.model_fields}
+
+
+def test_the_lock_has_all_that_the_service_needs_by_hash() -> None:
+    locked = {}
+    for line in (DOCKER / "requirements.lock").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        match = re.fullmatch(r"([a-z0-9.-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line)
+        assert match, line
+        locked[match[1]] = match[2]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {re.split(r"[><=;\[ ]", entry)[0].lower() for entry in project["dependencies"]}
+    assert needed <= set(locked)
+    pins = constraints()
+    for name, version in locked.items():
+        assert version.split("+")[0] == pins[name], f"{name}: run `make lock`"
+
+
+def test_licences_of_all_that_is_locked_are_listed() -> None:
+    listed = (DOCKER / "LICENSES.md").read_text(encoding="utf-8").lower().replace("_", "-")
+    for line in (DOCKER / "requirements.lock").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            assert f"| {line.split('==')[0]} " in listed, f"{line}: run `make lock`"
+    assert "unknown" not in listed
+
+
+def test_cuda_image_has_the_torch_of_the_lock() -> None:
+    (version,) = [
+        rest.partition("=")[2]
+        for name, rest in instructions(DOCKER / "Dockerfile.cuda")
+        if name == "ARG" and rest.startswith("TORCH_VERSION")
+    ]
+    assert version == constraints()["torch"]
+
+
+def test_compose() -> None:
+    compose = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
+    services = compose["services"]
+    assert set(services) == {"cpu", "cuda", "prometheus", "grafana"}
+    for name, service in services.items():
+        assert service["profiles"] == [name]
+        assert re.search(r":v?\d+\.\d+", service["image"]), "an image without a version"
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        for secret in service.get("secrets", []):
+            assert secret in compose["secrets"]
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (
+                (DOCKER / source).is_file()
+                if source.startswith(".")
+                else (source in compose["volumes"])
+            )
+    for name in ("cpu", "cuda"):
+        service = services[name]
+        assert (DOCKER / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert any(mount.startswith("/tmp:") for mount in service["tmpfs"])
+        assert float(service["stop_grace_period"].rstrip("s")) > Settings().drain_timeout_s
+
+
+def test_kubernetes_gives_a_drain_its_time() -> None:
+    pod = kubernetes("Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    command = container["lifecycle"]["preStop"]["exec"]["command"]
+    (pause_s,) = re.findall(r"sleep\((\d+)\)", command[-1])
+    drain_s = float(environment["RSE_DRAIN_TIMEOUT_S"])
+    assert pod["terminationGracePeriodSeconds"] > int(pause_s) + drain_s
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
+    liveness = container["livenessProbe"]
+    assert liveness["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    # A worker that hangs is replaced by the service itself before the pod is killed for it.
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
+
+
+def test_kubernetes_scales_by_sessions() -> None:
+    scaler = kubernetes("HorizontalPodAutoscaler")["spec"]
+    deployment = kubernetes("Deployment")
+    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    (metric,) = scaler["metrics"]
+    assert metric["pods"]["metric"]["name"] in metric_names()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    target = float(metric["pods"]["target"]["averageValue"])
+    assert target < int(environment["RSE_MAX_SESSIONS"])
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    for kind in ("Service", "PodDisruptionBudget"):
+        selector = kubernetes(kind)["spec"]["selector"]
+        assert (selector.get("matchLabels") or selector).items() <= labels
+
+
+def metric_names() -> set[str]:
+    text = ServiceState(Settings()).metrics.text().decode()
+    families = set(re.findall(r"^# TYPE (\w+) \w+$", text, re.MULTILINE))
+    parts = ("", "_bucket", "_sum", "_count", "_total")
+    return {family + part for family in families for part in parts}
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    dashboard = json.loads((DOCKER / "grafana" / "dashboard.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = {name for query in queries for name in re.findall(r"\b(?:rse|process)_\w+", query)}
+    assert len(asked) > 15
+    assert asked - metric_names() == set()
+    source = yaml.safe_load((DOCKER / "grafana" / "datasource.yaml").read_text(encoding="utf-8"))
+    uids = {source["uid"] for source in source["datasources"]}
+    assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == uids
+
+
+def test_prometheus_asks_where_the_metrics_are() -> None:
+    config = yaml.safe_load((DOCKER / "prometheus/prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = config["scrape_configs"]
+    assert job.get("metrics_path", "/metrics") in create_app(Settings()).openapi()["paths"]
+    compose = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
+    secret = Path(job["authorization"]["credentials_file"]).name
+    assert secret in compose["services"]["prometheus"]["secrets"]

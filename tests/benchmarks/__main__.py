@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import file, live, long, machine, network, start, streams
+from tests.benchmarks import file, gpu, live, long, machine, network, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
 
@@ -19,6 +19,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     "streams": (streams.run, "the most concurrent real-time streams"),
     "model": (network.run, "the network alone, and the gated baseline"),
     "long": (long.run, "sequences from 1 K to 2 M symbols"),
+    "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
     "start": (start.run, "start to ready, and the first note"),
 }
 

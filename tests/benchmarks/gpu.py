@@ -1,0 +1,162 @@
+"""On a GPU: the switch unit's kernels, batches and streams, against the chip's measured rates.
+
+The floor of every figure is what the chip itself does here: the rate of a large bfloat16 product,
+and the bandwidth of a large copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from model.config import FRAMES, HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig, StridedConfig
+from model.fast_network import fast_network
+from model.fast_switch import FastSwitch, fast_switch
+from model.filterbank import GRID
+from model.pruning import prune
+from model.switch import ResidualSwitchUnit
+from model.transcriber import Transcriber
+from service.cuda_graphs import GraphRunner
+from service.options import Mode, StreamOptions
+from service.windows import WindowSchedule
+from tests.benchmarks.machine import seconds, spread
+
+WAYS = {
+    "centre": StreamOptions(mode=Mode.CENTRE),
+    "block of 8, 100 ms": StreamOptions(block_frames=8),
+}
+POSITIONS = 2048  # of the paper's network
+SIDE = 8192  # of the square product that gives the rate
+COPIED = 1 << 30  # bytes
+CUDA = torch.device("cuda")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Nothing but a word where there is no GPU."""
+    if not torch.cuda.is_available():
+        return {"skipped": "no CUDA device"}
+    runs = 5 if options.quick else 20
+    rate, bandwidth = measured_rate(runs), measured_bandwidth(runs)
+    figures: dict[str, Any] = {
+        "bf16_tflops": rate / 1e12,
+        "bandwidth_gb_s": bandwidth / 1e9,
+        "triton": find_spec("triton") is not None,
+    }
+    for maps in (96, 192):
+        figures[f"switch layer, m={maps}"] = switch_layer(maps, rate, bandwidth, runs)
+    batches = (8, 64) if options.quick else (8, 16, 32, 64, 128, 256)
+    for config in (PAPER, LIVE):
+        figures[config.name] = network(config, batches, rate, runs)
+    return figures
+
+
+def timed(work: Callable[[], object], runs: int) -> list[float]:
+    """Seconds of each run, to its end on the GPU."""
+
+    def whole() -> None:
+        work()
+        torch.cuda.synchronize()
+
+    for _ in range(3):
+        whole()
+    return seconds(whole, runs)
+
+
+def measured_rate(runs: int) -> float:
+    """FLOP a second of a large bfloat16 product."""
+    a, b = (torch.randn(SIDE, SIDE, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * SIDE**3 / min(timed(lambda: a @ b, runs))
+
+
+def measured_bandwidth(runs: int) -> float:
+    """Bytes read and written a second by a large copy."""
+    a = torch.empty(COPIED, dtype=torch.uint8, device=CUDA)
+    b = torch.empty_like(a)
+    return 2 * COPIED / min(timed(lambda: b.copy_(a), runs))
+
+
+@torch.inference_mode()
+def switch_layer(maps: int, rate: float, bandwidth: float, runs: int) -> dict[str, Any]:
+    """One layer and its permutation by each way to compute it; fractions of the floors."""
+    batch = 64
+    unit = ResidualSwitchUnit(RSEConfig(maps=maps)).to(CUDA).eval()
+    x = 0.25 * torch.randn(batch, POSITIONS, maps, device=CUDA)
+    eager, best = FastSwitch(unit, torch.bfloat16), fast_switch(unit, torch.bfloat16)
+    compiled = torch.compile(eager)
+    ways = {
+        "eager": lambda: eager(x, "deinterleave"),
+        "compiled": lambda: compiled(x, "deinterleave"),
+        type(best).__name__: lambda: best(x, "deinterleave"),
+    }
+    work = batch * POSITIONS // 2 * unit_flops(maps)
+    moved = 2 * x.numel() * x.element_size()
+    figures = {}
+    for name, call in ways.items():
+        times = timed(call, runs)
+        figures[name] = {
+            "us": spread([1e6 * s for s in times]),
+            "fraction_of_bf16_rate": work / min(times) / rate,
+            "fraction_of_bandwidth": moved / min(times) / bandwidth,
+        }
+    return figures
+
+
+def network(
+    config: ModelConfig, batches: tuple[int, ...], rate: float, runs: int
+) -> dict[str, Any]:
+    """Windows a second and streams in real time, as the service runs batches; the plain network."""
+    torch.manual_seed(0)
+    transcriber = Transcriber(config).eval().to(CUDA).compute_in(torch.bfloat16)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    runner = GraphRunner(fast, CUDA)
+    figures: dict[str, Any] = {}
+    for batch in batches:
+        windows = [torch.randn(WINDOW) * 0.1] * batch
+        rows = torch.stack(windows).to(CUDA)
+        plain = timed(lambda rows=rows: transcriber.predict(rows), runs)  # type: ignore[misc]
+        figures[f"plain, batch {batch}"] = {"windows_a_second": spread([batch / s for s in plain])}
+        for way, stream in WAYS.items():
+            schedule = WindowSchedule.of(stream, config.sample_rate)
+
+            def call(
+                windows: list[torch.Tensor] = windows, positions: slice = schedule.positions
+            ) -> None:
+                runner.predict(windows, positions)
+
+            speeds = [batch / s for s in timed(call, runs)]
+            wanted = config.sample_rate / HOP / schedule.block_frames  # windows a second, a stream
+            work = window_flops(config, schedule)
+            figures[f"service, {way}, batch {batch}"] = {
+                "windows_a_second": spread(speeds),
+                "streams_in_real_time": spread([speed / wanted for speed in speeds]),
+                "fraction_of_bf16_rate": max(speeds) * work / rate,
+            }
+    return figures
+
+
+def unit_flops(maps: int) -> int:
+    """Of the two products of a switch unit on one pair."""
+    return 2 * 2 * (2 * maps) * (4 * maps)
+
+
+def window_flops(config: ModelConfig, schedule: WindowSchedule) -> int:
+    """Of the switch units that the read positions need; what is beside them is not counted."""
+    frames = range(FRAMES)[schedule.positions]
+    match config.front_end:
+        case StridedConfig(convolutions=convolutions):
+            step = HOP >> convolutions
+            length, read = WINDOW >> convolutions, tuple(step * frame for frame in frames)
+        case front_end:
+            per, octaves = front_end.frames_per_patch, front_end.octaves
+            length = GRID // per * octaves
+            first, last = frames[0] // per, frames[-1] // per
+            read = tuple(range(first * octaves, (last + 1) * octaves))
+    bits = length.bit_length() - 1
+    direction = "deinterleave" if config.rse.shuffle == "released" else "interleave"
+    layers = prune(bits, config.rse.blocks, direction, read)  # type: ignore[arg-type]
+    return sum(layer.units for layer in layers) * unit_flops(config.rse.maps)

@@ -154,6 +154,7 @@ export class LivePanel extends EventTarget {
   /** One tab at a time holds the lock; a second one may listen all the same, but is told. */
   #enterTab() {
     navigator.locks?.request(TAB_LOCK, { ifAvailable: true }, (lock) => {
+      if (!this.#live) return null; // it has ended meanwhile
       if (!lock) {
         this.#notice ||= TWO_TABS;
         this.#changed();

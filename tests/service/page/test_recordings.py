@@ -89,6 +89,26 @@ def test_many_files_become_takes_and_one_archive(tab: Tab, recording: Path, tmp_
     assert pitches_of(tmp_path / "one tone.mid") == PITCHES[:1]
 
 
+def test_file_can_be_dropped_anywhere(tab: Tab, tmp_path: Path) -> None:
+    path = tmp_path / "one tone.wav"
+    soundfile.write(path, play(TONES[:1], 1.4, 8000), 8000)
+    shown = tab.run(
+        """(bytes) => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([new Uint8Array(bytes)], 'dropped.wav'));
+          dispatchEvent(new DragEvent('dragenter', { dataTransfer }));
+          const shown = !document.getElementById('dropping').hidden;
+          dispatchEvent(new DragEvent('drop', { dataTransfer, cancelable: true }));
+          return [shown, document.getElementById('dropping').hidden];
+        }""",
+        list(path.read_bytes()),
+    )
+    assert shown == [True, True]
+    expect(tab.page.locator("#takes li")).to_have_count(1)
+    expect(tab.page.locator("#take-name")).to_have_text("dropped.wav")
+    expect(tab.page.locator("#note-count")).to_have_text("1 note")
+
+
 def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page

@@ -145,7 +145,7 @@ def test_tells_how_much_audio_a_long_break_has_cost(bench: Tab) -> None:
         say(1000);
         first.say(progress(point(500, 8), 0.8));
         first.fail();
-        for (let second = 0; second < 130; second += 1) say(1000);  // 120 are kept
+        for (let second = 0; second < 310; second += 1) say(1000);  // 300 are kept
         const next = await nextSocket(2);
         next.say(ready);
         stream.stop();
@@ -155,8 +155,8 @@ def test_tells_how_much_audio_a_long_break_has_cost(bench: Tab) -> None:
     )
     second = told["sent"][1]
     assert "resume" not in second[0]
-    assert sum(size for size in second if isinstance(size, int)) == 2 * 120_000
-    assert told["lost"] == 131_000 - 120_000 - 800
+    assert sum(size for size in second if isinstance(size, int)) == 2 * 300_000
+    assert told["lost"] == 311_000 - 300_000 - 800
 
 
 def test_a_full_server_is_asked_again_and_a_refusal_for_good_is_told(bench: Tab) -> None:

@@ -1,37 +1,50 @@
 /**
  * What a look-ahead costs in accuracy, from the figures of the model's card (`GET /info`): onset
- * F1 on each set of recordings, at the look-aheads that were measured and in between.
+ * F1 on each set of recordings, else average precision of onsets in validation, at the look-aheads
+ * that were measured and in between.
  */
 
 import { authorization } from "./access.js";
 import { countText } from "./pitch.js";
+
+const VALIDATION = /^onset_ap_(\d+)ms$/;
 
 export async function fetchCard() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
   return response.ok ? (await response.json()).card : {};
 }
 
-/** [{name, f1, lost}] for each set of recordings; `lost` against the best look-ahead. */
-export function accuracyAt(card, lookaheadMs) {
-  return Object.entries(card.recordings ?? {}).map(([name, reports]) => {
-    const measured = reports
-      .map((report) => [report.lookahead_ms, report.mean.onset_f1])
-      .sort(([a], [b]) => a - b);
-    const f1 = between(measured, lookaheadMs);
-    return { name, f1, lost: Math.max(...measured.map(([, value]) => value)) - f1 };
-  });
+/** The figures of a card: their name, and for each set of sounds [[look-ahead in ms, value], ...]. */
+function figuresOf({ recordings = {}, validation = {} }) {
+  const measured = Object.entries(recordings).map(([name, reports]) => [
+    name,
+    reports.map((report) => [report.lookahead_ms, report.mean.onset_f1]),
+  ]);
+  if (measured.length) return { figure: "onset F1", sets: measured };
+  // Weights whose figures on recordings are not measured yet.
+  const points = Object.entries(validation)
+    .map(([name, value]) => [Number(VALIDATION.exec(name)?.[1]), value])
+    .filter(([lookahead]) => lookahead);
+  return { figure: "onset AP", sets: points.length ? [["held-out instruments", points]] : [] };
 }
 
 /** In words; "" where the card has no figures. */
 export function accuracyText(card, lookaheadMs) {
-  const sets = accuracyAt(card, lookaheadMs);
+  const { figure, sets } = figuresOf(card);
   if (sets.length === 0) return "";
-  const found = sets.map(({ name, f1 }) => `${name} ${f1.toFixed(2)}`).join(", ");
-  const points = Math.round(Math.max(...sets.map(({ lost }) => 100 * lost)));
-  const cost = points
-    ? `up to ${countText(points, "point")} of 100 below the best look-ahead`
+  const found = [];
+  let lost = 0; // against the best look-ahead, of the set that loses most
+  for (const [name, points] of sets) {
+    points.sort(([a], [b]) => a - b);
+    const value = between(points, lookaheadMs);
+    lost = Math.max(lost, ...points.map(([, best]) => best - value));
+    found.push(`${name} ${value.toFixed(2)}`);
+  }
+  const whole = Math.round(100 * lost);
+  const cost = whole
+    ? `up to ${countText(whole, "point")} of 100 below the best look-ahead`
     : "as good as the best look-ahead";
-  return `Right notes (onset F1): ${found}; ${cost}.`;
+  return `Right notes (${figure}): ${found.join(", ")}; ${cost}.`;
 }
 
 /** Straight between the measured points, level beyond them. */

@@ -131,6 +131,11 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
     )
     assert "piano 0.70, violin 0.60; up to 10 points" in said(75)  # halfway between the two
     assert "piano 0.80, violin 0.60; as good as the best" in said(370)
+    trained = {"validation": {"ap_50ms": 0.8, "onset_ap_50ms": 0.3, "onset_ap_100ms": 0.6}}
+    assert said(50, trained) == (
+        "Right notes (onset AP): held-out instruments 0.30; "
+        "up to 30 points of 100 below the best look-ahead."
+    )
     assert said(100, {}) == ""
 
 

@@ -27,6 +27,7 @@ from clients.connection import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
 from clients.notes import NoteList
 from clients.protocol import MAX_CHANNELS, SAMPLE_BYTES, Done, NoteOn, Progress, Ready
+from clients.tempo_option import add_tempo_option, beat_of
 
 try:
     from rich.console import Console
@@ -142,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "--json", type=Path, metavar="OUT.json", help="notes as JSON; a folder for several files"
     )
     parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    add_tempo_option(parser)
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="recordings at a time (default: 1)"
     )
@@ -256,12 +258,9 @@ async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBa
         )
     saved = []
     midi = _target(args.output, recording.path, ".mid")
-    if transcript.done is not None:
-        midi.write_bytes(transcript.done.midi)
-        saved.append(str(midi))
-    elif notes.notes:
-        # The session broke off before the service could send its file: the notes it told of.
-        notes.save_midi(midi)
+    # Without ``done`` the session broke off: the notes it told of, and no file if it told of none.
+    if transcript.done is not None or notes.notes:
+        notes.save_midi(midi, beat_of(notes, args.tempo))
         saved.append(str(midi))
     if args.json is not None:
         target = _target(args.json, recording.path, ".json")

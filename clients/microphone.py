@@ -14,12 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from clients.beat import Beat
 from clients.client import TranscriptionClient
 from clients.connection import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.notes import NoteList
 from clients.protocol import StartOptions
+from clients.tempo_option import add_tempo_option, beat_of
 
 try:
     import soundfile
@@ -86,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
+    add_tempo_option(parser)
     return parser
 
 
@@ -122,7 +125,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
         if args.midi is not None:
-            stack.callback(_save_midi, client.notes, args.midi)
+            stack.callback(_save_midi, client.notes, args.midi, args.tempo)
         recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
         midi_out = None
         if args.midi_port is not None:
@@ -163,9 +166,10 @@ def _sound_file(
         raise OSError(f"{path} cannot be written: {error}") from None
 
 
-def _save_midi(notes: NoteList, path: Path) -> None:
-    notes.save_midi(path)
-    print(f"{path}: {len(notes.notes)} notes")
+def _save_midi(notes: NoteList, path: Path, tempo: Beat | None) -> None:
+    beat = beat_of(notes, tempo)
+    notes.save_midi(path, beat)
+    print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
 
 
 class _Interrupt:

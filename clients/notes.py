@@ -7,12 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from clients.beat import DEFAULT_BEAT, TICKS_PER_BEAT, Beat, TempoMap
 from clients.protocol import NoteOff, NoteOn
 
-# As the service writes its files, so that the same notes give the same bytes.
-TICKS_PER_BEAT = 5_000
-TEMPO_US_PER_BEAT = 500_000  # 120 beats a minute: the audio's own tempo is not known
-TICKS_PER_S = TICKS_PER_BEAT * 1_000_000 // TEMPO_US_PER_BEAT
 OFF_VELOCITY = 64  # the standard's value for "not measured"
 
 
@@ -65,32 +62,45 @@ class NoteList:
         """The notes as plain values, fields as in the service's JSON answer."""
         return [asdict(note) for note in self.notes]
 
-    def midi(self) -> bytes:
+    def midi(self, beat: Beat = DEFAULT_BEAT) -> bytes:
         """The notes that have ended as a Standard MIDI File of one track.
+
+        Args:
+            beat: the file's; the notes' times are the same with any.
 
         Raises:
             ImportError: mido is not installed.
         """
         import mido
 
-        # At one time, ends come before beginnings: a re-struck note is not cut off.
-        moments: list[tuple[int, int, int, int]] = []
+        tempo = TempoMap(beat)
+        # At one tick, ends come before beginnings: a re-struck note is not cut off.
+        moments = [
+            (tick, 0, mido.MetaMessage("set_tempo", tempo=us_per_beat))
+            for tick, us_per_beat in tempo.changes
+        ]
         for note in self.notes:
             if note.offset_s is not None:
-                onset = round(note.onset_s * TICKS_PER_S)
-                offset = max(onset + 1, round(note.offset_s * TICKS_PER_S))
-                moments.append((onset, 1, note.pitch, note.velocity))
-                moments.append((offset, 0, note.pitch, OFF_VELOCITY))
-        track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=TEMPO_US_PER_BEAT)])
+                onset = tempo.tick(note.onset_s)
+                offset = max(onset + 1, tempo.tick(note.offset_s))
+                on = mido.Message("note_on", note=note.pitch, velocity=note.velocity)
+                off = mido.Message("note_off", note=note.pitch, velocity=OFF_VELOCITY)
+                moments += [(onset, 2, on), (offset, 1, off)]
+        track = mido.MidiTrack()
         now = 0
-        for tick, begins, pitch, velocity in sorted(moments):
-            kind = "note_on" if begins else "note_off"
-            track.append(mido.Message(kind, note=pitch, velocity=velocity, time=tick - now))
+        for tick, _, message in sorted(moments, key=_order):
+            track.append(message.copy(time=tick - now))
             now = tick
         file = io.BytesIO()
         mido.MidiFile(type=0, tracks=[track], ticks_per_beat=TICKS_PER_BEAT).save(file=file)
         return file.getvalue()
 
-    def save_midi(self, path: Path) -> None:
+    def save_midi(self, path: Path, beat: Beat = DEFAULT_BEAT) -> None:
         """Write ``midi`` to a file; raises OSError where it cannot be written."""
-        path.write_bytes(self.midi())
+        path.write_bytes(self.midi(beat))
+
+
+def _order(moment: tuple[int, int, Any]) -> tuple[int, int, int, int]:
+    """The same notes give the same bytes, in whatever order they came."""
+    tick, rank, message = moment
+    return tick, rank, getattr(message, "note", 0), getattr(message, "velocity", 0)

@@ -308,3 +308,20 @@ async def test_a_rate_that_the_service_does_not_take(
         assert await run(service, song) == 1
         assert service.sessions == []
     assert "8000 to 192000 Hz" in capfd.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(("tempo", "bpm"), [("120", 120), ("96.5", 96.5), ("auto", 60)])
+async def test_the_tempo_of_the_file_is_chosen_or_found(
+    tmp_path: Path, tempo: str, bpm: float
+) -> None:
+    song = write(tmp_path / "song.wav", 12.2)  # a note a second
+    async with FakeService().running() as service:
+        assert await run(service, song, "--tempo", tempo) == 0
+    told = [m.tempo for m in mido.MidiFile(song.with_suffix(".mid")) if m.type == "set_tempo"]
+    assert 60e6 / told[-1] == pytest.approx(bpm, rel=0.003)
+
+
+@pytest.mark.parametrize("tempo", ["fast", "0", "nan"])
+def test_an_impossible_tempo_is_wrong_usage(tempo: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["song.wav", "--tempo", tempo])

@@ -1,5 +1,6 @@
 """Notes gathered from events, and the MIDI file made of them."""
 
+import io
 from pathlib import Path
 
 import mido
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clients.beat import TICKS_PER_BEAT, Beat, TempoMap
 from clients.notes import NoteList
 from clients.protocol import NoteOff, NoteOn
 from service.events import Note as ServiceNote
@@ -103,3 +105,36 @@ def test_the_file_is_the_one_that_the_service_writes() -> None:
         notes.event(off(note_id, pitch, offset_s))
         service_notes.append(ServiceNote(note_id, pitch, 80, 0.5, 0, 0, onset_s, offset_s))
     assert notes.midi() == midi_file(service_notes)
+
+
+@pytest.mark.parametrize("first_s", [0.0, 0.07, 0.31, 5.3])
+def test_beats_lie_on_the_lines_of_a_sequencer_and_times_stay(first_s: float) -> None:
+    beat = Beat(period_s=60 / 97, first_s=first_s)
+    notes = NoteList()
+    times_s = [first_s + step * beat.period_s / 2 for step in range(8)]
+    for note_id, time_s in enumerate([0.0, *times_s]):
+        notes.event(on(note_id, 40 + note_id, time_s))
+        notes.event(off(note_id, 40 + note_id, time_s + 0.25))
+    file = mido.MidiFile(file=io.BytesIO(notes.midi(beat)))
+    now_s, heard_s, ticks, now = 0.0, [], [], 0
+    for message in file:  # in seconds, by the file's own tempo
+        now_s += message.time
+        if message.type == "note_on":
+            heard_s.append(now_s)
+    for message in file.tracks[0]:
+        now += message.time
+        if message.type == "note_on":
+            ticks.append(now)
+    assert heard_s == pytest.approx([0.0, *times_s], abs=2e-4)
+    assert all(abs(tick % 2_500 - 2_500 * (tick % 2_500 > 1_250)) <= 2 for tick in ticks[1:])
+
+
+@given(st.floats(0.15, 3.0), st.floats(0, 10), st.floats(0, 100))
+def test_ticks_are_times(period_s: float, first_s: float, time_s: float) -> None:
+    tempo = TempoMap(Beat(period_s, first_s))
+    tick, at_s, before = tempo.tick(time_s), 0.0, (0, 0)
+    for place, us_per_beat in tempo.changes:
+        at_s += (min(tick, place) - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
+        before = (min(tick, place), us_per_beat)
+    at_s += (tick - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
+    assert at_s == pytest.approx(time_s, abs=period_s / TICKS_PER_BEAT + 2e-6)

@@ -56,6 +56,7 @@ def test_windows_are_computed_once(tones: Path) -> None:
     assert direct.notes == first.notes == second.notes
 
 
+@pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
 def test_processes_side_by_side_find_the_same(tones: Path) -> None:
     for name in ("again", "once more"):
         for suffix in (".wav", ".tsv"):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -35,6 +34,7 @@ from clients.errors import (
 )
 from clients.events import Connected, Disconnected, Event, Gap
 from clients.notes import NoteList
+from clients.outlet import Outlet
 from clients.part import Part
 from clients.protocol import (
     Done,
@@ -44,8 +44,8 @@ from clients.protocol import (
     StartOptions,
     websocket_url,
 )
+from clients.retry import Retry
 from clients.session import Session
-from clients.sounding import Sounding
 
 __all__ = [
     "ConnectError",
@@ -58,8 +58,6 @@ __all__ = [
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` takes before it waits for the service
 KEEPALIVE_S = 5.0
-# Sessions in a row that end without having told of any new frame, until it is given up.
-MAX_FRUITLESS = 5
 
 
 class TranscriptionClient:
@@ -109,23 +107,18 @@ class TranscriptionClient:
         self.notes = NoteList()
         self.lost_samples = 0
         self.sessions = 0
-        self._hold_notes_s = hold_notes_s
-        self._give_up_s = give_up_s
-        self._delays = delays
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
         self._max_unacknowledged_s = max_unacknowledged_s
-        self._max_pending_events = max_pending_events
         self._key = key
         self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))
         self._carry = b""  # of a sample that is not complete yet
         self._position = 0  # the next sample to be sent
         self._part: Part | None = None
         self._ended_at = 0  # samples told of in the parts that have ended
-        self._told = Sounding()
-        self._holding: asyncio.TimerHandle | None = None
-        self._events: deque[Event] = deque()
         self._changes = Changes()
+        self._outlet = Outlet(max_pending_events, hold_notes_s, self._changes.tell)
+        self._retry = Retry(give_up_s, delays)
         self._performing: asyncio.Task[Done] | None = None
         self._patient = True  # the first session may take several attempts
         self._over = False
@@ -179,7 +172,7 @@ class TranscriptionClient:
     @property
     def transcribed_s(self) -> float:
         """Seconds of the audio that events have told of."""
-        return self._told.time_s
+        return self._outlet.sounding.time_s
 
     def put(self, pcm: bytes) -> None:
         """Give audio of any length and do not wait: for devices, which do not wait either."""
@@ -215,6 +208,7 @@ class TranscriptionClient:
         Raises:
             ServerError: the audio ended in a fault; its ``done`` has the MIDI until there.
             ConnectionLostError: no session came to its end.
+            TranscriptionError: the audio ended within a sample; all before it is in its ``done``.
         """
         if self._performing is None:
             raise RuntimeError("connect() was not called")
@@ -222,14 +216,19 @@ class TranscriptionClient:
         await asyncio.wait([self._performing])
         if self._performing.cancelled():
             raise SessionEndedError("the session was closed before it was done")
-        return self._performing.result()
+        done = self._performing.result()
+        if self._carry:
+            raise TranscriptionError("the audio ended within a sample", done=done)
+        return done
 
     @property
     def _is_ahead(self) -> bool:
         """So much audio waits that more would be in vain, or displace what is needed."""
         held = self._audio.end - self._audio.start
         ahead = self._audio.end - self._position
-        return ahead > self._samples(SEND_AHEAD_S) or held > self._audio.max_samples * 3 // 4
+        return ahead > self._samples(SEND_AHEAD_S) or (
+            ahead > 0 and held > self._audio.max_samples * 3 // 4
+        )
 
     async def _raise_if_over(self) -> None:
         if self._performing is None:
@@ -256,17 +255,12 @@ class TranscriptionClient:
     async def _iterate(self) -> AsyncIterator[Event]:
         """Events as they come; after the last, the failure if there was one."""
         while True:
-            await self._changes.until(lambda: bool(self._events) or self._over)
-            while self._events:
-                yield self._events.popleft()
+            await self._changes.until(lambda: bool(self._outlet.events) or self._over)
+            while self._outlet.events:
+                yield self._outlet.events.popleft()
             if self._over:
                 break
         await self._raise_failure()
-
-    def _tell(self, event: Event) -> None:
-        if len(self._events) >= self._max_pending_events:
-            raise TranscriptionError(f"{len(self._events)} events were not read by the caller")
-        self._events.append(event)
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -275,47 +269,34 @@ class TranscriptionClient:
         try:
             return await self._until_done()
         finally:
-            self._release_held()
             self._end_part()
             self._over = True
             self._changes.tell()
 
     async def _until_done(self) -> Done:
-        loop = asyncio.get_running_loop()
-        delays = self._delays()
-        lost_at: float | None = None  # when the connection was lost
-        fruitless = 0
         while True:
             begun, told = self.sessions, self._decided
             try:
                 return self._whole(await self._session())
             except TranscriptionError as error:
                 failure = error
-            connected = self.sessions > begun
-            if isinstance(failure, ServerError) and failure.code == "bad_resume" and self._part:
+            refused = isinstance(failure, ServerError) and failure.code == "bad_resume"
+            if refused and self._part is not None:
                 self._end_part()  # goes on all the same, but from here
             elif not failure.retryable or not (self._patient or self.sessions):
                 raise self._with_all(failure)
-            fruitful = self._decided > told
-            fruitless = 0 if fruitful else fruitless + connected
-            if connected or lost_at is None:
-                lost_at = loop.time()
-            if fruitful:
-                delays = self._delays()
-            if fruitless >= MAX_FRUITLESS or self._patience_over(connected, loop.time() - lost_at):
+            retry_s = self._retry.after(
+                connected=self.sessions > begun,
+                fruitful=self._decided > told,
+                audio_ended=self._audio.ended,
+            )
+            if retry_s is None:
                 raise self._with_all(failure)
-            await self._pause(failure, next(delays))
-
-    def _patience_over(self, connected: bool, outage_s: float) -> bool:
-        if self._give_up_s is None:
-            return self._audio.ended and not connected
-        return outage_s > self._give_up_s
+            await self._pause(failure, retry_s)
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
-        if self._told.notes and self._holding is None:
-            loop = asyncio.get_running_loop()
-            self._holding = loop.call_later(self._hold_notes_s, self._end_held)
-        self._tell(Disconnected(error=failure, retry_s=retry_s))
+        self._outlet.hold()
+        self._outlet.tell(Disconnected(error=failure, retry_s=retry_s))
         self._changes.tell()
         if self._audio.ended:
             await asyncio.sleep(retry_s)
@@ -390,12 +371,10 @@ class TranscriptionClient:
             assert self._part is not None
             event = self._part.hear(message)
             self.notes.event(event)
-            if self._told.follow(event):  # not the end of a note that was ended while it was held
-                self._tell(event)
+            self._outlet.follow(event)
             if isinstance(event, Progress):
                 self._audio.release(self._part.needed)
-                for off in self._told.keep(self._part.sounding):
-                    self._tell(off)
+                self._outlet.keep(self._part.sounding)
         self._changes.tell()
 
     def _begin(self, ready: Ready) -> None:
@@ -408,9 +387,10 @@ class TranscriptionClient:
             self._part = Part(origin, len(self.notes.notes), self.options.sample_rate, ready)
             if lost:
                 self.lost_samples += lost
-                self._tell(Gap(lost_samples=lost, time_s=origin / self.options.sample_rate))
-        self._release_held()
-        self._tell(Connected(ready=ready, resumed=resumed))
+                gap = Gap(lost_samples=lost, time_s=origin / self.options.sample_rate)
+                self._outlet.tell(gap)
+        self._outlet.release()
+        self._outlet.tell(Connected(ready=ready, resumed=resumed))
 
     @property
     def _decided(self) -> int:
@@ -423,19 +403,8 @@ class TranscriptionClient:
             self._ended_at = self._part.decided
             self._part = None
         for note in self.notes.sounding:
-            self.notes.event(self._told.off(note.note_id, note.pitch))
-        self._end_held()
-
-    def _end_held(self) -> None:
-        for off in self._told.silence():
-            self._events.append(off)
-        self._release_held()
-        self._changes.tell()
-
-    def _release_held(self) -> None:
-        if self._holding is not None:
-            self._holding.cancel()
-            self._holding = None
+            self.notes.event(self._outlet.sounding.off(note.note_id, note.pitch))
+        self._outlet.silence()
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -242,3 +242,13 @@ async def test_the_example_in_the_documentation_runs(
         events = await names["notes_of"](blocks())
     assert [event.pitch for event in events if isinstance(event, NoteOn)] == [60, 61, 62]
     assert (tmp_path / "song.mid").read_bytes().startswith(b"MThd")
+
+
+async def test_audio_that_ends_within_a_sample_is_told_when_all_else_is_done() -> None:
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.send(seconds(2) + b"?")
+            with pytest.raises(TranscriptionError, match="within a sample") as caught:
+                await client.stop()
+    assert caught.value.done is not None
+    assert caught.value.done.totals["notes"] == 2

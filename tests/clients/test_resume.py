@@ -9,7 +9,6 @@ import pytest
 
 from clients.backoff import delays_s
 from clients.client import (
-    MAX_FRUITLESS,
     ConnectError,
     ServerError,
     TranscriptionClient,
@@ -17,6 +16,7 @@ from clients.client import (
 )
 from clients.events import Connected, Disconnected, Event, Gap
 from clients.protocol import NoteOff, NoteOn, StartOptions
+from clients.retry import MAX_FRUITLESS
 from tests.clients.fake_service import Behaviour, FakeService
 from tests.clients.test_client import assert_no_stuck_note, collect, seconds
 

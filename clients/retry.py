@@ -1,0 +1,58 @@
+"""Whether, and when, a session that failed is followed by another attempt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from clients.backoff import delays_s
+
+# Sessions in a row that end without having told of any new frame, until it is given up.
+MAX_FRUITLESS = 5
+
+
+class Retry:
+    """Counts attempts and outages.
+
+    Args:
+        give_up_s: time without a connection after which it is over; None for any, as long as
+            audio comes.
+        delays: pauses between attempts, in seconds.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        give_up_s: float | None,
+        delays: Callable[[], Iterator[float]] = delays_s,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._give_up_s = give_up_s
+        self._new_delays = delays
+        self._delays = delays()
+        self._clock = clock
+        self._lost_at: float | None = None
+        self._fruitless = 0
+
+    def after(self, *, connected: bool, fruitful: bool, audio_ended: bool) -> float | None:
+        """The pause after a failure, in seconds; None where it is given up.
+
+        Args:
+            connected: there was a session.
+            fruitful: it told of frames that none before it had.
+            audio_ended: nothing but an answer to what was heard is waited for.
+        """
+        if connected or self._lost_at is None:
+            self._lost_at = self._clock()
+        if fruitful:
+            self._delays = self._new_delays()
+            self._fruitless = 0
+        elif connected:
+            self._fruitless += 1
+        if self._give_up_s is None:
+            impatient = audio_ended and not connected
+        else:
+            impatient = self._clock() - self._lost_at > self._give_up_s
+        if impatient or self._fruitless >= MAX_FRUITLESS:
+            return None
+        return next(self._delays)

@@ -283,6 +283,15 @@ class Lagging(_ServerMessage):
     behind_ms: float
 
 
+class Quality(_ServerMessage):
+    """The blocks of the session have another length from here on, and with it another delay."""
+
+    type: Literal["quality"] = "quality"
+    block_frames: int
+    delay_ms: float
+    note_off_delay_ms: float
+
+
 class Draining(_ServerMessage):
     """The server is going down: what follows ends this session. A client that resumes elsewhere
     pays no heed to it."""
@@ -330,7 +339,17 @@ class Error(_ServerMessage):
 
 
 ServerMessage = (
-    Ready | NoteOn | NoteOff | Frames | Progress | Lagging | Draining | Flushed | Done | Error
+    Ready
+    | NoteOn
+    | NoteOff
+    | Frames
+    | Progress
+    | Lagging
+    | Quality
+    | Draining
+    | Flushed
+    | Done
+    | Error
 )
 
 CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
@@ -341,6 +360,7 @@ SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
     Frames,
     Progress,
     Lagging,
+    Quality,
     Draining,
     Flushed,
     Done,

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -17,7 +17,7 @@ from service.batching import Priority, Probabilities
 from service.engine_interface import EngineLike
 from service.events import Note, NoteEvent
 from service.limits import BufferFullError, SessionLimits, TooManyNotesError
-from service.options import AudioFormat, Delay, StreamOptions, stated_delay
+from service.options import MAX_BLOCK_FRAMES, AudioFormat, Delay, StreamOptions, stated_delay
 from service.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
 from service.resample import Resampler, Segments, latency_ms
 from service.resume import Replay, ResumePoint
@@ -118,7 +118,8 @@ class TranscriptionSession:
         self._requests = 2 if priority is Priority.FILE else 1
         # The windows of requests stay in the ring until the engine has answered.
         pending = self._requests * self._limits.max_pending_windows
-        slack = (pending - 1) * self._schedule.block_frames * HOP
+        longest_block = MAX_BLOCK_FRAMES if priority is Priority.LIVE else options.frames_per_window
+        slack = (pending - 1) * longest_block * HOP
         self._tracker = NoteTracker(
             tracker or TrackerSettings.from_card(engine.card),
             HOP / model_rate_hz,
@@ -142,6 +143,8 @@ class TranscriptionSession:
             tracker_on_frames=self._tracker.on_delay_frames,
             tracker_off_frames=self._tracker.off_delay_frames,
         )
+        self._engine = engine
+        self._wanted_frames = self._schedule.block_frames
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before may still be finished
         self._turn = asyncio.Lock()
@@ -165,6 +168,19 @@ class TranscriptionSession:
     def delay(self) -> Delay:
         """The stated delay, of both kinds of events; for ``ready``."""
         return self._delay
+
+    @property
+    def block_frames(self) -> int:
+        """Frames that one window yields at present."""
+        return self._schedule.block_frames
+
+    def change_blocks(self, block_frames: int) -> None:
+        """Go on with blocks of another length from the next frame on that both lengths divide.
+
+        No frame changes by it. For live streams; ``block_frames`` and ``delay`` tell when it has
+        come about.
+        """
+        self._wanted_frames = block_frames
 
     @property
     def replay_ms(self) -> float:
@@ -362,6 +378,20 @@ class TranscriptionSession:
             self._blocks += 1
             if len(self._due) == self._limits.max_pending_windows:
                 await self._run()
+            if self._wanted_frames != self.block_frames:
+                await self._switch_blocks()
+
+    async def _switch_blocks(self) -> None:
+        """Change the schedule where a block has just ended, if one of the new length could too."""
+        if self._schedule.first_frame(self._blocks) % self._wanted_frames:
+            return
+        await self._run()
+        await self._answers(0)
+        self._blocks = self._schedule.first_frame(self._blocks) // self._wanted_frames
+        self._schedule = self._schedule.with_blocks(self._wanted_frames)
+        self._delay = replace(self._delay, block_ms=(self.block_frames - 1) * self._frame_ms)
+        self._stream.close()  # the next begins with a fresh front-end
+        self._stream = self._engine.open_stream(self._priority, self._schedule.positions)
 
     async def _run(self) -> None:
         """Ask for the windows that are due; frames and notes of the answers that are owed now."""

@@ -26,6 +26,7 @@ from service.inbox import End, Inbox
 from service.limits import SessionLimits, TooManyNotesError
 from service.options import AudioFormat, OptionsError, StreamOptions
 from service.outbox import Outbox
+from service.overload import QualityControl
 from service.pacing import Pacer
 from service.pcm import BadAudioError, OddBytesError
 from service.protocol import (
@@ -275,6 +276,7 @@ class Connection:
 
     async def _transcribe(self, session: TranscriptionSession, inbox: Inbox, teller: Teller) -> End:
         """Takes the inbox through the session, up to its end or the first fault."""
+        quality = QualityControl(session, self._settings)
         while True:
             message = await inbox.get()
             if isinstance(message, End):
@@ -284,13 +286,17 @@ class Connection:
                 continue
             try:
                 await teller.events(await session.push(message))
+                if quality.keep_up(teller.late_ms):
+                    await teller.quality()
             except BadAudioError as error:
                 await teller.last_events(error.events)
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
-            except ProtocolError:  # of the outbox: nobody reads
-                raise
+            except ProtocolError as error:
+                if error.code is not ErrorCode.OVERLOADED:  # of the outbox: nobody reads
+                    raise
+                return End("error", error)
             except Exception:
                 # The fault stays in this session, and its notes still end one by one.
                 logger.exception("transcription failed")

@@ -39,7 +39,8 @@ def test_two_processes_train_what_one_trains(tmp_path: Path) -> None:
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
-        [*torchrun, "--nproc-per-node", "2", "-m", "training.run", *TINY]
+        [*torchrun, "--local-addr", "127.0.0.1", "--nproc-per-node", "2"]
+        + ["-m", "training.run", *TINY]
         + ["--out", str(tmp_path / "both")],
         env=environment,
         capture_output=True,

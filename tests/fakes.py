@@ -7,6 +7,7 @@ that shows it (but for the sums' rounding).
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,17 @@ class FakeTranscriber:
         for row, head in enumerate(self.config.heads):
             out[:, row, :, list(FAKE_PITCHES)] = heads[head]
         return out
+
+
+class GatedTranscriber(FakeTranscriber):
+    """Stops within a batch until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.entered = threading.Event()
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        self.entered.set()
+        assert self.gate.wait(60)
+        return super().predict_features(features)

@@ -21,7 +21,7 @@ from service.engine import (
     EngineSettings,
     Priority,
 )
-from tests.fakes import FakeTranscriber
+from tests.fakes import FakeTranscriber, GatedTranscriber
 
 ALL = slice(0, FRAMES)
 
@@ -29,20 +29,6 @@ ALL = slice(0, FRAMES)
 def noise(count: int, seed: int = 0) -> list[NDArray[np.float32]]:
     rng = np.random.default_rng(seed)
     return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
-
-
-class GatedTranscriber(FakeTranscriber):
-    """Stops within a batch until the gate opens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-        self.entered = threading.Event()
-
-    def predict_features(self, features: torch.Tensor) -> torch.Tensor:
-        self.entered.set()
-        assert self.gate.wait(30)
-        return super().predict_features(features)
 
 
 @pytest.fixture

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from typing import cast
+
 import pytest
+from starlette.websockets import WebSocket
 
 from service.pacing import ArrivalClock, Pacer
+from service.receiver import Receiver
+from service.settings import Settings
+from tests.service.apps import MELODY, START, check_notes, chunks, hear, melody, pcm16, serving
 
 
 class Clock:
@@ -63,3 +71,36 @@ def test_a_recording_keeps_to_the_pace_after_its_burst() -> None:
         clock.now_s += pacer.pause_s(0.5)
         sent_s += 0.5
     assert clock.now_s - began_s == pytest.approx((100 - 2) / 4)
+
+
+def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(self: Receiver, seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(Receiver, "pause", pause)
+    with serving(max_pace=2, pace_burst_s=0.2) as (client, _):
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps(START))
+            for chunk in chunks(pcm16(melody())):
+                socket.send_bytes(chunk)
+            socket.send_text('{"type": "stop"}')
+            messages, code = hear(socket)
+    assert code == 1000
+    assert check_notes(messages) == [pitch for pitch, _, _ in MELODY]
+    assert pauses[0] == 0  # within the burst
+    assert max(pauses) > 0
+
+
+async def test_a_pause_ends_when_the_server_goes_down() -> None:
+    draining = asyncio.Event()
+    receiver = Receiver(cast(WebSocket, None), Settings(), draining)
+    pausing = asyncio.create_task(receiver.pause(3600))
+    await asyncio.sleep(0)
+    assert not pausing.done()
+    draining.set()
+    async with asyncio.timeout(60):
+        await pausing

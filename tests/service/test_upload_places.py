@@ -1,0 +1,116 @@
+"""An upload holds its place no longer than its client is there and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+import time
+from typing import Any
+
+import soundfile
+from starlette.types import ASGIApp, Message, Scope
+from torch import Tensor
+
+from tests.fakes import FakeTranscriber
+from tests.service.apps import RATE_HZ, melody, serving
+
+BOUNDARY = "part"
+PATIENCE_S = 60.0
+
+
+def form() -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, melody(), RATE_HZ, format="FLAC")
+    head = 'Content-Disposition: form-data; name="file"; filename="a.flac"'
+    return (
+        f"--{BOUNDARY}\r\n{head}\r\n\r\n".encode()
+        + file.getvalue()
+        + (f"\r\n--{BOUNDARY}--\r\n".encode())
+    )
+
+
+SCOPE: Scope = {
+    "type": "http",
+    "asgi": {"version": "3.0"},
+    "http_version": "1.1",
+    "method": "POST",
+    "scheme": "http",
+    "path": "/transcribe",
+    "raw_path": b"/transcribe",
+    "query_string": b"",
+    "root_path": "",
+    "headers": [
+        (b"host", b"testserver"),
+        (b"content-type", f"multipart/form-data; boundary={BOUNDARY}".encode()),
+    ],
+    "client": ("192.0.2.1", 1),
+    "server": ("testserver", 80),
+}
+
+
+async def ask(app: ASGIApp, messages: list[Message], last: asyncio.Future[Message]) -> Any:
+    """The application's answer to these messages; `last` is what comes after them, some time."""
+    answer: list[Message] = []
+
+    async def receive() -> Message:
+        return messages.pop(0) if messages else await asyncio.shield(last)
+
+    async def send(message: Message) -> None:
+        answer.append(message)
+
+    async with asyncio.timeout(PATIENCE_S):
+        await app({**SCOPE}, receive, send)
+    body = b"".join(message.get("body", b"") for message in answer)
+    return answer[0]["status"], json.loads(body)["code"]
+
+
+def test_an_upload_that_stands_still_is_given_up() -> None:
+    async def stall(app: ASGIApp) -> Any:
+        first = {"type": "http.request", "body": form()[:200], "more_body": True}
+        return await ask(app, [first], asyncio.get_running_loop().create_future())
+
+    with serving(idle_timeout_s=0.1, progress_interval_ms=20) as (client, _):
+        assert client.portal is not None
+        assert client.portal.call(stall, client.app) == (408, "idle_timeout")
+        assert client.app.state.service.uploads.taken == 0  # type: ignore[attr-defined]
+
+
+class BusyTranscriber(FakeTranscriber):
+    """Is busy until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free, self.busy = threading.Event(), threading.Event()
+        self.free.set()
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        if not self.free.is_set():
+            self.busy.set()
+            self.free.wait(2 * PATIENCE_S)
+        return super().predict_features(features)
+
+
+def test_a_client_that_leaves_frees_its_place_while_the_model_is_busy() -> None:
+    model = BusyTranscriber()
+
+    async def leave(app: ASGIApp) -> Any:
+        last = asyncio.get_running_loop().create_future()
+        whole = {"type": "http.request", "body": form(), "more_body": False}
+        asking = asyncio.create_task(ask(app, [whole], last))
+        deadline = time.monotonic() + PATIENCE_S
+        while not model.busy.is_set():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        last.set_result({"type": "http.disconnect"})
+        return await asking
+
+    with serving(model) as (client, _):
+        model.free.clear()
+        try:
+            assert client.portal is not None
+            assert client.portal.call(leave, client.app) == (400, "bad_upload")
+            assert client.app.state.service.uploads.taken == 0  # type: ignore[attr-defined]
+        finally:
+            model.free.set()

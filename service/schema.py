@@ -1,4 +1,4 @@
-"""The live protocol as JSON Schema: ``python -m service.schema > service/protocol.schema.json``."""
+"""The live protocol as JSON Schema, made from its messages: ``python -m service.schema``."""
 
 from __future__ import annotations
 

@@ -1,19 +1,16 @@
-"""The schema that is shipped is that of the messages."""
+"""The JSON Schema of the protocol."""
 
 import json
-from pathlib import Path
 
-import service.schema
+import pytest
+
 from service.protocol import CLIENT_MESSAGES, SERVER_MESSAGES
-from service.schema import protocol_schema
-
-SHIPPED = Path(service.schema.__file__).with_name("protocol.schema.json")
+from service.schema import main, protocol_schema
 
 
-def test_the_shipped_schema_is_up_to_date() -> None:
-    assert json.loads(SHIPPED.read_text(encoding="utf-8")) == protocol_schema(), (
-        "python -m service.schema > service/protocol.schema.json"
-    )
+def test_it_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    assert json.loads(capsys.readouterr().out) == protocol_schema()
 
 
 def test_every_message_is_there_with_its_side_and_its_type() -> None:

@@ -85,7 +85,6 @@ export class LivePanel extends EventTarget {
     }
     this.#stage.show(take);
     this.#stage.roll.follow(() => (live === this.#live ? live.head() : take.head));
-    this.#enterTab();
     listDevices(); // names are told only once a microphone was allowed
   }
 
@@ -99,6 +98,7 @@ export class LivePanel extends EventTarget {
     on("ready", ({ delay_ms }) => {
       $("delay").textContent = milliseconds(delay_ms);
       this.#readOut(0);
+      if (live.reconnects === 0) this.#enterTab(); // only now: `ready` takes older words back
     });
     on("level", (peak) => this.#meter.push(peak));
     on("progress", ({ behind_ms }) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -80,6 +81,16 @@ class Tab:
             arg=count,
         )
 
+    def wait_for_position(self, seconds: float) -> None:
+        """Until so much of a live take is transcribed."""
+        self.page.wait_for_function(
+            """seconds => {
+              const [minutes, rest] = document.getElementById('position').textContent.split(':');
+              return 60 * minutes + Number(rest) >= seconds;
+            }""",
+            arg=seconds,
+        )
+
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
 
@@ -108,6 +119,11 @@ class Tab:
 
 def pitches_of(midi: Path) -> list[int]:
     return [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity > 0]
+
+
+def melody(pitches: list[int]) -> list[int]:
+    """Without repetitions: a busy machine lets the microphone stutter, which cuts a tone in two."""
+    return [pitch for pitch, _ in itertools.groupby(pitches)]
 
 
 def saved(download: Download, folder: Path) -> Path:

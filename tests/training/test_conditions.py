@@ -62,14 +62,15 @@ def test_an_ablation_keeps_what_is_finished(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(ablation, "SMALL", TINY)
     monkeypatch.setattr(
-        ablation, "variants", lambda c: {"whole": c, "by keys": replace(c, labels="keys")}
+        ablation, "variants", lambda c: {"without": c, ablation.BY_KEYS: replace(c, labels="keys")}
     )
     arguments = ["--out", str(tmp_path), "--synth", str(synth_config.root)]
     arguments += ["--cache", str(synth_config.cache), "--steps", "2", "--batch-size", "2"]
     arguments += ["--windows", "9", "--junk-seconds", "2"]
     assert ablation.main(arguments) == 0
     first = capsys.readouterr().out
-    assert [line.split("|")[1].strip() for line in first.splitlines()][2:] == ["whole", "by keys"]
-    (tmp_path / "whole" / "last.safetensors").unlink()
+    rows = [line.split("|")[1].strip() for line in first.splitlines()][2:]
+    assert rows == ["without", "labels by keys", "labels by keys, scored by keys"]
+    (tmp_path / "without" / "last.safetensors").unlink()
     assert ablation.main(arguments) == 0
     assert capsys.readouterr().out == first

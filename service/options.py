@@ -23,6 +23,7 @@ from model.config import FRAMES, HOP, WINDOW
 CENTRE_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = CENTRE_LOOKAHEAD_HOPS
+_ROUNDING_HOPS = 1e-3  # 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
 
 MIN_SAMPLE_RATE_HZ = 8_000
@@ -166,7 +167,8 @@ class StreamOptions:
         if self.mode is Mode.CENTRE:
             return CENTRE_LOOKAHEAD_HOPS
         hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
-        return max(MIN_LOOKAHEAD_HOPS, math.floor(hops))
+        # `ready` states the look-ahead to the microsecond: asked for again, it must not lose a hop.
+        return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))
 
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
         """The look-ahead that whole hops make of ``lookahead_ms``."""

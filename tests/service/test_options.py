@@ -31,6 +31,12 @@ def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
     assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(MODEL_RATE_HZ) == hops
 
 
+@pytest.mark.parametrize("hops", range(4, 33))
+def test_the_stated_lookahead_asked_for_again_is_the_same(hops: int) -> None:
+    stated_ms = round(hops * HOP_MS, 3)  # as `ready` does
+    assert StreamOptions(lookahead_ms=stated_ms).lookahead_hops(MODEL_RATE_HZ) == hops
+
+
 def test_centre_mode_fixes_lookahead_and_block() -> None:
     options = StreamOptions(mode=Mode.CENTRE, lookahead_ms=50, block_frames=8)
     assert options.lookahead_hops(MODEL_RATE_HZ) == 32

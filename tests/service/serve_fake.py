@@ -1,20 +1,44 @@
-"""`python -m tests.service.serve_fake PORT`: the real service, with a model of no weights."""
+"""`python -m tests.service.serve_fake PORT`: the real service, with a model of no weights.
+
+Tones louder than any music make its model fail: `RAISING` the batch that they are in, `HANGING`
+the worker for good. `rse_tasks` at /metrics counts the tasks of the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+
+from torch import Tensor
 
 from service.app import create_app
 from service.server import DrainingServer, server_config
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 
+RAISING = 4.0  # amplitudes of a tone; full scale is 1
+HANGING = 40.0
+
+
+class FaultyTranscriber(FakeTranscriber):
+    """Hears tones, and fails on loud ones."""
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        level = float(features.max())
+        if level > HANGING / 2:
+            threading.Event().wait()
+        if level > RAISING / 2:
+            raise RuntimeError("failing batch")
+        return super().predict_features(features)
+
 
 def main(port: int) -> None:
     settings = Settings(port=port, device="cpu")
-    app = create_app(settings, load_model=lambda name, device: FakeTranscriber())
-    server = DrainingServer(server_config(app, settings), app.state.service)
+    app = create_app(settings, load_model=lambda name, device: FaultyTranscriber())
+    state = app.state.service
+    state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))
+    server = DrainingServer(server_config(app, settings), state)
     asyncio.run(server.serve())
 
 

@@ -1,0 +1,38 @@
+"""No room on the disk while an upload is spooled to it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from tempfile import SpooledTemporaryFile
+
+import pytest
+import soundfile
+from starlette import formparsers
+
+from tests.service.apps import RATE_HZ, melody, serving
+
+
+class FullDisk(SpooledTemporaryFile[bytes]):
+    """Has no room for what does not stay in memory."""
+
+    def rollover(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("accept", ["audio/midi", "application/x-ndjson"])
+def test_it_is_told_and_the_next_upload_that_fits_is_taken(
+    monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, melody(), RATE_HZ, format="FLAC")
+    headers = {"Accept": accept}
+    with serving() as (client, _):
+        monkeypatch.setattr(formparsers, "SpooledTemporaryFile", FullDisk)
+        large = {"file": file.getvalue() + bytes(4 * formparsers.MultiPartParser.spool_max_size)}
+        for _ in range(5):  # more than there are places
+            answer = client.post("/transcribe", files=large, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+        answer = client.post("/transcribe", files={"file": file.getvalue()}, headers=headers)
+        assert answer.status_code == 200

@@ -3,33 +3,45 @@
 Audio and labels are matched by stem, wherever in the folder they lie (``flac/``, ``tsv/``, ...).
 Labels are MIDI files, or TSV/CSV tables of onset s, offset s, pitch, velocity, or alignments as of
 the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, row for row with
-``notes/STEM.csv``, counted from the start that ``info.csv`` gives.
+``notes/STEM.csv``, counted from the start that ``info.csv`` beside the two folders gives. Both may
+have sub-folders, as that data set's do.
 """
 
 from __future__ import annotations
 
 import csv
+import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import mido
 import numpy as np
 import pretty_midi
 
 from training.metrics import NoteList, note_list
 
-AUDIO = {".wav", ".flac", ".ogg", ".mp3", ".opus"}
+AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
 MIDI = {".mid", ".midi"}
 TABLES = {".tsv", ".csv"}
+DELIMITERS = ("\t", ",", ";")
+SPLIT = re.compile("[\t,;]")  # a header may use another delimiter than the rows
+AFTER_NAME = re.compile("(time)?(s|sec|secs|seconds?)?$")
 DEFAULT_VELOCITY = 64
 COLUMNS = {
-    "onset": ("onset", "onset_s", "onset_time", "start", "start_s", "start_time"),
-    "offset": ("offset", "offset_s", "offset_time", "end", "end_s", "end_time"),
-    "pitch": ("pitch", "note", "midi"),
-    "velocity": ("velocity",),
+    "onset": ("onset", "start", "begin"),
+    "offset": ("offset", "end", "stop"),
+    "pitch": ("midipitch", "midinote", "midi", "notenumber", "pitch", "note"),
+    "velocity": ("velocity", "midivelocity", "vel"),
 }
-"""Names of a table's columns; the last one may be missing."""
+"""Names of a table's columns, in any case and with or without "time" and "s" behind them; the last
+one may be missing."""
+DURATION = ("duration", "dur", "length")
+"""In the place of an offset: seconds from the onset."""
+MUSICNET = {"start_time", "end_time", "instrument", "note", "start_beat"}
+"""Columns by which a table of MusicNet is known."""
 MUSICNET_RATE_HZ = 44_100.0
 
 
@@ -84,14 +96,20 @@ def _files(folder: Path) -> tuple[list[Path], dict[str, list[Path]]]:
 
 
 def read_labels(candidates: list[Path], folder: Path) -> NoteList:
-    """Notes from the label files of one recording."""
+    """Notes from the label files of one recording below a folder."""
     for path in candidates:
         if path.suffix.lower() in MIDI:
             return read_midi(path)
-    by_place = {path.parent.name: path for path in candidates}
-    if {"alignments", "notes"} <= set(by_place):
-        begin = _start_seconds(folder / "info.csv", candidates[0].stem)
-        return read_alignment(by_place["alignments"], by_place["notes"], begin)
+    places = {
+        parent.name: (path, parent)
+        for path in candidates
+        for parent in path.parents
+        if parent.is_relative_to(folder) and parent.name in ("alignments", "notes")
+    }
+    if len(places) == 2:
+        (alignment, parent), (notes, _) = places["alignments"], places["notes"]
+        begin = _start_seconds(parent.with_name("info.csv"), alignment.stem)
+        return read_alignment(alignment, notes, begin)
     return read_table(candidates[0])
 
 
@@ -99,7 +117,7 @@ def read_midi(path: Path) -> NoteList:
     """Notes of a MIDI file; held pedals lengthen them."""
     try:
         midi = pretty_midi.PrettyMIDI(str(path))
-    except (OSError, ValueError, EOFError, KeyError, IndexError) as error:
+    except (OSError, ValueError, EOFError, LookupError, mido.KeySignatureError) as error:
         raise LabelError(f"cannot read {path}: {error}") from error
     rows = [
         (note.start, pedalled, note.pitch, note.velocity)
@@ -114,40 +132,48 @@ def _with_pedal(
     instrument: pretty_midi.Instrument,
 ) -> Iterator[tuple[pretty_midi.Note, float]]:
     """Notes with the time to which the sustain pedal holds them, at most to the next strike."""
-    changes = [(c.time, c.value >= 64) for c in instrument.control_changes if c.number == 64]
+    pedal = [change for change in instrument.control_changes if change.number == 64]
+    changes = [(c.time, c.value >= 64) for c in sorted(pedal, key=lambda change: change.time)]
+    moments = [time for time, _ in changes]
+    releases = [time for time, down in changes if not down]
     strikes: dict[int, list[float]] = {}
-    for note in instrument.notes:
+    for note in sorted(instrument.notes, key=lambda note: note.start):
         strikes.setdefault(note.pitch, []).append(note.start)
     last = instrument.get_end_time()
     for note in instrument.notes:
         end = note.end
-        before = [down for time, down in changes if time <= end]
-        if before and before[-1]:
-            end = next((time for time, down in changes if time > end and not down), last)
-        following = [time for time in strikes[note.pitch] if time > note.start]
-        yield note, max(note.end, min([end, *following])) if following else end
+        before = bisect_right(moments, end)
+        if before and changes[before - 1][1]:
+            release = bisect_right(releases, end)
+            end = releases[release] if release < len(releases) else last
+        following = strikes[note.pitch][bisect_right(strikes[note.pitch], note.start) :][:1]
+        yield note, max(note.end, min([end, *following]))
 
 
 def read_table(path: Path) -> NoteList:
     """TSV or CSV with the columns onset, offset, pitch (MIDI number) and perhaps velocity.
 
-    In this order, unless a header names them otherwise (COLUMNS). Seconds, but for the tables of
-    MusicNet, which count samples and are known by their columns.
+    In this order, unless a header names them otherwise (COLUMNS); between tabs, commas or
+    semicolons. Seconds, but for the tables of MusicNet, which count samples and are known by their
+    columns.
 
     Raises:
-        LabelError: with the line that is at fault.
+        LabelError: with the line that is at fault: no note, or a header, other than a comment
+            behind #, that names some of the columns only.
     """
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    places, per_second = list(range(4)), 1.0
-    rows = []
-    for number, cells in enumerate(_read_rows(path, delimiter), start=1):
-        names = [cell.strip(" #").lower() for cell in cells]
-        if number == 1 and not _is_number(names[0] if names else ""):
-            places = _places(names) or places
-            if {"start_time", "instrument"} <= set(names):
-                per_second = MUSICNET_RATE_HZ
+    places, lasting, per_second = list(range(4)), False, 1.0
+    rows: list[list[float]] = []
+    for number, cells in enumerate(_read_rows(path), start=1):
+        if not any(cell.strip() for cell in cells):
             continue
-        if not any(names):
+        if not rows and not _is_number(cells[0]):
+            names = [name.strip(" #").lower() for cell in cells for name in SPLIT.split(cell)]
+            places, lasting = _places(names)
+            if not places and not cells[0].lstrip().startswith("#"):
+                raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {cells}")
+            places = places or list(range(4))
+            if MUSICNET <= set(names):
+                per_second = MUSICNET_RATE_HZ
             continue
         try:
             values = [float(cells[place]) for place in places if place < len(cells)]
@@ -155,29 +181,39 @@ def read_table(path: Path) -> NoteList:
             raise LabelError(f"{path}:{number}: not numbers: {cells}") from None
         if len(values) == 3:
             values.append(DEFAULT_VELOCITY)
+        if lasting and len(values) == 4:
+            values[1] += values[0]
         if len(values) != 4 or not _is_note(*values):
             raise LabelError(f"{path}:{number}: not onset, offset, pitch, velocity: {cells}")
         rows.append([values[0] / per_second, values[1] / per_second, *values[2:]])
     return note_list(np.array(rows))
 
 
-def _read_rows(path: Path, delimiter: str) -> list[list[str]]:
+def _read_rows(path: Path) -> list[list[str]]:
+    """Cells of all lines, between whichever delimiter the file has most of."""
     try:
-        with path.open(newline="") as file:
-            return list(csv.reader(file, delimiter=delimiter))
+        text = path.read_text(encoding="utf-8-sig")
+        return list(csv.reader(text.splitlines(), delimiter=max(DELIMITERS, key=text.count)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LabelError(f"cannot read {path}: {error}") from None
 
 
-def _places(names: list[str]) -> list[int] | None:
-    """Where the columns of COLUMNS are; None where a header does not name them."""
-    found = [
-        next((names.index(name) for name in known if name in names), None)
-        for known in COLUMNS.values()
-    ]
-    if None in found[:3]:
-        return None
-    return [place for place in found if place is not None]
+def _places(names: list[str]) -> tuple[list[int], bool]:
+    """Where the columns of COLUMNS are, and whether the second is a DURATION.
+
+    As they come where none is named, no places where some are.
+    """
+    plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name), count=1) for name in names]
+
+    def place(known: tuple[str, ...]) -> list[int]:
+        return [plain.index(name) for name in known if name in plain][:1]
+
+    onset, offset, pitch, velocity = (place(known) for known in COLUMNS.values())
+    duration = [] if offset else place(DURATION)
+    found = [onset, offset or duration, pitch]
+    if all(found):
+        return [*onset, *offset, *duration, *pitch, *velocity], bool(duration)
+    return ([] if any(found) or len(names) < 3 else list(range(4))), False
 
 
 def _is_number(text: str) -> bool:
@@ -213,7 +249,7 @@ def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
 
 
 def _read_columns(path: Path) -> list[dict[str, str]]:
-    head, *rows = _read_rows(path, ",") or [[]]
+    head, *rows = _read_rows(path) or [[]]
     return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
 
 

@@ -26,11 +26,13 @@ def text(path: Path, content: str) -> Path:
 def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> None:
     silence(tmp_path / "flac" / "a.flac")
     silence(tmp_path / "b.wav")
+    silence(tmp_path / "c.aiff")
     silence(tmp_path / "unlabelled.wav")
     text(tmp_path / "tsv" / "a.tsv", "# onset\toffset\tnote\tvelocity\n0.5\t1.0\t60.0\t64.0\n")
     text(tmp_path / "b.csv", "0.1,0.2,61\n")
+    text(tmp_path / "c.csv", "0.1,0.2,61\n")
     found = {recording.name: recording for recording in recordings(tmp_path)}
-    assert sorted(found) == ["a", "b"]
+    assert sorted(found) == ["a", "b", "c"]
     assert found["a"].notes.onset_s.tolist() == [0.5]
     assert found["a"].notes.velocity.tolist() == [64]
     assert found["b"].notes.pitch.tolist() == [61]
@@ -66,6 +68,34 @@ def test_a_header_may_name_the_columns(tmp_path: Path) -> None:
     assert row == (0.5, 1.5, 60, 90)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "0.5;1.5;60;90\n",
+        "\ufeff0.5,1.5,60,90\n",
+        "\ufeffonset,offset,pitch,velocity\r\n0.5,1.5,60,90\r\n",
+        "id,onset_time,offset_time,midi_pitch,velocity\n0,0.5,1.5,60,90\n",
+        "OnsetTime\tOffsetTime\tMidiPitch\tvelocity\n0.5\t1.5\t60\t90\n",
+        "# played\n\n# Velocity,note,start (s),end (s)\n90\t60\t0.5\t1.5\n",
+        "onset,duration,pitch,velocity\n0.5,1.0,60,90\n",
+        "a,b,c,d\n0.5,1.5,60,90\n",
+        "start_time,end_time,instrument,note,velocity\n0.5,1.5,1,60,90\n",
+    ],
+)
+def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content.encode())
+    notes = read_table(path)
+    columns = notes.onset_s, notes.offset_s, notes.pitch, notes.velocity
+    assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
+
+
+@pytest.mark.parametrize("head", ["id,onset,offset,velocity", "0.5 1.5 60", "names"])
+def test_a_header_that_names_too_little_is_an_error(tmp_path: Path, head: str) -> None:
+    with pytest.raises(LabelError, match="a.csv:1: names no onset"):
+        read_table(text(tmp_path / "a.csv", f"{head}\n0.5,1.5,60,90\n"))
+
+
 def test_tables_of_musicnet_count_samples(tmp_path: Path) -> None:
     head = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
     notes = read_table(text(tmp_path / "1.csv", f"{head}\n22050,66150,1,60,0,1,Quarter\n"))
@@ -96,6 +126,15 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
     (recording,) = recordings(tmp_path)
     assert recording.notes.onset_s.tolist() == [63.0, 63.5]
     assert recording.notes.pitch.tolist() == [71, 74]
+    deeper = tmp_path / "deeper"
+    for name in ("alignments", "notes", "audio"):
+        (deeper / name).mkdir(parents=True)
+        (tmp_path / name).rename(deeper / name / "collection")
+    (tmp_path / "info.csv").rename(deeper / "info.csv")
+    assert [each.notes.onset_s.tolist() for each in recordings(tmp_path)] == [[63.0, 63.5]]
+    for name in ("alignments", "notes", "audio"):
+        (deeper / name / "collection").rename(tmp_path / name)
+    text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
     text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n")
     with pytest.raises(LabelError, match="differ in length"):
         list(recordings(tmp_path))

@@ -20,7 +20,10 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
+# Inputs of `make fuzz`, all targets together.
+INPUTS ?= 105000
+
+.PHONY: fuzz lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -30,6 +33,9 @@ serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PO
 
 test: lint ## format check, lint, types, tests
 	$(PY) -m pytest
+
+fuzz: $(VENV)/.installed-dev ## INPUTS=105000 random inputs to protocol, parser and decoders
+	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q
 
 lint: $(VENV)/.installed-dev ## format check, lint and types
 	$(PY) -m ruff format --check .

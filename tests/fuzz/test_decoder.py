@@ -1,0 +1,103 @@
+"""Bytes that may be an audio file: finite samples, or a documented error."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.decode import AudioDecoder, DecodeError
+from service.options import AudioFormat, Encoding, SampleRateError
+from service.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
+from service.problems import STATUS, ProblemCode
+from tests.fuzz.conftest import count, inputs
+
+RATE_HZ = 8_000
+MOST_S = 2.0
+
+
+def _file(form: str, subtype: str) -> bytes:
+    buffer = io.BytesIO()
+    samples = 0.5 * np.sin(np.arange(RATE_HZ // 4) / 5)
+    soundfile.write(buffer, samples, RATE_HZ, format=form, subtype=subtype)
+    return buffer.getvalue()
+
+
+WHOLE = [
+    _file(*kind)
+    for kind in [
+        ("WAV", "PCM_16"),
+        ("WAV", "FLOAT"),
+        ("FLAC", "PCM_16"),
+        ("OGG", "VORBIS"),
+        ("MP3", "MPEG_LAYER_III"),
+        ("AIFF", "PCM_24"),
+    ]
+]
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A file with some bytes changed, most of them in its header, some taken out, and an end."""
+    data = bytearray(draw(st.sampled_from(WHOLE)))
+    where = st.integers(0, 80) | st.integers(0, len(data) - 1)
+    for at in draw(st.lists(where, max_size=8)):
+        data[at] = draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+    if draw(st.booleans()):
+        at = draw(where)
+        del data[at : at + draw(st.integers(1, 16))]
+    return bytes(data[: draw(st.none() | st.integers(0, len(data)))])
+
+
+# libsndfile may seek before the beginning of a damaged file; soundfile cannot pass the error on and
+# prints it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.timeout(3600)
+@inputs(few=150, share=0.1)
+@given(damaged() | st.binary(max_size=200))
+def test_a_file_gives_finite_samples_or_says_why_not(data: bytes) -> None:
+    count("files")
+    samples = 0
+    try:
+        with AudioDecoder(io.BytesIO(data), max_duration_s=MOST_S) as decoder:
+            for block in decoder:
+                assert np.isfinite(block).all()
+                samples += len(block)
+            assert 0 < samples <= MOST_S * decoder.audio.sample_rate_hz
+    except (DecodeError, SampleRateError, BadAudioError) as error:
+        code = error.code
+    else:
+        return
+    assert ProblemCode(code) in STATUS
+
+
+@pytest.mark.timeout(3600)
+@inputs(few=150, share=0.13)
+@given(
+    st.sampled_from(list(Encoding)),
+    st.integers(1, 2),
+    st.lists(st.binary(max_size=40), max_size=6),
+)
+def test_pcm_gives_finite_samples_however_it_is_cut(
+    encoding: Encoding, channels: int, parts: list[bytes]
+) -> None:
+    count("pcm")
+    audio = AudioFormat(encoding=encoding, sample_rate_hz=44_100, channels=channels)
+    decoder = PcmDecoder(audio)
+    samples = 0
+    for part in parts:
+        try:
+            block = decoder.decode(part)
+        except BadAudioError as error:
+            samples += len(error.samples)
+            break
+        samples += len(block)
+        assert (np.abs(block) <= MAX_AMPLITUDE).all()
+    else:
+        received = sum(map(len, parts))
+        assert samples * audio.frame_bytes + decoder.pending_bytes == received
+    assert decoder.position == samples

@@ -21,7 +21,8 @@ import torch
 from model.checkpoint import load, write_whole
 from model.config import LIVE, FilterbankConfig
 from training.conditions import ConditionSet, table
-from training.loop import LoopConfig, Trainer
+from training.loop import Trainer
+from training.loop_config import LoopConfig
 from training.musicnet import MusicConfig, MusicTask
 from training.synth.config import SynthConfig
 

@@ -17,11 +17,11 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,55 +30,14 @@ from tqdm import tqdm
 from model.checkpoint import CheckpointError, save_checkpoint, write_whole
 from model.rse import ResidualShuffleExchange
 from training.log import MetricsLog
+from training.loop_config import LoopConfig
+from training.optimizer import make_optimizer, running_average, schedule
 from training.parallel import Share, make_fabric, reduce
-from training.released_optim import ReleasedRAdam, released_groups, released_rate
+from training.released_optim import released_rate
 
 logger = logging.getLogger(__name__)
 
 STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
-
-
-@dataclass(frozen=True)
-class LoopConfig:
-    """How long, how fast, how often."""
-
-    minutes: float = 0.0
-    """Length of the whole schedule in minutes of training; 0 counts `steps` instead."""
-    steps: int = 20_000
-    """Length of the whole schedule in optimiser steps, where `minutes` is 0."""
-    max_minutes: float = 0.0
-    """Stop this slice after so many minutes and save, to go on with `resume`; 0 never stops."""
-    max_steps: int = 0
-    """Stop this slice after so many optimiser steps and save; 0 never stops."""
-    learning_rate: float = 2e-3
-    """At its peak."""
-    warmup: float = 0.02
-    """Part of the schedule over which the rate rises from zero; then it falls linearly to zero."""
-    weight_decay: float = 0.01
-    """Decoupled, of matrices and kernels; times the learning rate each step."""
-    optimizer: Literal["radam", "released"] = "radam"
-    """"released": the released code's variant, which clips by itself and has no warm-up."""
-    accumulate: int = 1
-    """Batches whose gradients are averaged for an optimiser step."""
-    gradient_clip: float = 5.0
-    """Largest norm of the gradient over all parameters; 0 leaves it as it is."""
-    average: float = 0.999
-    """Decay of the running average of the weights that is validated and saved; 0 for none."""
-    validate_minutes: float = 10.0
-    """Between validations and checkpoints, in minutes of training."""
-    validate_steps: int = 0
-    """Between validations and checkpoints, in optimiser steps; 0 leaves it to the minutes."""
-    log_steps: int = 50
-    """Optimiser steps between lines of training loss."""
-    tensorboard: bool = False
-    """Write TensorBoard events beside metrics.jsonl."""
-    bfloat16: bool = True
-    """Autocast the forward pass."""
-    compile: str = ""
-    """Backend of torch.compile for the switch layers ("inductor"), which fuses their many small
-    operations; empty runs them as they are."""
-    seed: int = 1
-    """Of weights, data order and dropout."""
 
 
 class Task(Protocol):
@@ -385,49 +344,6 @@ def read_state(path: Path, device: torch.device) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} is not the state of a run")
     return state
-
-
-def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
-    """The optimiser that ``LoopConfig.optimizer`` names; frozen parameters are left out."""
-    if config.optimizer == "released":
-        groups = released_groups(network, config.weight_decay)
-        return ReleasedRAdam(groups, lr=config.learning_rate)
-    return torch.optim.RAdam(
-        parameter_groups(network, config.weight_decay),
-        lr=config.learning_rate,
-        decoupled_weight_decay=True,
-    )
-
-
-def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
-    """Update of ``AveragedModel`` that averages floats and copies integers (indices, counts)."""
-    average = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
-
-    def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:
-        if averaged[0].is_floating_point():
-            average(averaged, current, count)
-        else:
-            torch._foreach_copy_(averaged, current)
-
-    return update
-
-
-def schedule(progress: float, warmup: float) -> float:
-    """Factor of the peak learning rate: a linear rise, then a linear fall to zero."""
-    if progress < warmup:
-        return max(0.02, progress / warmup)
-    return (1 - progress) / (1 - warmup)
-
-
-def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Decay for matrices and kernels only (released code: names with CvK)."""
-    trained = [p for p in network.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim >= 2]
-    others = [p for p in trained if p.ndim < 2]
-    return [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
 
 
 def _jsonable(values: Any) -> Any:

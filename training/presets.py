@@ -12,7 +12,8 @@ from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.loop import LoopConfig, Task
+from training.loop import Task
+from training.loop_config import LoopConfig
 from training.musicnet import MusicConfig, MusicTask
 
 

@@ -127,12 +127,11 @@ def train(run: Run) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    run = parse(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
         signal.signal(stop, signal.default_int_handler)
     try:
-        metrics = train(run)
+        metrics = train(parse(sys.argv[1:] if arguments is None else arguments))
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"training.run: {error}", file=sys.stderr)
         return 1

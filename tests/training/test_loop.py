@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from model.checkpoint import read_tensors
 from model.config import RSEConfig
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
-from training.loop import LoopConfig, Trainer, deferred_signals, schedule
+from training.loop import Trainer, deferred_signals
+from training.loop_config import LoopConfig
+from training.optimizer import schedule
 from training.parallel import Share
 
 TINY_SUMS = AlgorithmicConfig(

@@ -14,7 +14,8 @@ from model.config import FRAMES, LIVE, PITCHES, ModelConfig, RSEConfig
 from tests.training.conftest import TINY
 from training import card as card_page
 from training import run, ship
-from training.loop import LoopConfig, Trainer
+from training.loop import Trainer
+from training.loop_config import LoopConfig
 from training.losses import HeadWeights, Labels, heads_loss
 from training.metrics import FIGURES
 from training.musicnet import MusicConfig, MusicTask, usable_frames

@@ -183,6 +183,31 @@ def test_a_full_disk_is_reported_and_leaves_the_old_state(
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("accumulate", "0"),
+        ("log-steps", "0"),
+        ("steps", "0"),
+        ("warmup", "1"),
+        ("average", "1.5"),
+        ("max-minutes", "-1"),
+        ("learning-rate", "nan"),
+    ],
+)
+def test_a_field_out_of_its_range_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: str
+) -> None:
+    try:
+        status: object = main([*TINY, f"--loop.{field}", value, "--out", str(tmp_path / "a")])
+    except SystemExit as stop:
+        status = stop.code
+    printed = capsys.readouterr()
+    assert status not in (0, None)
+    assert f"loop.{field.replace('-', '_')} must be" in printed.err + printed.out
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.timeout(300)  # a process that imports torch, perhaps on a busy machine
 def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
     arguments = [*TINY, "--loop.steps", "1000000", "--out", str(tmp_path)]

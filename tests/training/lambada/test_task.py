@@ -16,7 +16,7 @@ from model.symbols import load_symbol_network
 from training.lambada.network import WordNetwork
 from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.loop import LoopConfig
+from training.loop_config import LoopConfig
 from training.parallel import Share
 from training.presets import LambadaRun
 from training.run import train

@@ -23,6 +23,7 @@ KNOWN_FAILURES = """\
 - Ends of notes are much less certain than beginnings, as onset + offset F1 shows: the sustain
   pedal, resonance and rooms hold notes longer than the hands do.
 - With less than 100 ms of look-ahead all figures are noticeably worse, onsets above all.
+- Talk and hi-hats are still taken for notes now and then (`python -m training.evaluate junk`).
 - Singing, electric guitars and synthesisers were not in the training material; talk and drums
   were there as sounds without notes.
 """

@@ -112,7 +112,7 @@ class TranscriptionSession:
         self._on_frames = on_frames
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._frame_ms = 1000.0 * HOP / model_rate_hz
-        self._schedule = WindowSchedule.of(options, model_rate_hz)
+        self._schedule = self._first_schedule = WindowSchedule.of(options, model_rate_hz)
         self._segments = Segments.of(audio.sample_rate_hz, model_rate_hz)
         # A file asks again before it has its answer, so that no core waits for the other.
         self._requests = 2 if priority is Priority.FILE else 1
@@ -355,7 +355,9 @@ class TranscriptionSession:
         return self._say()
 
     def _replay_before(self, frames: int) -> Replay:
-        return Replay.before(frames, self._schedule, self._segments, self._tracker.history_frames)
+        # By the blocks of the start: with those the session that goes on from here will begin.
+        schedule, history_frames = self._first_schedule, self._tracker.history_frames
+        return Replay.before(frames, schedule, self._segments, history_frames)
 
     @property
     def _samples_to_window(self) -> int:

@@ -10,9 +10,11 @@ import pytest
 from torch import Tensor
 
 from service.engine import Engine
+from service.events import NoteEvent
 from service.faults import ErrorCode, ProtocolError
 from service.options import AudioFormat, Encoding, StreamOptions
 from service.overload import Ladder, QualityControl, Step
+from service.resume import ResumePoint
 from service.session import TranscriptionSession
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
@@ -107,6 +109,35 @@ async def test_other_blocks_leave_every_frame_in_its_place(sizes: tuple[int, ...
     np.testing.assert_allclose(changed[0], plain[0], atol=1e-5)
     assert changed[1:] == plain[1:]
     assert plain[1] == 2 * [pitch for pitch, _, _ in MELODY]
+
+
+async def test_a_stream_with_longer_blocks_is_resumed_with_those_of_its_start() -> None:
+    """A client goes on with the options that `ready` told it, whatever became of them since."""
+    told: list[tuple[str, int, int]] = []
+    points: dict[ResumePoint, int] = {}  # and the events before each
+    audio = pcm16(np.tile(melody(), 6))
+
+    def add(events: list[NoteEvent]) -> None:
+        told.extend((event.kind, event.note_id, event.frame) for event in events)
+
+    with Engine(FakeTranscriber()) as engine:
+        session = TranscriptionSession(engine, PCM, StreamOptions())
+        session.change_blocks(32)
+        for chunk in chunks(audio, 1000):
+            add(await session.push(chunk))
+            points.setdefault(session.point, len(told))
+        assert session.block_frames == 32
+        add(await session.finish())
+        whole = list(told)
+        assert len(points) > 20
+        for number, (point, before) in enumerate(points.items()):
+            session = TranscriptionSession(engine, PCM, StreamOptions(), resume=point)
+            if number % 8 == 7:
+                del told[before:]
+                add(await session.push(audio[2 * point.from_sample :]))
+                add(await session.finish())
+                assert told == whole
+            session.abort()
 
 
 async def test_the_delay_follows_the_blocks() -> None:

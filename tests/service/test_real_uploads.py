@@ -47,7 +47,7 @@ def peak_bytes(server: RunningServer) -> int:
 
 async def uploads_become_none(server: RunningServer) -> None:
     """Waits until an upload finds a place again."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     async with httpx.AsyncClient(timeout=60) as client:
         while (await client.post(f"{server.url}/transcribe")).status_code == 503:
             assert time.monotonic() < deadline, "the place of an upload was not freed"
@@ -91,7 +91,7 @@ async def test_lines_come_while_the_recording_is_transcribed(tone_server: Runnin
 
 
 async def leave(url: str, accept: str, body: AsyncIterator[bytes] | bytes) -> None:
-    """Sends (a part of) an upload and is gone half a second later, or with the first line."""
+    """Sends (a part of) an upload and is gone a second later, or with the first line."""
     headers = {"Content-Type": "multipart/form-data; boundary=x", "Accept": accept}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1), httpx.AsyncClient(timeout=60) as client:
@@ -101,7 +101,7 @@ async def leave(url: str, accept: str, body: AsyncIterator[bytes] | bytes) -> No
 
 
 async def test_clients_that_leave_free_their_places(start_server: StartServer) -> None:
-    server = start_server(*TONES, RSE_MAX_UPLOADS="1")
+    server = start_server(*TONES, RSE_MAX_UPLOADS="1", RSE_IDLE_TIMEOUT_S="600")
     url = f"{server.url}/transcribe"
 
     async def half_a_body() -> AsyncIterator[bytes]:
@@ -141,7 +141,7 @@ def test_a_body_that_is_too_big_is_told(start_server: StartServer) -> None:
 
 
 async def test_an_upload_under_way_is_finished_before_the_end(start_server: StartServer) -> None:
-    server = start_server(*TONES)
+    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")  # of a machine that does much else
     headers = {"Accept": "application/x-ndjson"}
     async with (
         httpx.AsyncClient(timeout=60) as client,

@@ -201,8 +201,9 @@ class Engine:
         """Stop the workers after their current batches and fail what waits; safe to call twice."""
         for request in self._requests.close():
             request.fail(EngineClosedError("the engine was closed"))
+        deadline = time.monotonic() + timeout_s  # for all of them together
         for worker in self._workers:
-            worker.join(timeout_s)
+            worker.join(max(0.0, deadline - time.monotonic()))
 
     def abandon(self) -> None:
         """Give up workers that hang: fail what waits and what they have, and take nothing more.

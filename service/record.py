@@ -22,12 +22,17 @@ class SessionRecord:
         self._metrics = metrics
         self._client = client
         self._began_s = monotonic()
+        self._before: Totals | None = None
         self._totals: Totals | None = None
         self._span = tracing.NO_SPAN
         self._done = False
 
-    def opened(self, name: str, **fields: object) -> None:
-        """It has a name and takes audio; the fields are about its options."""
+    def opened(self, name: str, totals: Totals, **fields: object) -> None:
+        """It has a name and takes audio; the fields are about its options.
+
+        The totals are those of the sessions that it resumes, which told of them themselves.
+        """
+        self._before = totals
         session_id.set(name)
         self._metrics.opened.inc()
         about = {"client": self._client.name, **fields}
@@ -51,15 +56,16 @@ class SessionRecord:
             "client": self._client.name,
             "duration_s": round(monotonic() - self._began_s, 3),
         }
-        if (totals := self._totals) is not None:
+        if (totals := self._totals) is not None and (before := self._before) is not None:
+            notes = totals.notes - before.notes
             about |= {
-                "audio_s": round(totals.audio_s, 3),
-                "frames": totals.frames,
-                "notes": totals.notes,
+                "audio_s": round(totals.audio_s - before.audio_s, 3),
+                "frames": totals.frames - before.frames,
+                "notes": notes,
                 "dropped_samples": totals.dropped_samples,
             }
             self._metrics.dropped_samples.inc(totals.dropped_samples)
-            self._metrics.notes.inc(totals.notes)
+            self._metrics.notes.inc(notes)
         self._metrics.closed.labels(reason).inc()
         self._span.end(about, failed=reason in (ErrorCode.INTERNAL, ErrorCode.OVERLOADED))
         logger.info("session closed", extra={"fields": about})

@@ -210,7 +210,7 @@ class Connection:
             heat=self._heat,
         )
         chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        self._record.opened(self._id, resumed=start.resume is not None, **chosen)
+        self._record.opened(self._id, session.totals, resumed=start.resume is not None, **chosen)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())

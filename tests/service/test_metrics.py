@@ -63,6 +63,22 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     assert after["process_open_fds"] > 0
 
 
+def test_a_resumed_session_counts_only_what_it_did_itself() -> None:
+    with serving() as (client, _):
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps(START))
+            checkpoint = {**socket.receive_json()["checkpoint"], "notes": 2**40}
+            socket.send_text('{"type": "stop"}')
+            hear(socket)
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps({**START, "resume": checkpoint}))
+            for chunk in chunks(pcm16(melody())):
+                socket.send_bytes(chunk)
+            socket.send_text('{"type": "stop"}')
+            hear(socket)
+        assert numbers(client)["rse_notes_total"] == len(MELODY)
+
+
 def test_dropped_samples_and_faults_are_counted() -> None:
     with serving() as (client, _):
         with client.websocket_connect("/ws/transcribe") as socket:

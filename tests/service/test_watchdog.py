@@ -188,17 +188,19 @@ def test_a_replacement_that_fails_is_tried_again(failures: int) -> None:
     settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
     with TestClient(create_app(settings, load_model=load)) as client:
         here = Stage(client, models)  # type: ignore[arg-type]
-        here.wait_until_ready()
-        assert isinstance(models[0], HangingTranscriber)
-        models[0].hang.set()
-        with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            socket.send_bytes(pcm16(melody()))
-            assert models[0].hanging.wait(PATIENCE_S)
-            for _ in range(1 + failures):
-                here.look().result(PATIENCE_S)
-            assert hear(socket)[1] == 1011
-        here.wait_until_ready()
-        here.check_session()
-        release.set()
+        try:
+            here.wait_until_ready()
+            assert isinstance(models[0], HangingTranscriber)
+            models[0].hang.set()
+            with client.websocket_connect("/ws/transcribe") as socket:
+                socket.send_text(json.dumps(START))
+                socket.send_bytes(pcm16(melody()))
+                assert models[0].hanging.wait(PATIENCE_S)
+                for _ in range(1 + failures):
+                    here.look().result(PATIENCE_S)
+                assert hear(socket)[1] == 1011
+            here.wait_until_ready()
+            here.check_session()
+        finally:
+            release.set()
     assert attempts == 2 + failures

@@ -42,10 +42,10 @@ VECTORS = "vectors.safetensors"
 class LambadaConfig:
     """Data, network and objective."""
 
-    train: Path = Path("../shared/text/novels.tar.xz")
+    train: Path = Path("data/novels.tar.xz")
     """Novels (an archive or a folder of .txt files), from which passages are cut, or a file of
     passages, one a line, as LAMBADA's train.txt."""
-    validation: Path = Path("../shared/text/lambada/lambada_development_plain_text.txt")
+    validation: Path = Path("data/lambada_development_plain_text.txt")
     """A file of passages; LAMBADA's development file."""
     vectors: Path | None = None
     """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""

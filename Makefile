@@ -23,7 +23,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
+.PHONY: fuzz load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -52,6 +52,12 @@ bench: $(VENV)/.installed-dev ## speed on this machine (QUICK=1: in minutes; JSO
 
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
 	$(PY) -m tests.benchmarks live $(AUDIO) --model $(MODEL)
+
+load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QUICK=1, JSON=FILE)
+	$(PY) -m tests.benchmarks.load --model $(MODEL) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
+
+soak: $(VENV)/.installed-dev ## two hours of audio as fast as they are taken (JSON=FILE)
+	$(PY) -m tests.benchmarks.soak --model $(MODEL) $(if $(JSON),--json $(JSON))
 
 train: train-$(MODEL) ## weights MODEL=live or accurate anew, from SHARED/synth; call again to go on
 

@@ -1,0 +1,97 @@
+"""``python -m tests.benchmarks.load``: one, half, all and twice the sessions that are admitted.
+
+Streams at the pace of a microphone against a real server. Past the limit the rest is refused, and
+those who came in are to stay on time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from service.runners import available_cores
+from service.settings import Settings
+from tests.benchmarks import machine
+from tests.service.conftest import RunningServer, server_starter
+
+COLUMNS = ("streams", "refused", "p50", "p95", "p99", "cores", "memory_mb")
+
+
+def cpu_s(server: RunningServer) -> float:
+    """Processor time that the server has had, user and system (proc(5), stat)."""
+    stat = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(server: RunningServer) -> float:
+    """Resident memory, in MB (10^6 bytes)."""
+    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def measure(server: RunningServer, music: Path, count: int, seconds: float) -> dict[str, Any]:
+    """So many streams at once; `cores` is processor time over time."""
+    command = [sys.executable, "-m", "tests.benchmarks.streams"]
+    command += [server.url, str(music), str(count), str(seconds)]
+    began_s, used_s = time.monotonic(), cpu_s(server)
+    trial = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return {
+        "streams": count,
+        "refused": trial["failed"],
+        "refusals": trial["failures"],
+        "events": trial["events"],
+        **(trial["lateness_ms"] or {}),
+        "cores": (cpu_s(server) - used_s) / (time.monotonic() - began_s),
+        "memory_mb": memory_mb(server),
+    }
+
+
+def run(sessions: int, seconds: float, model: str, audio: Path | None) -> list[dict[str, Any]]:
+    """Figures at each load of a server that admits so many sessions."""
+    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
+        music = Path(folder, "music.wav")
+        machine.write_music(music, seconds, audio)
+        server = start(
+            *("service", "--port", "{port}", "--model", model),
+            OMP_NUM_THREADS=str(available_cores()),
+            RSE_MAX_SESSIONS=str(sessions),
+            RSE_MAX_SESSIONS_PER_CLIENT=str(sessions),
+            RSE_MAX_REQUEST_BURST="1000000",
+        )
+        loads = sorted({1, max(1, sessions // 2), sessions, 2 * sessions})
+        figures = [measure(server, music, count, seconds) for count in loads]
+        server.terminate()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="10 s of each load, not 60 s")
+    parser.add_argument(
+        "--sessions", type=int, default=Settings.model_fields["max_sessions"].default
+    )
+    parser.add_argument("--model", default="live", help="shipped weights, or a path")
+    parser.add_argument("--audio", type=Path, help="a recording (default: synthetic chords)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    seconds = 10.0 if options.quick else 60.0
+    figures = run(options.sessions, seconds, options.model, options.audio)
+    if options.json is not None:
+        everything = {"machine": machine.describe(), "load": figures}
+        options.json.write_text(json.dumps(everything, indent=1))
+    print("lateness beyond the stated delay in ms (p50, p95, p99)")
+    print(" ".join(f"{name:>10}" for name in COLUMNS))
+    for row in figures:
+        values = (row.get(name, float("nan")) for name in COLUMNS)
+        print(" ".join(f"{value:>10.4g}" for value in values))
+
+
+if __name__ == "__main__":
+    main()

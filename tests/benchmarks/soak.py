@@ -1,0 +1,132 @@
+"""``python -m tests.benchmarks.soak``: hours of audio in one session, as fast as it is taken.
+
+What the server holds is looked at on the way. It must be flat: the exit status says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clients.client import TranscriptionClient
+from clients.events import Event
+from clients.protocol import Progress, StartOptions
+from service.settings import Settings
+from tests.benchmarks import machine
+from tests.benchmarks.load import memory_mb
+from tests.service.conftest import RunningServer, server_starter
+from tests.service.faults.held import Held
+
+# After a tenth of the way everything that grows once has grown. Notes of two hours take a few MB.
+WARM = 0.1
+MOST_GROWTH_MB = 40.0
+MOST_MORE_FILES = 2
+LOOKS = 40
+PIECES = 120  # of the music; each is a message
+PACE = 1000.0
+# A session takes no more than this, plus the audio that it is at work on.
+MOST_BEHIND_MS = Settings.model_fields["max_buffered_ms"].default + 1500.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """The server at one moment."""
+
+    audio_s: float
+    wall_s: float
+    behind_ms: float
+    memory_mb: float
+    files: int
+    threads: int
+
+
+async def soak(server: RunningServer, pcm: np.ndarray, seconds: float) -> list[Look]:
+    """Plays int16 PCM at `machine.RATE_HZ` again and again, up to so many seconds."""
+    options = StartOptions(encoding="pcm_s16le", sample_rate=machine.RATE_HZ)
+    looks: list[Look] = []
+    behind_ms = 0.0
+    began_s = time.monotonic()
+    async with TranscriptionClient(server.url, options) as client:
+
+        def hear(event: Event) -> None:
+            nonlocal behind_ms
+            if isinstance(event, Progress):
+                behind_ms = max(behind_ms, event.behind_ms)
+
+        async def listen() -> None:
+            async for event in client:
+                hear(event)
+
+        listener = asyncio.create_task(listen())
+        sent_s, piece = 0.0, len(pcm) // PIECES
+        for look in range(1, LOOKS + 1):
+            while sent_s < seconds * look / LOOKS:
+                at = round(sent_s * machine.RATE_HZ) % (piece * PIECES)
+                await client.send(pcm[at : at + piece].tobytes())
+                sent_s += piece / machine.RATE_HZ
+            held = await asyncio.to_thread(Held.by, server)
+            looks.append(
+                Look(
+                    sent_s,
+                    time.monotonic() - began_s,
+                    behind_ms,
+                    memory_mb(server),
+                    held.files,
+                    held.threads,
+                )
+            )
+            behind_ms = 0.0
+        await client.stop()
+        await listener
+        assert client.sessions == 1
+    return looks
+
+
+def complaints(looks: list[Look]) -> list[str]:
+    """What was not flat, in words."""
+    warm = looks[round(WARM * len(looks)) :]
+    found = []
+    if (grown := warm[-1].memory_mb - warm[0].memory_mb) > MOST_GROWTH_MB:
+        found.append(f"memory grew by {grown:.1f} MB; at most {MOST_GROWTH_MB:g} are expected")
+    if (more := warm[-1].files - warm[0].files) > MOST_MORE_FILES:
+        found.append(f"{more} more files are open")
+    if (more := warm[-1].threads - warm[0].threads) > MOST_MORE_FILES:
+        found.append(f"{more} more threads run")
+    if (worst := max(look.behind_ms for look in looks)) > MOST_BEHIND_MS:
+        found.append(f"{worst:.0f} ms behind; at most {MOST_BEHIND_MS:g} may be")
+    return found
+
+
+def main() -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.soak", description=__doc__)
+    parser.add_argument("--hours", type=float, default=2.0, help="of audio")
+    parser.add_argument("--model", default="live", help="shipped weights, or a path")
+    parser.add_argument("--json", type=Path, help="write what was seen to this file")
+    options = parser.parse_args()
+    pcm = (np.clip(machine.music(60.0), -1, 1) * 32767).astype("<i2")
+    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
+        server = start(
+            *("service", "--port", "{port}", "--model", options.model), RSE_MAX_PACE=str(PACE)
+        )
+        looks = asyncio.run(soak(server, pcm, 3600 * options.hours))
+        server.terminate()
+    for look in looks:
+        print(", ".join(f"{name} {value:.5g}" for name, value in asdict(look).items()))
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(look) for look in looks], indent=1))
+    found = complaints(looks)
+    print("\n".join(found) or "flat")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

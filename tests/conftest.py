@@ -9,6 +9,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+# Before torch is imported. Threads that wait for one another lose most of their time where other
+# work holds a core: a test of a second then takes a minute. Processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A busy machine takes longer over an example now and then: that is no fault of the code.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")

@@ -23,7 +23,8 @@ from service.resample import Resampler, Segments, latency_ms
 from service.resume import Replay, ResumePoint
 from service.ring import SampleRing
 from service.score import Score
-from service.tracker import NoteTracker, TrackerSettings
+from service.tracker import NoteTracker
+from service.tracker_settings import TrackerSettings
 from service.windows import WindowSchedule
 
 # Samples resampled in one go: a large chunk neither holds up the event loop nor doubles in memory.

@@ -19,7 +19,7 @@ from service.limits import SessionLimits, TooManyNotesError
 from service.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.pcm import BadAudioError
 from service.session import Totals, TranscriptionSession
-from service.tracker import TrackerSettings
+from service.tracker_settings import TrackerSettings
 
 _FILE_LIMITS = SessionLimits(max_pending_windows=8)
 

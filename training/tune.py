@@ -22,7 +22,8 @@ from service.engine import Engine
 from service.events import Note
 from service.options import StreamOptions
 from service.score import Score
-from service.tracker import NoteTracker, TrackerSettings
+from service.tracker import NoteTracker
+from service.tracker_settings import TrackerSettings
 from service.transcribe import transcribe_array
 from training.metrics import NoteList, estimated_notes, frame_f1, note_f1, note_list
 from training.synth.config import SynthConfig

@@ -21,7 +21,7 @@ from service.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.pcm import BadAudioError, OddBytesError
 from service.session import SessionState, SessionStateError, TranscriptionSession
-from service.tracker import TrackerSettings
+from service.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 
 FRAME_S = HOP / FAKE_RATE_HZ

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.events import NoteEvent
-from service.tracker import NoteTracker, TrackerSettings
+from service.tracker import NoteTracker
+from service.tracker_settings import TrackerSettings
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from model.transcriber import Transcriber
-from service.tracker import TrackerSettings
+from service.tracker_settings import TrackerSettings
 from tests.training.conftest import TINY
 from training.synth.config import SynthConfig
 from training.tune import GRID, HeldOutPieces, at_an_end, tune

@@ -1,0 +1,99 @@
+"""What the note tracker goes by: thresholds and lengths, as a model's card has them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+MAX_VELOCITY = 127
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerSettings:
+    """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
+
+    Attributes:
+        onset_threshold: least onset probability of a peak that begins a note.
+        onset_radius_frames: a peak is the highest probability within so many frames.
+        frame_on_threshold: the frame probability that must be reached within ``on_delay_frames``
+            of an onset; for models without onset head, the one that begins a note.
+        frame_off_threshold: a note ends when its frame probability stays below this...
+        release_frames: ... for so many frames.
+        offset_threshold: least offset probability of a peak that ends a note, if the frame
+            probability is then below ``frame_on_threshold``. None: peaks end no note.
+        frame_start_threshold: a note without an onset begins when its frame probability is at
+            least this...
+        frame_start_frames: ... for so many frames. A ``frame_start_threshold`` of None: never.
+        min_note_frames: least length of a note, and least distance of two onsets of a pitch.
+        default_velocity: MIDI velocity where the model has no velocity head.
+
+    Raises:
+        ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, or no
+            hysteresis.
+    """
+
+    onset_threshold: float = 0.5
+    onset_radius_frames: int = 2
+    frame_on_threshold: float = 0.4
+    frame_off_threshold: float = 0.25
+    release_frames: int = 3
+    offset_threshold: float | None = None
+    frame_start_threshold: float | None = 0.7
+    frame_start_frames: int = 6
+    min_note_frames: int = 4
+    default_velocity: int = 80
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("offset_threshold", "frame_start_threshold") and value is None:
+                continue
+            if field.name.endswith("_threshold"):
+                if not 0 <= value <= 1:
+                    raise ValueError(f"{field.name} must be from 0 to 1, not {value!r}")
+                if value == 0 and field.name != "frame_off_threshold":
+                    raise ValueError(f"{field.name} must be above 0, which silence has")
+            elif not isinstance(value, int) or value < 1:
+                raise ValueError(f"{field.name} must be a whole number from 1, not {value!r}")
+        if self.min_note_frames < 2:  # two onsets between frames could meet
+            raise ValueError(f"min_note_frames must be at least 2, not {self.min_note_frames}")
+        if self.frame_off_threshold > self.frame_on_threshold:
+            raise ValueError(
+                f"frame_off_threshold {self.frame_off_threshold} is above "
+                f"frame_on_threshold {self.frame_on_threshold}"
+            )
+        start = self.frame_start_threshold
+        if start is not None and start < self.frame_off_threshold:
+            raise ValueError(
+                f"frame_start_threshold {start} is below "
+                f"frame_off_threshold {self.frame_off_threshold}"
+            )
+        if self.default_velocity > MAX_VELOCITY:
+            raise ValueError(f"default_velocity must be at most 127, not {self.default_velocity}")
+
+    @classmethod
+    def from_card(cls, card: Mapping[str, Any]) -> Self:
+        """The settings that a model's card recommends under "tracker"; defaults for the rest.
+
+        Raises ValueError for unknown names.
+        """
+        values = dict(card.get("tracker") or {})
+        unknown = sorted(values.keys() - {field.name for field in dataclasses.fields(cls)})
+        if unknown:
+            raise ValueError(f"the model's card names unknown tracker settings: {unknown}")
+        return cls(**values)
+
+    @property
+    def on_delay_frames(self) -> int:
+        """Frames after a frame that must be known before it can be told to begin a note."""
+        return self.onset_radius_frames
+
+    @property
+    def off_delay_frames(self) -> int:
+        """Frames after a frame that must be known before it can be told to end a note.
+
+        Never fewer than for a beginning, so that one of its pitch cannot come to light later.
+        """
+        return max(self.on_delay_frames, self.release_frames - 1)

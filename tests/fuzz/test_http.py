@@ -1,0 +1,105 @@
+"""Requests of any kind to every address: an answer of OpenAPI's, or a documented problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from service.problems import MEDIA_TYPE, STATUS, ProblemCode, ProblemDetails
+from tests.fuzz.conftest import count, inputs
+from tests.fuzz.test_decoder import WHOLE, damaged
+from tests.service.apps import serving
+
+# Whatever is asked, these are faults of ours.
+NEVER = {ProblemCode.INTERNAL, ProblemCode.NOT_READY, ProblemCode.DRAINING}
+PATHS = ["/transcribe", "/healthz", "/readyz", "/info", "/metrics", "/token", "/", "/openapi.json"]
+# Of the latin-1 characters that may stand in a header, and of ASCII in an address.
+VALUE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
+NUMBER = st.integers(-5, 500).map(str) | st.floats().map(str)
+QUERY = st.dictionaries(
+    st.sampled_from(["mode", "lookahead_ms", "block_frames", "model"]) | VALUE,
+    st.sampled_from(["block", "centre", "live", ""]) | NUMBER | VALUE,
+    max_size=3,
+)
+ACCEPT = st.sampled_from(
+    ["*/*", "audio/midi", "application/json", "application/x-ndjson", "text/html;q=0", ";", ""]
+)
+TYPE = st.sampled_from(
+    ["multipart/form-data", "multipart/form-data; boundary=x", "application/json", "audio/wav"]
+)
+HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "accept": ACCEPT | VALUE,
+        "content-type": TYPE | VALUE,
+        "origin": st.sampled_from(["null", "http://testserver", "http://elsewhere"]) | VALUE,
+        "authorization": VALUE,
+    },
+)
+BODY = st.binary(max_size=200) | st.binary(max_size=80).map(
+    lambda data: b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\n%b\r\n--x--\r\n' % data
+)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with serving(max_request_burst=10**6, max_upload_s=2.0, max_upload_bytes=2**16) as (client, _):
+        yield client
+
+
+@pytest.mark.timeout(3600)
+@inputs(few=150, share=0.03)
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"]),
+    path=st.sampled_from(PATHS) | VALUE.map("/".__add__),
+    query=QUERY,
+    headers=HEADERS,
+    body=BODY,
+)
+def test_any_request_has_a_documented_answer(
+    client: TestClient,
+    method: str,
+    path: str,
+    query: dict[str, str],
+    headers: dict[str, str],
+    body: bytes,
+) -> None:
+    count("requests")
+    response = client.request(method, path, params=query, headers=headers, content=body)
+    check(response.status_code, response.headers.get("content-type", ""), response.content, method)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # test_decoder.py
+@pytest.mark.timeout(3600)
+@inputs(few=60, share=0.03)
+@given(
+    data=st.sampled_from(WHOLE) | damaged() | st.binary(max_size=200),
+    name=VALUE,
+    query=QUERY,
+    accept=ACCEPT,
+)
+def test_any_upload_has_a_documented_answer(
+    client: TestClient, data: bytes, name: str, query: dict[str, str], accept: str
+) -> None:
+    count("uploads")
+    response = client.post(
+        "/transcribe", params=query, headers={"accept": accept}, files={"file": (name, data)}
+    )
+    check(response.status_code, response.headers.get("content-type", ""), response.content, "POST")
+
+
+def check(status: int, media_type: str, body: bytes, method: str) -> None:
+    """Asserts that it is no fault, or one that PROTOCOL.md knows with the status of its code."""
+    if status < 400:
+        return
+    if method == "HEAD":
+        assert status in STATUS.values()
+        return
+    assert media_type.startswith(MEDIA_TYPE), (status, media_type, body[:200])
+    problem = ProblemDetails.model_validate_json(body)
+    assert problem.status == status == STATUS[ProblemCode(problem.code)]
+    assert problem.code not in NEVER, body

@@ -23,7 +23,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
+.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -36,6 +36,11 @@ test: lint ## format check, lint, types, tests
 
 fuzz: $(VENV)/.installed-dev ## INPUTS=105000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q
+
+fuzz-api: $(VENV)/.installed-dev ## requests that schemathesis makes from the OpenAPI document
+	@test -x build/fuzz/bin/st || { $(PY) -m venv build/fuzz \
+	  && build/fuzz/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5; }
+	$(PY) -m tests.fuzz.api build/fuzz/bin/st
 
 lint: $(VENV)/.installed-dev ## format check, lint and types
 	$(PY) -m ruff format --check .

@@ -142,16 +142,17 @@ def pick_model(model: str, device: str) -> str:
 
 
 def describe(app: FastAPI) -> None:
-    """Puts the schema of problems into the OpenAPI document, which refers to it by name."""
+    """Puts the schemas into the OpenAPI document that it refers to by name."""
     generate = app.openapi
 
     def openapi() -> dict[str, object]:
         document = generate()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         template = "#/components/schemas/{model}"
-        schema = ProblemDetails.model_json_schema(ref_template=template)
-        schemas.update(schema.pop("$defs", {}))
-        schemas["ProblemDetails"] = schema
+        for model in (ProblemDetails, upload.Transcript):
+            schema = model.model_json_schema(ref_template=template)
+            schemas.update(schema.pop("$defs", {}))
+            schemas[model.__name__] = schema
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

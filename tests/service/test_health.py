@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 import time
 
@@ -133,3 +135,11 @@ def test_openapi_states_the_problems_of_every_endpoint() -> None:
         assert MEDIA_TYPE in answers[status]["content"]
     ready = document["paths"]["/readyz"]["get"]["responses"]
     assert MEDIA_TYPE in ready["503"]["content"]
+
+
+def test_every_schema_that_the_openapi_document_names_is_in_it() -> None:
+    with serving() as (client, _):
+        text = client.get("/openapi.json").text
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert {"ProblemDetails", "Transcript"} <= named
+    assert named <= json.loads(text)["components"]["schemas"].keys()

@@ -57,6 +57,16 @@ def reduce(fabric: Fabric, values: Tensor, operation: str) -> list[float]:
     return reduced.tolist()
 
 
+def leave() -> None:
+    """Ends the group that ``make_fabric`` joined, when all its processes have come to their end.
+
+    Left to the interpreter's exit, threads of gloo now and then abort the process.
+    """
+    if distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
 def make_fabric() -> Fabric:
     """Joins the processes that torchrun started, each on its GPU; else one process on one."""
     from lightning_fabric import Fabric  # takes seconds to import

@@ -29,6 +29,7 @@ from model.checkpoint import CheckpointError
 from model.transcriber import Transcriber
 from training.algorithmic.generators import PROBLEMS
 from training.loop import STATE, Trainer
+from training.parallel import leave
 from training.presets import COMMANDS, MusicRun, Run
 from training.warm_start import warm_start
 
@@ -132,6 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(stop, signal.default_int_handler)
     try:
         metrics = train(parse(sys.argv[1:] if arguments is None else arguments))
+        leave()
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"training.run: {error}", file=sys.stderr)
         return 1

@@ -60,12 +60,7 @@ def pulseaudio(folder: Path) -> Iterator[dict[str, str]]:
         _wait_until(lambda: ROOM in _output(listing, environment), server, log)
         yield environment
     finally:
-        server.terminate()
-        try:
-            server.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        _stop(server)
 
 
 @contextmanager
@@ -96,12 +91,7 @@ def jack(folder: Path) -> Iterator[dict[str, str]]:
         yield environment
     finally:
         # Asked to end it gives its name back; killed it would keep one of the machine's eight.
-        server.terminate()
-        try:
-            server.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        _stop(server)
         for left in Path("/dev/shm").glob(f"jack*{name}*"):
             left.unlink(missing_ok=True)
 
@@ -109,6 +99,16 @@ def jack(folder: Path) -> Iterator[dict[str, str]]:
 def play(path: Path, environment: dict[str, str]) -> None:
     """Plays a sound file into the room, to its end."""
     subprocess.run(["paplay", f"--device={ROOM}", str(path)], env=environment, check=True)
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """Asks a server to end, and makes it where it does not."""
+    server.terminate()
+    try:
+        server.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def _wait_until(answers: Callable[[], bool], server: subprocess.Popen[bytes], log: Path) -> None:

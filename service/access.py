@@ -4,6 +4,7 @@ Plain ASGI, as middleware of frameworks passes websockets by. Endpoints find the
 `service.clients.client_of`; with no keys configured a client is its address.
 
 The page and its files are open to all: a key is asked for by what it does, not by what it shows.
+Nor do they count as requests: a page is forty small files, and a class may sit behind one address.
 """
 
 from __future__ import annotations
@@ -74,6 +75,9 @@ class Gate:
         if fault is not None:
             await self._answer(fault, scope, receive, send, hidden=True)
             return
+        if not self._is_endpoint(scope):
+            await self._app(scope, receive, send)
+            return
         client = self._authenticate(scope, headers)
         identity = client or Client.of_address(scope)
         wait_s = self._rate.admit(identity.name, identity.max_requests_per_s)
@@ -84,7 +88,7 @@ class Gate:
                 "requests a second",
             )
             await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
-        elif client is None and self._is_endpoint(scope):
+        elif client is None and scope["path"] not in OPEN_PATHS:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
             await self._answer(fault, scope, receive, send, _CHALLENGE)
         else:
@@ -121,8 +125,6 @@ class Gate:
 
     def _is_endpoint(self, scope: Scope) -> bool:
         """Whether this is more than the page: every route there is, so that none is forgotten."""
-        if scope["path"] in OPEN_PATHS:
-            return False
         return any(route.matches(scope)[0] is not Match.NONE for route in self._routes.routes)
 
     async def _answer(

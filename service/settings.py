@@ -76,7 +76,8 @@ class Settings(BaseSettings):
 
     max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
     """Requests and handshakes of one client in a second, on average; the next is refused with
-    429. A client is an API key, or else an address (of IPv6, a /64 network)."""
+    429. A client is an API key, or else an address (of IPv6, a /64 network). The page's files and
+    the probes do not count."""
 
     max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
     """Requests of one client at once."""

@@ -7,7 +7,7 @@ import base64
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol import Frames
+from service.server_messages import Frames
 
 LOWEST_PITCH = 21
 PITCHES = 88  # those of a piano: A0 to C8

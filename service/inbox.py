@@ -6,10 +6,11 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from service.client_messages import Flush
 from service.faults import ProtocolError
 from service.options import AudioFormat
 from service.pacing import ArrivalClock
-from service.protocol import DoneReason, Flush
+from service.server_messages import DoneReason
 
 # Tiny messages hold little audio each: their number needs a bound of its own.
 MAX_MESSAGES = 1024

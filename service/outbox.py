@@ -9,8 +9,8 @@ from typing import NoReturn
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.faults import ErrorCode, ProtocolError
-from service.protocol import ServerMessage
 from service.receiver import VanishedError
+from service.server_messages import ServerMessage
 
 
 class Outbox:

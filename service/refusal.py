@@ -8,7 +8,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.faults import ProtocolError
 from service.problems import Problem, ProblemCode
-from service.protocol import Error
+from service.server_messages import Error
 
 
 async def refuse(

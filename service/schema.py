@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from service.protocol import CLIENT_MESSAGES, SERVER_MESSAGES
+from service.client_messages import CLIENT_MESSAGES
+from service.server_messages import SERVER_MESSAGES
 
 
 def protocol_schema() -> dict[str, Any]:

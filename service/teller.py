@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from service.client_messages import Checkpoint
 from service.events import NoteEvent
 from service.heat import HeatLog
 from service.inbox import Inbox
 from service.metrics import Metrics
 from service.outbox import Outbox
-from service.protocol import Checkpoint, Lagging, Progress, Quality, note_message
+from service.server_messages import Lagging, Progress, Quality, note_message
 from service.session import TranscriptionSession
 from service.settings import Settings
 

@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from service.client_messages import Choices
 from service.clients import client_of
 from service.decode import DecodeError
 from service.engine import EngineBusyError
@@ -34,7 +35,7 @@ from service.negotiation import choose
 from service.options import FILE_OPTIONS, SampleRateError, StreamOptions
 from service.pcm import BadAudioError
 from service.problems import Problem, ProblemCode, busy, responses
-from service.protocol import Choices, Done, Totals, note_message
+from service.server_messages import Done, Totals, note_message
 from service.settings import Settings
 from service.state import ServiceState
 from service.transcribe import FileProgress, Performance, transcribe_file

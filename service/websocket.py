@@ -19,6 +19,15 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
+from service.client_messages import (
+    Checkpoint,
+    Flush,
+    Keepalive,
+    Start,
+    Stop,
+    parse_message,
+    parse_query,
+)
 from service.clients import client_of
 from service.faults import CloseCode, ErrorCode, ProtocolError
 from service.heat import HeatLog
@@ -29,25 +38,10 @@ from service.outbox import Outbox
 from service.overload import QualityControl
 from service.pacing import Pacer
 from service.pcm import BadAudioError, OddBytesError
-from service.protocol import (
-    Checkpoint,
-    Done,
-    Draining,
-    Error,
-    Flush,
-    Flushed,
-    Keepalive,
-    Limits,
-    Ready,
-    Start,
-    Stop,
-    Totals,
-    parse_message,
-    parse_query,
-)
 from service.receiver import DrainingError, Receiver, VanishedError
 from service.record import SessionRecord
 from service.refusal import chosen_subprotocol, refuse
+from service.server_messages import Done, Draining, Error, Flushed, Limits, Ready, Totals
 from service.session import TranscriptionSession
 from service.state import ServiceState
 from service.teller import Teller

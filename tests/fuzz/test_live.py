@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from pydantic import TypeAdapter
 
 from service.faults import CLOSE_CODES, CloseCode, ErrorCode
-from service.protocol import ServerMessage
+from service.server_messages import ServerMessage
 from tests.fakes import FAKE_PITCHES, play
 from tests.fuzz.conftest import count, inputs
 from tests.fuzz.live import Service

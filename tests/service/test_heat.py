@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.heat import LOWEST_PITCH, PITCHES, HeatLog
-from service.protocol import Frames
+from service.server_messages import Frames
 from tests.fakes import FAKE_PITCHES
 from tests.service.apps import DURATION_S, START, chunks, hear, melody, of_type, pcm16, serving
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from service.client_messages import Flush
 from service.inbox import MAX_MESSAGES, End, Inbox
 from service.options import AudioFormat, Encoding
-from service.protocol import Flush
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=8000)
 SECOND = bytes(2 * 8000)

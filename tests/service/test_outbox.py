@@ -11,8 +11,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.faults import ErrorCode, ProtocolError
 from service.outbox import Outbox
-from service.protocol import Flushed
 from service.receiver import VanishedError
+from service.server_messages import Flushed
 
 PATIENCE_S = 60.0  # never waited for where the socket takes what it is given
 NO_PATIENCE_S = 0.05

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from service.protocol import CLIENT_MESSAGES, SERVER_MESSAGES
+from service.client_messages import CLIENT_MESSAGES
 from service.schema import main, protocol_schema
+from service.server_messages import SERVER_MESSAGES
 
 
 def test_it_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:

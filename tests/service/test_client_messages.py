@@ -1,37 +1,24 @@
-"""The messages, the query, the errors, and that PROTOCOL.md names all of them."""
+"""A client's messages and the query: what is read of them, and what is said of bad ones."""
 
 import json
-import re
-from pathlib import Path
-from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
-import service.protocol as protocol
-from service.events import NoteEvent
-from service.faults import CLOSE_CODES, CloseCode, ErrorCode, ProtocolError
-from service.options import Encoding, Mode, OptionsError, StreamOptions
-from service.problems import STATUS, ProblemCode
-from service.protocol import (
-    CLIENT_MESSAGES,
-    SERVER_MESSAGES,
+from service.client_messages import (
     Checkpoint,
-    Done,
     Flush,
     Keepalive,
-    NoteOff,
-    NoteOn,
     Start,
     Stop,
-    Totals,
-    note_message,
     parse_message,
     parse_query,
 )
+from service.events import NoteEvent
+from service.faults import CloseCode, ErrorCode, ProtocolError
+from service.options import Encoding, Mode, OptionsError, StreamOptions
 from service.resume import ResumePoint
 
-DOCUMENT = (Path(protocol.__file__).parent / "PROTOCOL.md").read_text(encoding="utf-8")
 START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
 
 
@@ -201,66 +188,7 @@ def test_a_query_cannot_resume() -> None:
         parse_query([("encoding", "pcm_s16le"), ("sample_rate", "44100"), ("resume", "{}")])
 
 
-def test_notes_become_messages() -> None:
-    event = NoteEvent("note_on", 7, 60, 100, 0.123456, 43, 0.49922902494)
-    assert note_message(event) == NoteOn(
-        note_id=7, pitch=60, velocity=100, confidence=0.1235, frame=43, time_s=0.499229
-    )
-    end = NoteEvent("note_off", 7, 60, 100, 0.123456, 86, 0.998)
-    assert note_message(end) == NoteOff(note_id=7, pitch=60, frame=86, time_s=0.998)
-
-
 def test_options_and_protocol_use_the_same_codes() -> None:
     codes = {error.code for error in OptionsError.__subclasses__()}
     assert codes, "service.options has no errors"
     assert codes <= {str(code) for code in ErrorCode}
-
-
-def test_done_takes_the_session_totals() -> None:
-    totals = Totals(notes=1, frames=2, audio_s=3.0, received_samples=4, dropped_samples=0)
-    assert json.loads(Done(reason="stop", totals=totals, midi_base64="").model_dump_json()) == {
-        "type": "done",
-        "seq": 0,
-        "reason": "stop",
-        "totals": totals.model_dump(),
-        "midi_base64": "",
-    }
-
-
-# -- the document ---------------------------------------------------------------------------------
-
-
-def nested_fields(model: type[BaseModel]) -> set[str]:
-    names: set[str] = set()
-    for name, field in model.model_fields.items():
-        names.add(name)
-        for part in (field.annotation, *get_args(field.annotation)):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                names |= nested_fields(part)
-    return names
-
-
-@pytest.mark.parametrize("message", CLIENT_MESSAGES + SERVER_MESSAGES)
-def test_document_names_every_message_and_field(message: type[BaseModel]) -> None:
-    words = set(re.findall(r"[`\"](\w+)[`\"]", DOCUMENT))
-    assert message.model_fields["type"].default in words
-    assert nested_fields(message) <= words
-
-
-@pytest.mark.parametrize("code", list(ErrorCode))
-def test_document_states_every_error_with_its_close_code(code: ErrorCode) -> None:
-    number = CLOSE_CODES.get(code, CloseCode.BAD_REQUEST)
-    rows = [line for line in DOCUMENT.splitlines() if line.startswith("|") and f"`{code}`" in line]
-    assert any(f"| {number} |" in row for row in rows), rows
-
-
-@pytest.mark.parametrize("code", list(ProblemCode))
-def test_document_states_every_problem_with_its_status(code: ProblemCode) -> None:
-    rows = [line for line in DOCUMENT.splitlines() if line.startswith("|") and f"`{code}`" in line]
-    assert any(f"| {STATUS[code]} |" in row for row in rows), rows
-
-
-def test_document_is_short_and_names_every_choice() -> None:
-    assert len(DOCUMENT.splitlines()) < 260
-    for choice in [*Encoding, *Mode]:
-        assert f"`{choice}`" in DOCUMENT

@@ -11,7 +11,17 @@ import torch
 from fastapi import FastAPI
 
 from model import checkpoint
-from service import access, health, metrics, page, problems, tokens, upload, websocket
+from service import (
+    access,
+    health,
+    metrics,
+    page,
+    problems,
+    tokens,
+    upload,
+    upload_answer,
+    websocket,
+)
 from service.engine import Engine, Transcriber
 from service.engine_interface import EngineObserver
 from service.problems import ProblemDetails
@@ -149,7 +159,7 @@ def describe(app: FastAPI) -> None:
         document = generate()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         template = "#/components/schemas/{model}"
-        for model in (ProblemDetails, upload.Transcript):
+        for model in (ProblemDetails, upload_answer.Transcript):
             schema = model.model_json_schema(ref_template=template)
             schemas.update(schema.pop("$defs", {}))
             schemas[model.__name__] = schema

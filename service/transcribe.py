@@ -42,6 +42,9 @@ class Performance:
     midi: bytes
 
 
+FileItem = NoteEvent | FileProgress | Performance
+
+
 async def transcribe_file(
     file: BinaryIO,
     engine: EngineLike,
@@ -50,7 +53,7 @@ async def transcribe_file(
     max_duration_s: float | None = None,
     tracker: TrackerSettings | None = None,
     limits: SessionLimits = _FILE_LIMITS,
-) -> AsyncGenerator[NoteEvent | FileProgress | Performance, None]:
+) -> AsyncGenerator[FileItem, None]:
     """Transcribe an audio file as it is decoded, after the live streams.
 
     Yields note events as they become known, progress several times a second of audio, and at the

@@ -11,22 +11,13 @@ import torch
 from fastapi import FastAPI
 
 from model import checkpoint
-from service import (
-    access,
-    health,
-    metrics,
-    page,
-    problems,
-    tokens,
-    upload,
-    upload_answer,
-    websocket,
-)
+from service import access, health, metrics, page, problems, tokens, upload, websocket
 from service.engine import Engine, Transcriber
 from service.engine_interface import EngineObserver
 from service.problems import ProblemDetails
 from service.settings import Settings
 from service.state import ServiceState
+from service.upload_answer import Transcript
 from service.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
@@ -159,7 +150,7 @@ def describe(app: FastAPI) -> None:
         document = generate()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         template = "#/components/schemas/{model}"
-        for model in (ProblemDetails, upload_answer.Transcript):
+        for model in (ProblemDetails, Transcript):
             schema = model.model_json_schema(ref_template=template)
             schemas.update(schema.pop("$defs", {}))
             schemas[model.__name__] = schema

@@ -10,7 +10,7 @@ from service.clients import Client
 from service.faults import ErrorCode
 from service.logs import session_id
 from service.metrics import Metrics
-from service.session import Totals
+from service.session_state import Totals
 
 logger = logging.getLogger(__name__)
 

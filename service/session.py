@@ -3,66 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, WINDOW
-from service.batching import Priority, Probabilities
+from model.config import HOP
+from service.batching import Priority
 from service.engine_interface import EngineLike
 from service.events import Note, NoteEvent
+from service.framer import Framer, OnFrames
 from service.limits import BufferFullError, SessionLimits, TooManyNotesError
-from service.options import MAX_BLOCK_FRAMES, AudioFormat, Delay, StreamOptions, stated_delay
+from service.options import AudioFormat, Delay, StreamOptions, stated_delay
 from service.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
 from service.resample import Resampler, Segments, latency_ms
 from service.resume import Replay, ResumePoint
-from service.ring import SampleRing
 from service.score import Score
+from service.session_state import SessionState, SessionStateError, Totals
 from service.tracker import NoteTracker
 from service.tracker_settings import TrackerSettings
 from service.windows import WindowSchedule
 
 # Samples resampled in one go: a large chunk neither holds up the event loop nor doubles in memory.
 _SLICE_SAMPLES = 1 << 15
-
-OnFrames = Callable[[int, NDArray[np.float32]], None]
-
-
-class SessionState(Enum):
-    """Where a session stands."""
-
-    OPEN = "open"  # takes audio
-    FAILED = "failed"  # takes no more audio; to be finished or aborted
-    FINISHED = "finished"  # all frames are out, all notes have ended
-    ABORTED = "aborted"  # ended early, all notes have ended
-
-
-class SessionStateError(RuntimeError):
-    """A call came in a state in which it has no meaning."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """What a session has done so far.
-
-    Attributes:
-        notes: notes begun.
-        frames: frames that have left the engine.
-        audio_s: seconds of audio received.
-        received_samples: samples taken, per channel, at the sent rate.
-        dropped_samples: samples refused with a bad one, from it on to the end of its chunk.
-    """
-
-    notes: int
-    frames: int
-    audio_s: float
-    received_samples: int
-    dropped_samples: int
 
 
 class TranscriptionSession:
@@ -113,14 +77,8 @@ class TranscriptionSession:
         self._on_frames = on_frames
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._frame_ms = 1000.0 * HOP / model_rate_hz
-        self._schedule = self._first_schedule = WindowSchedule.of(options, model_rate_hz)
+        self._schedule = WindowSchedule.of(options, model_rate_hz)
         self._segments = Segments.of(audio.sample_rate_hz, model_rate_hz)
-        # A file asks again before it has its answer, so that no core waits for the other.
-        self._requests = 2 if priority is Priority.FILE else 1
-        # The windows of requests stay in the ring until the engine has answered.
-        pending = self._requests * self._limits.max_pending_windows
-        longest_block = MAX_BLOCK_FRAMES if priority is Priority.LIVE else options.frames_per_window
-        slack = (pending - 1) * longest_block * HOP
         self._tracker = NoteTracker(
             tracker or TrackerSettings.from_card(engine.card),
             HOP / model_rate_hz,
@@ -132,10 +90,9 @@ class TranscriptionSession:
         self._unneeded = replay.from_sample - self._point.from_sample  # samples to come and go
         self._decoder = PcmDecoder(audio, self._point.from_sample)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.segment)
-        self._ring = SampleRing(WINDOW, slack, replay.first_sample)
-        self._frames = self._schedule.first_frame(replay.first_block)  # of these all are out
+        first_frame = self._schedule.first_frame(replay.first_block)
         self._tracker.resume(
-            self._frames, self._point.frames, self._point.notes, self._point.sounding
+            first_frame, self._point.frames, self._point.notes, self._point.sounding
         )
         self._delay = stated_delay(
             options,
@@ -144,21 +101,22 @@ class TranscriptionSession:
             tracker_on_frames=self._tracker.on_delay_frames,
             tracker_off_frames=self._tracker.off_delay_frames,
         )
-        self._engine = engine
-        self._wanted_frames = self._schedule.block_frames
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before may still be finished
         self._turn = asyncio.Lock()
         self._waiting_ms = 0.0
-        self._due: list[NDArray[np.float32]] = []  # windows for the next request
-        self._asked: deque[Future[Probabilities]] = deque()  # requests without an answer
-        self._blocks = replay.first_block  # blocks whose windows are due or done
         self._received = self._point.from_sample
         self._dropped = 0
-        self._end_frame: int | None = None  # known at the end: frames from there on are dropped
         self._score = Score(self._point.notes, self._point.sounding)
         self._unsaid: list[NoteEvent] = []
-        self._stream = engine.open_stream(priority, self._schedule.positions)
+        self._framer = Framer(
+            engine,
+            priority,
+            self._schedule,
+            replay,
+            self._limits.max_pending_windows,
+            self._take_frames,
+        )
 
     @property
     def state(self) -> SessionState:
@@ -168,12 +126,12 @@ class TranscriptionSession:
     @property
     def delay(self) -> Delay:
         """The stated delay, of both kinds of events; for ``ready``."""
-        return self._delay
+        return replace(self._delay, block_ms=(self.block_frames - 1) * self._frame_ms)
 
     @property
     def block_frames(self) -> int:
         """Frames that one window yields at present."""
-        return self._schedule.block_frames
+        return self._framer.block_frames
 
     def change_blocks(self, block_frames: int) -> None:
         """Go on with blocks of another length from the next frame on that both lengths divide.
@@ -181,7 +139,7 @@ class TranscriptionSession:
         No frame changes by it. For live streams; ``block_frames`` and ``delay`` tell when it has
         come about.
         """
-        self._wanted_frames = block_frames
+        self._framer.change_blocks(block_frames)
 
     @property
     def replay_ms(self) -> float:
@@ -203,7 +161,7 @@ class TranscriptionSession:
     @property
     def frames(self) -> int:
         """Frames that have left the engine, here or before the performance was resumed."""
-        return max(self._frames, self._point.frames)
+        return max(self._framer.frames, self._point.frames)
 
     @property
     def point(self) -> ResumePoint:
@@ -211,11 +169,11 @@ class TranscriptionSession:
 
         Meaningful between two calls of ``push``.
         """
-        if self._frames <= self._point.frames:
+        if self._framer.frames <= self._point.frames:
             return self._point
         return ResumePoint(
-            from_sample=self._replay_before(self._frames).from_sample,
-            frames=self._frames,
+            from_sample=self._replay_before(self._framer.frames).from_sample,
+            frames=self._framer.frames,
             notes=self._score.begun,
             sounding=self._score.sounding,
         )
@@ -224,12 +182,13 @@ class TranscriptionSession:
     def behind_ms(self) -> float:
         """Audio pushed but not yet transcribed, beyond what the stated delay holds back anyway."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz + self._waiting_ms
-        return max(0.0, received_ms - self._frames * self._frame_ms - self._held_ms)
+        return max(0.0, received_ms - self._framer.frames * self._frame_ms - self._held_ms)
 
     @property
     def _held_ms(self) -> float:
         """Audio that the stated delay holds back before the tracker."""
-        return self._delay.lookahead_ms + self._delay.block_ms + self._delay.resampler_ms
+        delay = self.delay
+        return delay.lookahead_ms + delay.block_ms + delay.resampler_ms
 
     @property
     def notes(self) -> list[Note]:
@@ -279,17 +238,14 @@ class TranscriptionSession:
                 return self._end(SessionState.FINISHED)  # frames are missing: no more are run
             self._state = SessionState.FAILED  # unless this comes to its end
             self._input_ended = False
-            await self._resampled(self._resampler.finish())
-            total = self._ring.written
-            self._end_frame = max(self._schedule.frames(total), self._frames)
-            while self._blocks < self._schedule.blocks(total):
-                await self._to_next_window(np.zeros(self._samples_to_window, np.float32))
-            await self._run()
-            await self._answers(0)
-            if self._frames < self._point.frames:  # the audio ended before what was told of it
+            await self._framer.write(self._resampler.finish())
+            await self._framer.finish()
+            if (
+                self._framer.frames < self._point.frames
+            ):  # the audio ended before what was told of it
                 self._note(self._tracker.close())
             else:
-                self._note(self._tracker.finish(self._frames))
+                self._note(self._tracker.finish(self._framer.frames))
             events = self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
                 error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
@@ -342,9 +298,10 @@ class TranscriptionSession:
         samples = samples[unneeded:]
         self._state = SessionState.FAILED  # a fault or a cancellation leaves a gap in the frames
         for start in range(0, len(samples), _SLICE_SAMPLES):
-            await self._resampled(self._resampler.process(samples[start : start + _SLICE_SAMPLES]))
+            piece = samples[start : start + _SLICE_SAMPLES]
+            await self._framer.write(self._resampler.process(piece))
         if self._priority is Priority.LIVE:
-            await self._run()  # a file's windows wait until a request is full
+            await self._framer.run()  # a file's windows wait until a request is full
         if bad is not None:
             self._input_ended = True
             bad.events = self._say()
@@ -357,67 +314,15 @@ class TranscriptionSession:
 
     def _replay_before(self, frames: int) -> Replay:
         # By the blocks of the start: with those the session that goes on from here will begin.
-        schedule, history_frames = self._first_schedule, self._tracker.history_frames
-        return Replay.before(frames, schedule, self._segments, history_frames)
+        history_frames = self._tracker.history_frames
+        return Replay.before(frames, self._schedule, self._segments, history_frames)
 
-    @property
-    def _samples_to_window(self) -> int:
-        """Samples missing until the next window is whole."""
-        return self._schedule.end_sample(self._blocks) - self._ring.written
-
-    async def _resampled(self, samples: NDArray[np.float32]) -> None:
-        """Take samples at the model's rate."""
-        start = 0
-        while start < len(samples):
-            step = self._samples_to_window
-            await self._to_next_window(samples[start : start + step])
-            start += step
-
-    async def _to_next_window(self, samples: NDArray[np.float32]) -> None:
-        """Take samples up to the end of the next window at most; run the windows of a request."""
-        self._ring.write(samples)
-        if self._samples_to_window == 0:
-            self._due.append(self._ring.window(self._ring.written))
-            self._blocks += 1
-            if len(self._due) == self._limits.max_pending_windows:
-                await self._run()
-            if self._wanted_frames != self.block_frames:
-                await self._switch_blocks()
-
-    async def _switch_blocks(self) -> None:
-        """Change the schedule where a block has just ended, if one of the new length could too."""
-        if self._schedule.first_frame(self._blocks) % self._wanted_frames:
-            return
-        await self._run()
-        await self._answers(0)
-        self._blocks = self._schedule.first_frame(self._blocks) // self._wanted_frames
-        self._schedule = self._schedule.with_blocks(self._wanted_frames)
-        self._delay = replace(self._delay, block_ms=(self.block_frames - 1) * self._frame_ms)
-        self._stream.close()  # the next begins with a fresh front-end
-        self._stream = self._engine.open_stream(self._priority, self._schedule.positions)
-
-    async def _run(self) -> None:
-        """Ask for the windows that are due; frames and notes of the answers that are owed now."""
-        if not self._due:
-            return
-        windows, self._due = self._due, []
-        self._asked.append(self._stream.submit(windows, self._schedule.block_frames))
-        await self._answers(self._requests - 1)
-
-    async def _answers(self, pending: int) -> None:
-        """Wait until so many requests are without an answer."""
-        while len(self._asked) > pending:
-            blocks = await asyncio.wrap_future(self._asked.popleft())
-            for block in blocks:
-                if self._state is SessionState.ABORTED:
-                    raise SessionStateError("the session was aborted while audio was transcribed")
-                frames = block  # [heads, block_frames, PITCHES]
-                if self._end_frame is not None:
-                    frames = block[:, : self._end_frame - self._frames]
-                if self._on_frames is not None:
-                    self._on_frames(self._frames, frames)
-                self._note(self._tracker.push(self._frames, frames))
-                self._frames += frames.shape[1]
+    def _take_frames(self, first_frame: int, frames: NDArray[np.float32]) -> None:
+        if self._state is SessionState.ABORTED:
+            raise SessionStateError("the session was aborted while audio was transcribed")
+        if self._on_frames is not None:
+            self._on_frames(first_frame, frames)
+        self._note(self._tracker.push(first_frame, frames))
 
     def _note(self, events: list[NoteEvent]) -> None:
         """Remember events: for the caller, and as notes."""
@@ -430,9 +335,6 @@ class TranscriptionSession:
 
     def _end(self, state: SessionState) -> list[NoteEvent]:
         self._state = state
-        self._due = []
-        while self._asked:
-            self._asked.pop().cancel()
-        self._stream.close()
+        self._framer.close()
         self._note(self._tracker.close())
         return self._say()

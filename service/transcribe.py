@@ -18,7 +18,8 @@ from service.events import Note, NoteEvent
 from service.limits import SessionLimits, TooManyNotesError
 from service.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.pcm import BadAudioError
-from service.session import Totals, TranscriptionSession
+from service.session import TranscriptionSession
+from service.session_state import Totals
 from service.tracker_settings import TrackerSettings
 
 _FILE_LIMITS = SessionLimits(max_pending_windows=8)

@@ -20,7 +20,8 @@ from service.events import NoteEvent
 from service.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.pcm import BadAudioError, OddBytesError
-from service.session import SessionState, SessionStateError, TranscriptionSession
+from service.session import TranscriptionSession
+from service.session_state import SessionState, SessionStateError
 from service.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 

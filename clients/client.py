@@ -16,10 +16,8 @@ A lost connection is taken up again, at this or another server, with no gap in t
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
 from types import TracebackType
 
 from clients.backlog import Backlog
@@ -32,29 +30,13 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import Connected, Disconnected, Event, Gap
+from clients.events import Disconnected, Event
 from clients.notes import NoteList
 from clients.outlet import Outlet
-from clients.part import Part
-from clients.protocol import (
-    Done,
-    Heard,
-    Progress,
-    Ready,
-    StartOptions,
-    websocket_url,
-)
+from clients.performance import Performance
+from clients.protocol import Done, Heard, Ready, StartOptions, websocket_url
 from clients.retry import Retry
 from clients.session import Session
-
-__all__ = [
-    "ConnectError",
-    "ConnectionLostError",
-    "ServerError",
-    "SessionEndedError",
-    "TranscriptionClient",
-    "TranscriptionError",
-]
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` takes before it waits for the service
 KEEPALIVE_S = 5.0
@@ -77,11 +59,6 @@ class TranscriptionClient:
         open_timeout_s, stall_timeout_s, max_unacknowledged_s, key: see ``clients.session.Session``.
         max_pending_events: events that may wait for the caller to iterate; more end it.
 
-    Attributes:
-        ready: of the latest session.
-        notes: all notes so far.
-        lost_samples: audio, a channel, that was displaced and never heard.
-
     The instance belongs to one event loop. ``send`` and ``stop`` are called from one task at a
     time; iterating may go on in another.
     """
@@ -103,10 +80,6 @@ class TranscriptionClient:
     ) -> None:
         self.url = websocket_url(url)
         self.options = options
-        self.ready: Ready | None = None
-        self.notes = NoteList()
-        self.lost_samples = 0
-        self.sessions = 0
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
         self._max_unacknowledged_s = max_unacknowledged_s
@@ -114,14 +87,33 @@ class TranscriptionClient:
         self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))
         self._carry = b""  # of a sample that is not complete yet
         self._position = 0  # the next sample to be sent
-        self._part: Part | None = None
-        self._ended_at = 0  # samples told of in the parts that have ended
         self._changes = Changes()
         self._outlet = Outlet(max_pending_events, hold_notes_s, self._changes.tell)
+        self._performance = Performance(options, self._audio, self._outlet)
         self._retry = Retry(give_up_s, delays)
         self._performing: asyncio.Task[Done] | None = None
         self._patient = True  # the first session may take several attempts
         self._over = False
+
+    @property
+    def ready(self) -> Ready | None:
+        """Of the latest session."""
+        return self._performance.ready
+
+    @property
+    def notes(self) -> NoteList:
+        """All notes so far."""
+        return self._performance.notes
+
+    @property
+    def sessions(self) -> int:
+        """Sessions that have begun."""
+        return self._performance.sessions
+
+    @property
+    def lost_samples(self) -> int:
+        """Audio, a channel, that was displaced and never heard."""
+        return self._performance.lost_samples
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -269,29 +261,30 @@ class TranscriptionClient:
         try:
             return await self._until_done()
         finally:
-            self._end_part()
+            self._performance.end_part()
             self._over = True
             self._changes.tell()
 
     async def _until_done(self) -> Done:
+        performance = self._performance
         while True:
-            begun, told = self.sessions, self._decided
+            begun, told = performance.sessions, performance.decided
             try:
-                return self._whole(await self._session())
+                return performance.whole(await self._session())
             except TranscriptionError as error:
                 failure = error
             refused = isinstance(failure, ServerError) and failure.code == "bad_resume"
-            if refused and self._part is not None:
-                self._end_part()  # goes on all the same, but from here
-            elif not failure.retryable or not (self._patient or self.sessions):
-                raise self._with_all(failure)
+            if refused and performance.resumable:
+                performance.end_part()  # goes on all the same, but from here
+            elif not failure.retryable or not (self._patient or performance.sessions):
+                raise performance.failed(failure)
             retry_s = self._retry.after(
-                connected=self.sessions > begun,
-                fruitful=self._decided > told,
+                connected=performance.sessions > begun,
+                fruitful=performance.decided > told,
                 audio_ended=self._audio.ended,
             )
             if retry_s is None:
-                raise self._with_all(failure)
+                raise performance.failed(failure)
             await self._pause(failure, retry_s)
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
@@ -307,14 +300,11 @@ class TranscriptionClient:
 
     async def _session(self) -> Done:
         """One session: from the checkpoint of the one before to the end of the audio."""
-        part = self._part
-        if part is not None and part.needed < self._audio.start:
-            self._end_part()  # displaced: it cannot be resumed over what is missing
         session = Session(
             self.url,
-            self.options if self.ready is None else self._accepted(self.ready),
+            self._performance.options,
             self._hear,
-            self._part.resume if self._part else None,
+            self._performance.resume(),
             open_timeout_s=self._open_timeout_s,
             stall_timeout_s=self._stall_timeout_s,
             max_unacknowledged_s=self._max_unacknowledged_s,
@@ -322,8 +312,7 @@ class TranscriptionClient:
         )
         try:
             await session.open()
-            assert self._part is not None  # ``ready`` was heard
-            self._position = self._part.needed
+            self._position = self._performance.needed
             while (pcm := await self._next_audio(session)) is not None:
                 await session.send(pcm)
                 self._position += len(pcm) // self.options.frame_bytes
@@ -334,15 +323,9 @@ class TranscriptionClient:
         finally:
             await session.close()
 
-    def _accepted(self, ready: Ready) -> StartOptions:
-        """What the first session came to be, so that the next will be the same."""
-        return replace(
-            self.options,
-            mode=ready.mode,
-            lookahead_ms=ready.lookahead_ms,
-            block_frames=ready.block_frames,
-            model=ready.model,
-        )
+    def _hear(self, message: Heard) -> None:
+        self._performance.hear(message)
+        self._changes.tell()
 
     async def _next_audio(self, session: Session) -> bytes | None:
         """The audio that is next; None at the end of all audio, and where the session ends."""
@@ -361,68 +344,3 @@ class TranscriptionClient:
         finally:
             reading.cancel()
             ending.cancel()
-
-    # -- what a session tells --------------------------------------------------------------------
-
-    def _hear(self, message: Heard) -> None:
-        if isinstance(message, Ready):
-            self._begin(message)
-        else:
-            assert self._part is not None
-            event = self._part.hear(message)
-            self.notes.event(event)
-            self._outlet.follow(event)
-            if isinstance(event, Progress):
-                self._audio.release(self._part.needed)
-                self._outlet.keep(self._part.sounding)
-        self._changes.tell()
-
-    def _begin(self, ready: Ready) -> None:
-        self.ready = ready
-        self.sessions += 1
-        resumed = self._part is not None
-        if self._part is None:
-            origin = max(self._audio.start, self._decided)
-            lost = origin - self._decided
-            self._part = Part(origin, len(self.notes.notes), self.options.sample_rate, ready)
-            if lost:
-                self.lost_samples += lost
-                gap = Gap(lost_samples=lost, time_s=origin / self.options.sample_rate)
-                self._outlet.tell(gap)
-        self._outlet.release()
-        self._outlet.tell(Connected(ready=ready, resumed=resumed))
-
-    @property
-    def _decided(self) -> int:
-        """Samples that the events so far tell of."""
-        return self._part.decided if self._part else self._ended_at
-
-    def _end_part(self) -> None:
-        """What comes next does not follow on: end what sounds where it has got to."""
-        if self._part is not None:
-            self._ended_at = self._part.decided
-            self._part = None
-        for note in self.notes.sounding:
-            self.notes.event(self._outlet.sounding.off(note.note_id, note.pitch))
-        self._outlet.silence()
-
-    # -- the end ---------------------------------------------------------------------------------
-
-    def _whole(self, done: Done) -> Done:
-        """What the last session says of itself, said of the whole performance."""
-        if self.sessions == 1:
-            return done
-        samples = self._audio.end
-        totals = {
-            **done.totals,
-            "notes": len(self.notes.notes),
-            "received_samples": samples,
-            "audio_s": samples / self.options.sample_rate,
-        }
-        midi = base64.b64encode(self.notes.midi()).decode()
-        return replace(done, totals=totals, midi_base64=midi)
-
-    def _with_all(self, failure: TranscriptionError) -> TranscriptionError:
-        if failure.done is not None:
-            failure.done = self._whole(failure.done)
-        return failure

@@ -240,12 +240,11 @@ class TranscriptionSession:
             self._input_ended = False
             await self._framer.write(self._resampler.finish())
             await self._framer.finish()
-            if (
-                self._framer.frames < self._point.frames
-            ):  # the audio ended before what was told of it
+            frames = self._framer.frames
+            if frames < self._point.frames:  # the audio ended before what was told of it
                 self._note(self._tracker.close())
             else:
-                self._note(self._tracker.finish(self._framer.frames))
+                self._note(self._tracker.finish(frames))
             events = self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
                 error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from clients import client as client_module
-from clients.client import (
+from clients.client import TranscriptionClient
+from clients.errors import (
     ConnectError,
     ConnectionLostError,
     ServerError,
     SessionEndedError,
-    TranscriptionClient,
     TranscriptionError,
 )
 from clients.events import Event

@@ -18,7 +18,8 @@ import pytest
 import soundfile
 
 from clients import backoff, file, microphone
-from clients.client import ServerError, TranscriptionClient, TranscriptionError
+from clients.client import TranscriptionClient
+from clients.errors import ServerError, TranscriptionError
 from clients.events import Event
 from clients.protocol import NoteOff, NoteOn, StartOptions
 from tests.clients.cutting_proxy import CuttingProxy

@@ -8,12 +8,8 @@ from http import HTTPStatus
 import pytest
 
 from clients.backoff import delays_s
-from clients.client import (
-    ConnectError,
-    ServerError,
-    TranscriptionClient,
-    TranscriptionError,
-)
+from clients.client import TranscriptionClient
+from clients.errors import ConnectError, ServerError, TranscriptionError
 from clients.events import Connected, Disconnected, Event, Gap
 from clients.protocol import NoteOff, NoteOn, StartOptions
 from clients.retry import MAX_FRUITLESS

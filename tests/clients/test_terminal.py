@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from clients.client import ConnectionLostError
+from clients.errors import ConnectionLostError
 from clients.events import Disconnected, Gap
 from clients.protocol import Checkpoint, NoteOff, NoteOn, Progress
 from clients.terminal import REMEMBERED_NOTES, Terminal

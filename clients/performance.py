@@ -1,0 +1,134 @@
+"""A performance as its sessions tell it: samples, frames and notes counted over all of them."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+from clients.backlog import Backlog
+from clients.errors import TranscriptionError
+from clients.events import Connected, Gap
+from clients.notes import NoteList
+from clients.outlet import Outlet
+from clients.part import Part
+from clients.protocol import Done, Heard, Progress, Ready, StartOptions
+
+
+class Performance:
+    """Follows session after session, passes their events on and knows where the next goes on.
+
+    Args:
+        options: format of the audio, and the wanted transcription.
+        audio: is told what no session will need again.
+        outlet: takes the events.
+
+    Attributes:
+        ready: of the latest session.
+        notes: all notes so far.
+        lost_samples: audio, a channel, that was displaced and never heard.
+        sessions: how many there were.
+    """
+
+    def __init__(self, options: StartOptions, audio: Backlog, outlet: Outlet) -> None:
+        self.ready: Ready | None = None
+        self.notes = NoteList()
+        self.lost_samples = 0
+        self.sessions = 0
+        self._options = options
+        self._audio = audio
+        self._outlet = outlet
+        self._part: Part | None = None
+        self._ended_at = 0  # samples told of in the parts that have ended
+
+    @property
+    def options(self) -> StartOptions:
+        """What the next session asks for: to be what the first came to be."""
+        if self.ready is None:
+            return self._options
+        return replace(
+            self._options,
+            mode=self.ready.mode,
+            lookahead_ms=self.ready.lookahead_ms,
+            block_frames=self.ready.block_frames,
+            model=self.ready.model,
+        )
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the next session can follow on what was told."""
+        return self._part is not None
+
+    @property
+    def needed(self) -> int:
+        """The first sample that a session which has begun is to be sent."""
+        assert self._part is not None
+        return self._part.needed
+
+    @property
+    def decided(self) -> int:
+        """Samples that the events so far tell of."""
+        return self._part.decided if self._part else self._ended_at
+
+    def resume(self) -> dict[str, Any] | None:
+        """For the ``start`` of the next session; None where it follows on nothing."""
+        if self._part is not None and self._part.needed < self._audio.start:
+            self.end_part()  # displaced: it cannot be resumed over what is missing
+        return self._part.resume if self._part else None
+
+    def hear(self, message: Heard) -> None:
+        """Take in a message of a session."""
+        if isinstance(message, Ready):
+            self._begin(message)
+            return
+        assert self._part is not None
+        event = self._part.hear(message)
+        self.notes.event(event)
+        self._outlet.follow(event)
+        if isinstance(event, Progress):
+            self._audio.release(self._part.needed)
+            self._outlet.keep(self._part.sounding)
+
+    def _begin(self, ready: Ready) -> None:
+        self.ready = ready
+        self.sessions += 1
+        resumed = self._part is not None
+        if self._part is None:
+            origin = max(self._audio.start, self.decided)
+            lost = origin - self.decided
+            self._part = Part(origin, len(self.notes.notes), self._options.sample_rate, ready)
+            if lost:
+                self.lost_samples += lost
+                gap = Gap(lost_samples=lost, time_s=origin / self._options.sample_rate)
+                self._outlet.tell(gap)
+        self._outlet.release()
+        self._outlet.tell(Connected(ready=ready, resumed=resumed))
+
+    def end_part(self) -> None:
+        """What comes next does not follow on: end what sounds where it has got to."""
+        if self._part is not None:
+            self._ended_at = self._part.decided
+            self._part = None
+        for note in self.notes.sounding:
+            self.notes.event(self._outlet.sounding.off(note.note_id, note.pitch))
+        self._outlet.silence()
+
+    def whole(self, done: Done) -> Done:
+        """What the last session says of itself, said of the whole performance."""
+        if self.sessions == 1:
+            return done
+        samples = self._audio.end
+        totals = {
+            **done.totals,
+            "notes": len(self.notes.notes),
+            "received_samples": samples,
+            "audio_s": samples / self._options.sample_rate,
+        }
+        midi = base64.b64encode(self.notes.midi()).decode()
+        return replace(done, totals=totals, midi_base64=midi)
+
+    def failed(self, failure: TranscriptionError) -> TranscriptionError:
+        """The failure that ends it, with what there was until then."""
+        if failure.done is not None:
+            failure.done = self.whole(failure.done)
+        return failure

@@ -9,11 +9,8 @@ saves and reports.
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import logging
 import math
-import pickle
 import signal
 import threading
 import time
@@ -21,67 +18,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.checkpoint import CheckpointError, save_checkpoint, write_whole
+from model.checkpoint import CheckpointError, save_checkpoint
 from model.rse import ResidualShuffleExchange
 from training.log import MetricsLog
 from training.loop_config import LoopConfig
 from training.optimizer import make_optimizer, running_average, schedule
 from training.parallel import Share, make_fabric, reduce
 from training.released_optim import released_rate
+from training.state import read_state, write_state
+from training.task import Objective, Task
 
 logger = logging.getLogger(__name__)
-
-STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
-
-
-class Task(Protocol):
-    """What the loop needs to know of a task."""
-
-    network: nn.Module
-    score: str
-    """The metric of `validate` that chooses the best checkpoint; higher is better."""
-    windows: int
-    """Windows of audio or sequences of symbols in a batch, over all processes."""
-
-    def batches(
-        self, seed: int, step: int, share: Share
-    ) -> contextlib.AbstractContextManager[Iterator[Any]]:
-        """An endless stream of one process's shares of the batches from `step` on.
-
-        Where it is a function of its arguments, a resumed run equals an uninterrupted one.
-        """
-        ...
-
-    def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Loss and its parts."""
-        ...
-
-    def validate(self, network: nn.Module) -> dict[str, float]:
-        """Metrics of a network (the average of the weights)."""
-        ...
-
-    def card(self) -> dict[str, Any]:
-        """What the checkpoint says of itself: configuration, data, licences."""
-        ...
-
-
-class Objective(nn.Module):
-    """A task's loss as a module: what DDP wraps to average the gradients of its network."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__()
-        self.network = task.network
-        self._loss = task.loss
-
-    def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Loss and its parts."""
-        return self._loss(batch)
 
 
 class Trainer:
@@ -143,12 +96,7 @@ class Trainer:
 
         Raises CheckpointError if there is none, if it is damaged or of another configuration.
         """
-        state = read_state(self.folder / STATE, self.device)
-        theirs, ours = state.get("config"), _jsonable(self.task.card()["config"])
-        if theirs is not None and theirs != ours:
-            raise CheckpointError(
-                f"{self.folder} trains another configuration: {_differences(theirs, ours)}"
-            )
+        state = read_state(self.folder, self.device, self.task.card()["config"])
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
@@ -293,13 +241,11 @@ class Trainer:
             "best": self.best,
             "earlier": self.earlier,
             "random": torch.get_rng_state(),
-            "config": _jsonable(card["config"]),
+            "config": card["config"],
         }
         if torch.cuda.is_available():
             state["random_cuda"] = torch.cuda.get_rng_state_all()
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        write_whole(self.folder / STATE, buffer.getvalue())
+        write_state(self.folder, state)
         return metrics
 
     def log(self, kind: str, values: Mapping[str, float]) -> None:
@@ -331,32 +277,3 @@ def deferred_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
-
-
-def read_state(path: Path, device: torch.device) -> dict[str, Any]:
-    """The optimiser's state and all that goes with it. Raises CheckpointError."""
-    if not path.is_file():
-        raise CheckpointError(f"nothing to resume: no {path}")
-    try:
-        state = torch.load(path, weights_only=True, map_location=device)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
-    if not isinstance(state, dict):
-        raise CheckpointError(f"{path} is not the state of a run")
-    return state
-
-
-def _jsonable(values: Any) -> Any:
-    """As it comes back from JSON, so that what was saved compares equal."""
-    return json.loads(json.dumps(values))
-
-
-def _differences(theirs: Any, ours: Any, path: str = "") -> str:
-    """The fields in which two configurations differ, with both values."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-        return ", ".join(
-            _differences(theirs.get(name), ours.get(name), f"{path}.{name}".strip("."))
-            for name in names
-        )
-    return f"{path} is {theirs!r} there and {ours!r} here"

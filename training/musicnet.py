@@ -73,7 +73,7 @@ class MusicConfig:
 
 
 class MusicTask:
-    """Implements ``training.loop.Task``."""
+    """Implements ``training.task.Task``."""
 
     def __init__(self, config: MusicConfig) -> None:
         self.config = config

@@ -12,9 +12,9 @@ from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.loop import Task
 from training.loop_config import LoopConfig
 from training.musicnet import MusicConfig, MusicTask
+from training.task import Task
 
 
 def released_learning_rate(maps: int) -> float:

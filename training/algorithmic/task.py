@@ -65,7 +65,7 @@ class AlgorithmicConfig:
 
 
 class AlgorithmicTask:
-    """Implements ``training.loop.Task``."""
+    """Implements ``training.task.Task``."""
 
     score = "accuracy"
 

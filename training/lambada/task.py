@@ -86,7 +86,7 @@ class LambadaConfig:
 
 
 class LambadaTask:
-    """Implements ``training.loop.Task``."""
+    """Implements ``training.task.Task``."""
 
     score = "accuracy"
 

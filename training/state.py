@@ -1,0 +1,60 @@
+"""The state of a run: all that it needs to go on as if it had not been interrupted."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.checkpoint import CheckpointError, write_whole
+
+STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
+
+
+def write_state(folder: Path, state: dict[str, Any]) -> None:
+    """Puts the state of a run into its folder, whole or not at all; ``config`` is one of it."""
+    buffer = io.BytesIO()
+    torch.save({**state, "config": _jsonable(state["config"])}, buffer)
+    write_whole(folder / STATE, buffer.getvalue())
+
+
+def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any]:
+    """The state of the run in this folder.
+
+    Raises CheckpointError if there is none, if it is damaged or of another configuration.
+    """
+    path = folder / STATE
+    if not path.is_file():
+        raise CheckpointError(f"nothing to resume: no {path}")
+    try:
+        state = torch.load(path, weights_only=True, map_location=device)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path} is not the state of a run")
+    theirs, ours = state.get("config"), _jsonable(config)
+    if theirs is not None and theirs != ours:
+        raise CheckpointError(
+            f"{folder} trains another configuration: {_differences(theirs, ours)}"
+        )
+    return state
+
+
+def _jsonable(values: Any) -> Any:
+    """As it comes back from JSON, so that what was saved compares equal."""
+    return json.loads(json.dumps(values))
+
+
+def _differences(theirs: Any, ours: Any, path: str = "") -> str:
+    """The fields in which two configurations differ, with both values."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+        return ", ".join(
+            _differences(theirs.get(name), ours.get(name), f"{path}.{name}".strip("."))
+            for name in names
+        )
+    return f"{path} is {theirs!r} there and {ours!r} here"

@@ -1,0 +1,55 @@
+"""What the training loop needs of a task: network, batches, loss, validation, card."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from training.parallel import Share
+
+
+class Task(Protocol):
+    """What the loop needs to know of a task."""
+
+    network: nn.Module
+    score: str
+    """The metric of `validate` that chooses the best checkpoint; higher is better."""
+    windows: int
+    """Windows of audio or sequences of symbols in a batch, over all processes."""
+
+    def batches(
+        self, seed: int, step: int, share: Share
+    ) -> contextlib.AbstractContextManager[Iterator[Any]]:
+        """An endless stream of one process's shares of the batches from `step` on.
+
+        Where it is a function of its arguments, a resumed run equals an uninterrupted one.
+        """
+        ...
+
+    def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Loss and its parts."""
+        ...
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Metrics of a network (the average of the weights)."""
+        ...
+
+    def card(self) -> dict[str, Any]:
+        """What the checkpoint says of itself: configuration, data, licences."""
+        ...
+
+
+class Objective(nn.Module):
+    """A task's loss as a module: what DDP wraps to average the gradients of its network."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.network = task.network
+        self._loss = task.loss
+
+    def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Loss and its parts."""
+        return self._loss(batch)

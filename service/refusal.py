@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from http import HTTPStatus
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.faults import ProtocolError
-from service.problems import Problem, ProblemCode
+from service.problems import STATUS, Problem, ProblemCode
 from service.server_messages import Error
+
+# A proxy before several servers asks for a status, `X-Refuse-With: status`, and then another server
+# (docker/nginx.conf). Whoever else says so changes nothing but its own answer.
+REFUSE_WITH = "x-refuse-with"
 
 
 async def refuse(
@@ -18,8 +23,12 @@ async def refuse(
 
     A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
     """
+    another_may_take_it = (
+        STATUS[ProblemCode(error.code)] == HTTPStatus.SERVICE_UNAVAILABLE
+        and websocket.headers.get(REFUSE_WITH) == "status"
+    )
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" in websocket.headers:
+        if "origin" in websocket.headers and not another_may_take_it:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
             await websocket.send_text(Error.of(error).model_dump_json())
             await websocket.close(error.close_code, error.code)

@@ -153,6 +153,19 @@ def test_a_client_has_no_more_sessions_than_its_share() -> None:
         assert begin(client) is None
 
 
+def test_a_proxy_that_can_ask_another_server_is_told_by_status() -> None:
+    to_page = {"Origin": "http://testserver"}
+    from_proxy = {**to_page, "X-Refuse-With": "status"}
+    with serving(max_sessions=1) as (client, _):
+        with client.websocket_connect(LIVE) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            assert refused(client, headers=from_proxy) == (503, "too_many_sessions")
+            assert told(client, headers=to_page) == ("too_many_sessions", 4429)
+    with serving(keys=KEYS) as (client, _):  # no other server would let this page in
+        assert told(client, headers=from_proxy) == ("unauthorized", 4401)
+
+
 def test_requests_above_the_rate_are_told_when_to_come_back() -> None:
     with serving(max_requests_per_s=0.01, max_request_burst=2) as (client, _):
         assert client.get("/info").status_code == 200

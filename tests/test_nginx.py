@@ -1,0 +1,307 @@
+"""docker/nginx.conf under a real nginx, before real processes of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import pwd
+import re
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin
+
+from clients.client import TranscriptionClient
+from clients.events import Event
+from clients.protocol import StartOptions
+from service.settings import Settings
+from tests.clients.test_client import assert_no_stuck_note, collect
+from tests.conftest import REPOSITORY, require_system
+from tests.fakes import play
+from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
+from tests.service.conftest import TONES, RunningServer, server_starter
+from tests.service.test_real_uploads import FILE_HEAD, flac
+
+pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
+
+PATIENCE_S = 60.0
+PITCHES = [pitch for pitch, _, _ in MELODY]
+REPEATS = 6
+PERIOD_S = 2.0
+SONG = pcm16(
+    play(
+        [(p, t + n * PERIOD_S, end + n * PERIOD_S) for n in range(REPEATS) for p, t, end in MELODY],
+        REPEATS * PERIOD_S,
+        RATE_HZ,
+    )
+)
+OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
+PLACES = 3  # sessions of each process
+
+
+def configuration(ports: Sequence[int], listen: int) -> str:
+    """docker/nginx.conf with other addresses."""
+    text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
+    pattern = r"( +server 127\.0\.0\.1:)8001( .*;\n) +server 127\.0\.0\.1:8002 .*;\n"
+
+    def servers(match: re.Match[str]) -> str:
+        return "".join(f"{match[1]}{port}{match[2]}" for port in ports)
+
+    text, groups = re.subn(pattern, servers, text)
+    text, listens = re.subn(r"listen 127\.0\.0\.1:8000;", f"listen 127.0.0.1:{listen};", text)
+    assert (groups, listens) == (2, 1)
+    return text
+
+
+@contextmanager
+def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
+    """nginx before the servers; its address."""
+    program = require_system("nginx")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    folder.mkdir()
+    file, log = folder / "nginx.conf", folder / "log"
+    file.write_text(configuration([server.port for server in servers], port), encoding="utf-8")
+    directives = "daemon off; pid nginx.pid; error_log stderr;"
+    if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
+        directives += f" user {pwd.getpwuid(0).pw_name};"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [program, "-p", f"{folder}/", "-c", str(file), "-e", "stderr", "-g", directives],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not answers(url):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        try:
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+async def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not await asyncio.to_thread(holds):
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.02)
+
+
+def client_of(url: str) -> TranscriptionClient:
+    return TranscriptionClient(
+        url,
+        OPTIONS,
+        delays=lambda: itertools.repeat(0.05),
+        open_timeout_s=PATIENCE_S,
+        give_up_s=2 * PATIENCE_S,
+    )
+
+
+async def fill(stack: AsyncExitStack, url: str, count: int) -> None:
+    """So many sessions, open as long as the stack."""
+    for _ in range(count):
+        await stack.enter_async_context(client_of(url))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer]]:
+    """Two small processes."""
+    require_system("nginx")
+    folder = tmp_path_factory.mktemp("pair")
+    with server_starter(folder) as start:
+        limits = {"RSE_MAX_SESSIONS": str(PLACES), "RSE_MAX_UPLOADS": "1", "RSE_RETRY_AFTER_S": "7"}
+        servers = [start(*TONES, wait=False, **limits) for _ in range(2)]
+        for server in servers:
+            server.wait_until_ready()
+        yield servers
+
+
+@pytest.fixture
+async def pair(
+    two: list[RunningServer], tmp_path: Path
+) -> AsyncIterator[tuple[list[RunningServer], str]]:
+    """The two, free, and the address of an nginx before them that has not seen them yet."""
+    await wait_until(lambda: not any(s.sessions() for s in two), "sessions of the test before")
+    with balanced(two, tmp_path / "nginx") as url:
+        yield two, url
+
+
+async def test_sessions_are_spread(pair: tuple[list[RunningServer], str]) -> None:
+    servers, url = pair
+    async with AsyncExitStack() as stack:
+        await fill(stack, url, 2)
+        assert [server.sessions() for server in servers] == [1, 1]
+        await fill(stack, url, 2 * (PLACES - 1))
+        assert [server.sessions() for server in servers] == [PLACES, PLACES]
+
+
+@pytest.mark.parametrize("as_page", [False, True])
+async def test_a_full_process_is_passed_by(
+    pair: tuple[list[RunningServer], str], as_page: bool
+) -> None:
+    """For a page too, though a full process would let it in, to tell it."""
+    (full, other), url = pair
+    async with AsyncExitStack() as stack:
+        await fill(stack, full.url, PLACES)
+        for _ in range(PLACES):
+            opening = connect(
+                websocket(url), origin=Origin(url) if as_page else None, open_timeout=PATIENCE_S
+            )
+            talk = await stack.enter_async_context(opening)
+            await talk.send(OPTIONS.to_json())
+            assert json.loads(await talk.recv())["type"] == "ready"
+        assert other.sessions() == PLACES
+
+
+async def test_where_all_are_full_programs_and_pages_are_told(
+    pair: tuple[list[RunningServer], str],
+) -> None:
+    servers, url = pair
+    async with AsyncExitStack() as stack:
+        await fill(stack, url, 2 * PLACES)
+        for _ in range(3):  # nginx knows by now that none is ready
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(websocket(url), open_timeout=PATIENCE_S)
+            response = refused.value.response
+            assert (response.status_code, response.headers["Retry-After"]) == (503, "7")
+            assert json.loads(response.body)["code"] == "too_many_sessions"
+        async with connect(websocket(url), origin=Origin(url), open_timeout=PATIENCE_S) as page:
+            assert json.loads(await page.recv())["code"] == "too_many_sessions"
+            with pytest.raises(ConnectionClosed) as closed:
+                await page.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4429
+
+
+async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
+    """An upload finds the process that has a place, and its notes come in each form."""
+    (busy, _), url = pair
+    reader, writer = await asyncio.open_connection("127.0.0.1", busy.port)
+    try:
+        head = (
+            f"POST /transcribe HTTP/1.1\r\nHost: 127.0.0.1:{busy.port}\r\n"
+            "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000000\r\n\r\n"
+        )
+        writer.write(head.encode() + FILE_HEAD)
+        await writer.drain()
+        await wait_until(
+            lambda: httpx.post(f"{busy.url}/transcribe", timeout=60).status_code == 503,
+            "an upload that has no end takes no place",
+        )
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            for _ in range(2):
+                answer = await http.post(f"{url}/transcribe", files={"file": flac(10)})
+                assert answer.status_code == 200, answer.text
+            lines = await http.post(
+                f"{url}/transcribe",
+                files={"file": flac(10)},
+                headers={"Accept": "application/x-ndjson"},
+            )
+        assert midi_pitches(json.loads(lines.text.splitlines()[-1])["midi_base64"]) == PITCHES
+    finally:
+        writer.transport.abort()
+
+
+def websocket(url: str) -> str:
+    return url.replace("http", "ws", 1) + "/ws/transcribe"
+
+
+async def perform(
+    url: str, pause: Callable[[TranscriptionClient], Awaitable[None]]
+) -> tuple[TranscriptionClient, list[Event]]:
+    """Plays the song, with a pause after each third but the last."""
+    data = chunks(SONG)
+    async with client_of(url) as client:
+        reading = asyncio.create_task(collect(client))
+        for n, chunk in enumerate(data):
+            if n in (len(data) // 3, 2 * len(data) // 3):
+                await pause(client)
+            await client.send(chunk)
+        await client.stop()
+        events, failure = await reading
+    assert failure is None
+    return client, events
+
+
+async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_path: Path) -> None:
+    players = 6
+    meeting = asyncio.Barrier(players + 1)
+
+    async def meet_twice(client: TranscriptionClient) -> None:
+        """Once when this client has heard of this third, and again when the deed is done."""
+        heard = len(client.notes.notes)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(client.notes.notes) <= heard:
+                await asyncio.sleep(0.01)
+        await meeting.wait()
+        await meeting.wait()
+
+    async def no_pause(client: TranscriptionClient) -> None:
+        return None
+
+    require_system("nginx")
+    with server_starter(tmp_path) as start:
+        servers = [start(*TONES, wait=False) for _ in range(3)]
+        for server in servers:
+            server.wait_until_ready()
+        first, second, third = servers
+        whole, _ = await perform(third.url, no_pause)
+        with balanced(servers, tmp_path / "nginx") as url:
+            async with asyncio.TaskGroup() as group:
+                playing = [group.create_task(perform(url, meet_twice)) for _ in range(players)]
+                await meeting.wait()
+                assert first.sessions() >= 1
+                first.process.kill()
+                await meeting.wait()
+                await meeting.wait()
+                assert second.sessions() >= 1
+                draining = group.create_task(asyncio.to_thread(second.terminate))
+                await meeting.wait()
+        assert draining.result() == 0
+        await wait_until(lambda: third.sessions() == 0, "a session was not freed")
+    assert len(whole.notes.notes) == REPEATS * len(MELODY)
+    performances = [played.result() for played in playing]
+    for client, events in performances:
+        assert client.notes.to_json() == whole.notes.to_json()
+        assert_no_stuck_note(events)
+        assert client.lost_samples == 0
+    assert max(client.sessions for client, _ in performances) >= 2
+    for server in (second, third):
+        assert "Traceback" not in server.log
+
+
+def test_the_limits_are_those_of_the_settings() -> None:
+    text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
+    settings = Settings()
+    (size,) = re.findall(r"client_max_body_size (\d+)m;", text)
+    assert int(size) * 1024 * 1024 == settings.max_upload_bytes
+    # What is silent for longest before nginx takes it to be dead.
+    (patience_s,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    assert int(patience_s) > settings.idle_timeout_s
+    (shutdown_s,) = re.findall(r"worker_shutdown_timeout (\d+)s;", text)
+    assert int(shutdown_s) > settings.drain_timeout_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -12,10 +13,12 @@ from typing import Any
 
 import mido
 import numpy as np
+from fastapi import FastAPI
 from numpy.typing import NDArray
 from starlette.testclient import TestClient, WebSocketTestSession
 
 from service.app import create_app
+from service.faults import CloseCode
 from service.settings import Settings
 from tests.fakes import FakeTranscriber, play
 
@@ -24,6 +27,9 @@ START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": RATE_HZ}
 # Two notes that end before the audio does, and one that is still held when it ends.
 MELODY = [(69, 0.30, 0.70), (81, 0.80, 1.20), (57, 1.30, 1.80)]
 DURATION_S = 1.6
+PITCHES = [pitch for pitch, _, _ in MELODY]
+SAMPLES = round(DURATION_S * RATE_HZ)
+ADDRESS = "/ws/transcribe"
 READY_S = 100.0  # a machine that does much else must not fail a test
 
 
@@ -53,6 +59,30 @@ def serving(
             assert time.monotonic() < deadline, client.get("/readyz").text
             time.sleep(0.01)
         yield client, model
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+def drain(client: TestClient) -> None:
+    """The server is going down, as at SIGTERM."""
+    assert isinstance(client.app, FastAPI)
+    assert client.portal is not None
+    client.portal.call(_set, client.app.state.service.draining)
+
+
+def begin(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
+    """Starts a session; returns its ready."""
+    socket.send_json({**START, **fields})
+    ready: dict[str, Any] = socket.receive_json()
+    assert ready["type"] == "ready", ready
+    return ready
+
+
+def send_melody(socket: WebSocketTestSession) -> None:
+    for chunk in chunks(pcm16(melody())):
+        socket.send_bytes(chunk)
 
 
 def hear(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
@@ -89,3 +119,15 @@ def check_notes(messages: list[dict[str, Any]]) -> list[int]:
 def midi_pitches(midi_base64: str) -> list[int]:
     file = mido.MidiFile(file=io.BytesIO(base64.b64decode(midi_base64, validate=True)))
     return [m.note for track in file.tracks for m in track if m.type == "note_on" and m.velocity]
+
+
+def transcribe(client: TestClient) -> list[dict[str, Any]]:
+    """The melody in a session that must go well; its note messages."""
+    with client.websocket_connect(ADDRESS) as socket:
+        begin(socket)
+        send_melody(socket)
+        socket.send_json({"type": "stop"})
+        messages, code = hear(socket)
+    assert code == CloseCode.NORMAL
+    assert check_notes(messages) == PITCHES
+    return of_type(messages, "note_on", "note_off")

@@ -1,4 +1,4 @@
-"""A real server process on a free port, with a model of pure tones or with a checkpoint."""
+"""What tests share: an engine in this process, and real servers on free ports in theirs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from service.engine import Engine
+from tests.fakes import FakeTranscriber
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
@@ -88,6 +91,13 @@ def server_starter(folder: Path) -> Iterator[StartServer]:
             if server.process.poll() is None:
                 server.process.kill()
                 server.process.wait(STOP_S)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """An engine of the model that hears pure tones, shared by the tests of a module."""
+    with Engine(FakeTranscriber()) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import cast
 
 import pytest
@@ -12,7 +11,7 @@ from starlette.websockets import WebSocket
 from service.pacing import ArrivalClock, Pacer
 from service.receiver import Receiver
 from service.settings import Settings
-from tests.service.apps import MELODY, START, check_notes, chunks, hear, melody, pcm16, serving
+from tests.service.apps import serving, transcribe
 
 
 class Clock:
@@ -83,14 +82,7 @@ def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
 
     monkeypatch.setattr(Receiver, "pause", pause)
     with serving(max_pace=2, pace_burst_s=0.2) as (client, _):
-        with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            for chunk in chunks(pcm16(melody())):
-                socket.send_bytes(chunk)
-            socket.send_text('{"type": "stop"}')
-            messages, code = hear(socket)
-    assert code == 1000
-    assert check_notes(messages) == [pitch for pitch, _, _ in MELODY]
+        transcribe(client)
     assert pauses[0] == 0  # within the burst
     assert max(pauses) > 0
 

@@ -12,8 +12,19 @@ from starlette.testclient import TestClient
 
 from service.faults import CloseCode
 from tests.fakes import play
-from tests.service.apps import RATE_HZ, START, check_notes, chunks, hear, of_type, pcm16, serving
-from tests.service.test_websocket import ADDRESS, begin, drain
+from tests.service.apps import (
+    ADDRESS,
+    RATE_HZ,
+    START,
+    begin,
+    check_notes,
+    chunks,
+    drain,
+    hear,
+    of_type,
+    pcm16,
+    serving,
+)
 
 NOTES = [(69, 0.2, 2.9), (81, 0.5, 0.9), (81, 1.0, 1.4), (57, 1.7, 2.1), (81, 2.2, 2.6)]
 AUDIO = pcm16(play(NOTES, 2.8, RATE_HZ))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import aclosing
 
 import numpy as np
@@ -29,12 +28,6 @@ from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
 RATE_HZ = 44_100
 Items = list[NoteEvent | FileProgress | Performance]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(FakeTranscriber()) as engine:
-        yield engine
 
 
 @pytest.fixture(autouse=True)

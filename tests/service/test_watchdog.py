@@ -21,7 +21,7 @@ from service.app import create_app
 from service.settings import Settings
 from service.watchdog import Watchdog
 from tests.fakes import FakeTranscriber
-from tests.service.apps import MELODY, START, check_notes, chunks, hear, melody, pcm16
+from tests.service.apps import START, check_notes, hear, melody, pcm16, transcribe
 
 PATIENCE_S = 60.0
 
@@ -70,16 +70,6 @@ class Stage:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
-    def check_session(self) -> None:
-        with self.client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            for chunk in chunks(pcm16(melody())):
-                socket.send_bytes(chunk)
-            socket.send_text('{"type": "stop"}')
-            messages, code = hear(socket)
-        assert code == 1000
-        assert check_notes(messages) == [pitch for pitch, _, _ in MELODY]
-
 
 @contextmanager
 def stage(go_on: threading.Event | None = None) -> Iterator[Stage]:
@@ -106,7 +96,7 @@ def stage(go_on: threading.Event | None = None) -> Iterator[Stage]:
 def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
     go_on = threading.Event()
     with stage(go_on) as here:
-        here.check_session()
+        transcribe(here.client)
         with here.client.websocket_connect("/ws/transcribe") as socket:
             socket.send_text(json.dumps(START))
             assert socket.receive_json()["type"] == "ready"
@@ -133,7 +123,7 @@ def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
         looking.result(PATIENCE_S)
         here.wait_for_health(200)
         here.wait_until_ready()
-        here.check_session()
+        transcribe(here.client)
         assert "rse_engine_restarts_total 1.0" in here.client.get("/metrics").text
         assert len(here.models) == 2
 
@@ -168,7 +158,7 @@ def test_a_worker_that_comes_back_late_harms_nobody() -> None:
         here.wait_until_ready()
         old.hang.clear()
         old._release.set()
-        here.check_session()
+        transcribe(here.client)
 
 
 @pytest.mark.parametrize("failures", [1, 3])
@@ -200,7 +190,7 @@ def test_a_replacement_that_fails_is_tried_again(failures: int) -> None:
                     here.look().result(PATIENCE_S)
                 assert hear(socket)[1] == 1011
             here.wait_until_ready()
-            here.check_session()
+            transcribe(here.client)
         finally:
             release.set()
     assert attempts == 2 + failures

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import service
-from tests.service.apps import serving
-from tests.service.test_websocket import transcribe
+from tests.service.apps import serving, transcribe
 
 SOURCES = sorted(Path(service.__path__[0]).glob("*.py"))
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today"}

@@ -1,0 +1,69 @@
+"""Sessions on a model that hears pure tones: what they are given, and what they find."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP
+from service.engine import Engine, Priority
+from service.events import NoteEvent
+from service.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.session import TranscriptionSession
+from tests.fakes import FAKE_RATE_HZ
+
+FRAME_S = HOP / FAKE_RATE_HZ
+OPTIONS = [
+    StreamOptions(),
+    StreamOptions(lookahead_ms=50, block_frames=1),
+    StreamOptions(lookahead_ms=200, block_frames=16),
+    StreamOptions(lookahead_ms=372, block_frames=32),
+    StreamOptions(mode=Mode.CENTRE),
+]
+MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
+
+
+def pcm(
+    rate_hz: int = 44_100, encoding: Encoding = Encoding.PCM_F32LE, channels: int = 1
+) -> AudioFormat:
+    return AudioFormat(encoding=encoding, sample_rate_hz=rate_hz, channels=channels)
+
+
+def to_bytes(samples: NDArray[np.float32], audio: AudioFormat) -> bytes:
+    wide = np.repeat(samples[:, None], audio.channels, axis=1)
+    if audio.encoding is Encoding.PCM_S16LE:
+        return (wide * 32_767).astype("<i2").tobytes()
+    return wide.astype("<f4").tobytes()
+
+
+def transcribe(
+    engine: Engine,
+    data: bytes,
+    audio: AudioFormat,
+    options: StreamOptions | None = None,
+    sizes: list[int] | None = None,
+    priority: Priority = Priority.LIVE,
+) -> list[NoteEvent]:
+    """The events of a session that is given ``data`` in pieces of ``sizes``, taken in turn."""
+
+    async def run() -> list[NoteEvent]:
+        session = TranscriptionSession(engine, audio, options or StreamOptions(), priority=priority)
+        events, start, turn = [], 0, 0
+        while start < len(data):
+            size = sizes[turn % len(sizes)] if sizes else len(data)
+            events += await session.push(data[start : start + size])
+            start, turn = start + size, turn + 1
+        return events + await session.finish()
+
+    return asyncio.run(run())
+
+
+def found(events: list[NoteEvent]) -> list[tuple[int, float, float]]:
+    """(pitch, onset_s, offset_s) by onset."""
+    ons = {e.note_id: e for e in events if e.kind == "note_on"}
+    offs = {e.note_id: e for e in events if e.kind == "note_off"}
+    assert ons.keys() == offs.keys()
+    assert len(events) == 2 * len(ons)
+    return sorted((ons[i].pitch, ons[i].time_s, offs[i].time_s) for i in ons)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import torch
@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from model import checkpoint
 from service import access, health, metrics, page, problems, tokens, upload, websocket
 from service.engine import Engine, Transcriber
-from service.engine_interface import EngineObserver
+from service.engine_interface import EngineLike, EngineObserver
 from service.problems import ProblemDetails
 from service.settings import Settings
 from service.state import ServiceState
@@ -25,27 +25,36 @@ logger = logging.getLogger(__name__)
 LoadModel = Callable[[str, str], Transcriber]
 """Weights by name or path, and a device, to a network; `model.checkpoint.load` but for tests."""
 
+GetEngine = Callable[[ServiceState], Awaitable[EngineLike]]
+"""The way to an engine that is ready to run; called anew where that engine hangs."""
+
 
 def create_app(
     settings: Settings,
     *,
     load_model: LoadModel = checkpoint.load,
+    get_engine: GetEngine | None = None,
     on_load_failure: Callable[[], None] | None = None,
 ) -> FastAPI:
     """The service as an ASGI application.
 
     It answers at once and is ready when the weights are loaded and warm. `on_load_failure` is
-    called where that fails; without it the application stays up and says so at /readyz.
+    called where that fails; without it the application stays up and says so at /readyz. The engine
+    runs in this process unless `get_engine` finds one elsewhere.
 
     Raises `service.keys.KeysError` where the API keys cannot be read.
     """
     state = ServiceState(settings)
-    watchdog = Watchdog(state, lambda: build_engine(state, load_model))
+
+    async def engine() -> EngineLike:
+        return await (get_engine(state) if get_engine else build_engine(state, load_model))
+
+    watchdog = Watchdog(state, engine)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks = [
-            asyncio.create_task(load(state, load_model, on_load_failure)),
+            asyncio.create_task(load(state, engine, on_load_failure)),
             asyncio.create_task(watchdog.run()),
         ]
         try:
@@ -83,13 +92,15 @@ def create_app(
 
 
 async def load(
-    state: ServiceState, load_model: LoadModel, on_failure: Callable[[], None] | None
+    state: ServiceState,
+    get_engine: Callable[[], Awaitable[EngineLike]],
+    on_failure: Callable[[], None] | None,
 ) -> None:
-    """Loads and warms the model off the event loop, then declares the service ready."""
+    """Waits for an engine, then declares the service ready."""
     settings = state.settings
     try:
         state.device = pick_device(settings.device)
-        engine = await build_engine(state, load_model)
+        engine = await get_engine()
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"
@@ -101,7 +112,7 @@ async def load(
 
 
 async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
-    """An engine with freshly loaded weights, ready to run."""
+    """An engine with freshly loaded weights, warmed up off the event loop."""
     device = state.device
     name = pick_model(state.settings.model, device)
     building = asyncio.create_task(

@@ -1,0 +1,67 @@
+"""Model replicas of this process, which a test takes away."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from service.batching import EngineError, Probabilities
+from service.cluster_calls import Description, ReplicaLostError, WindowRequest
+from service.cluster_model import ModelWorker, weights_digest
+from service.cluster_settings import ClusterSettings
+from service.engine import Engine
+from service.runners import Transcriber
+
+SETTINGS = ClusterSettings(heartbeat_s=0.01, retry_pause_s=0)
+
+
+class LocalReplicas:
+    """Implements ``service.cluster_calls.ModelReplicas``; messages are pickled on the way."""
+
+    def __init__(self, workers: list[ModelWorker]) -> None:
+        self.workers = workers
+        self.answered: list[ModelWorker] = []  # who answered requests, in order
+        self.faults: list[EngineError] = []  # raised by the next calls
+        self.described = 0  # times that one said what it runs
+        self.silent = False  # no call is answered
+
+    def kill(self, worker: ModelWorker) -> None:
+        """The next call with a route to it fails, as do those it is at work on; then it is gone."""
+        self.workers.remove(worker)
+        self.faults.append(ReplicaLostError("the replica died"))
+
+    async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
+        worker = await self._worker(route)
+        answer = await worker.predict(pickle.loads(pickle.dumps(request)))
+        if worker not in self.workers:
+            raise ReplicaLostError("the replica died")
+        self.answered.append(worker)
+        return answer
+
+    async def describe(self, route: str) -> Description:
+        worker = await self._worker(route)
+        self.described += 1
+        return worker.description
+
+    async def _worker(self, route: str) -> ModelWorker:
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.faults:
+            raise self.faults.pop()
+        if not self.workers:
+            raise ReplicaLostError("there is no replica")
+        return self.workers[zlib.crc32(route.encode()) % len(self.workers)]
+
+
+@contextmanager
+def workers_of(*transcribers: Transcriber) -> Iterator[list[ModelWorker]]:
+    """A replica for each; closed at the end."""
+    with ExitStack() as stack:
+        workers = []
+        for transcriber in transcribers:
+            engine = stack.enter_context(Engine(transcriber))
+            workers.append(ModelWorker(engine, weights_digest(transcriber), "cpu", SETTINGS))
+        yield workers

@@ -1,0 +1,314 @@
+"""The engine of an ingress replica, on model replicas of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model import checkpoint
+from model.config import HOP, WINDOW
+from service.batching import (
+    EngineBusyError,
+    EngineClosedError,
+    EngineError,
+    EngineSettings,
+    Priority,
+    Probabilities,
+)
+from service.cluster_calls import OtherWeightsError, refill_windows
+from service.cluster_engine import RemoteEngine
+from service.cluster_model import ModelWorker
+from service.cluster_settings import ClusterSettings
+from service.engine import Engine
+from service.engine_interface import EngineLike
+from service.events import NoteEvent
+from service.options import AudioFormat, Encoding, StreamOptions
+from service.session import TranscriptionSession
+from tests.fakes import FakeStream, FakeTranscriber, GatedTranscriber, play
+from tests.service.apps import DURATION_S, MELODY, RATE_HZ, pcm16
+from tests.service.cluster.replicas import SETTINGS, LocalReplicas, workers_of
+
+AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=RATE_HZ)
+PATIENCE_S = 60.0
+POSITIONS = slice(40, 44)
+
+
+@asynccontextmanager
+async def remote(
+    workers: list[ModelWorker], settings: ClusterSettings = SETTINGS
+) -> AsyncIterator[tuple[RemoteEngine, LocalReplicas]]:
+    replicas = LocalReplicas(workers)
+    engine = await RemoteEngine.connect(replicas, settings)
+    try:
+        yield engine, replicas
+    finally:
+        engine.close()
+
+
+Heard = tuple[list[NoteEvent], list[NDArray[np.float32]]]
+
+
+async def transcribe(
+    engine: EngineLike,
+    pcm: bytes,
+    chunk_bytes: int,
+    between: Callable[[int], None] = lambda chunk: None,
+    priority: Priority = Priority.LIVE,
+) -> Heard:
+    """All events, and all frames; ``between`` is called before each chunk."""
+    frames: list[NDArray[np.float32]] = []
+    session = TranscriptionSession(
+        engine,
+        AUDIO,
+        StreamOptions(),
+        priority=priority,
+        on_frames=lambda first, block: frames.append(block.copy()),
+    )
+    events = []
+    for number, start in enumerate(range(0, len(pcm), chunk_bytes)):
+        between(number)
+        events += await session.push(pcm[start : start + chunk_bytes])
+    return events + await session.finish(), frames
+
+
+def assert_same(heard: Heard, expected: Heard) -> None:
+    assert heard[0] == expected[0]
+    assert len(expected[0]) > 0
+    assert np.array_equal(np.concatenate(heard[1], axis=1), np.concatenate(expected[1], axis=1))
+
+
+def chords(seconds: float) -> bytes:
+    """Chords with partials, which a trained network hears as notes."""
+    rng = np.random.default_rng(7)
+    notes = []
+    for beat in np.arange(0.1, seconds - 0.3, 0.4):
+        notes += [(int(p), float(beat), float(beat) + 0.35) for p in rng.integers(45, 80, 3)]
+    audio = sum(
+        play([(pitch + shift, on, off) for pitch, on, off in notes], seconds, RATE_HZ, level)
+        for shift, level in ((0, 0.08), (12, 0.04), (19, 0.02))
+    )
+    return pcm16(np.asarray(audio))
+
+
+@pytest.mark.parametrize("chunk_bytes", [441, 4_000, 1 << 20])
+@pytest.mark.parametrize("priority", list(Priority))
+async def test_events_and_frames_are_those_of_the_single_process(
+    chunk_bytes: int, priority: Priority
+) -> None:
+    pcm = pcm16(play(MELODY, DURATION_S, RATE_HZ))
+    with Engine(FakeTranscriber()) as single:
+        expected = await transcribe(single, pcm, chunk_bytes, priority=priority)
+    with workers_of(FakeTranscriber(), FakeTranscriber()) as workers:
+        async with remote(workers) as (engine, _):
+            assert_same(await transcribe(engine, pcm, chunk_bytes, priority=priority), expected)
+
+
+async def test_a_replica_that_takes_over_gives_the_bits_of_the_one_that_died() -> None:
+    """With the shipped weights, whose front-end slides: its state is lost with the replica."""
+    pcm, chunk = chords(4.0), 2_000
+    load = checkpoint.load
+    with Engine(load("live")) as single:
+        expected = await transcribe(single, pcm, chunk)
+    with workers_of(*(load("live") for _ in range(3))) as workers:
+        async with remote(list(workers)) as (engine, replicas):
+            killed: list[ModelWorker] = []
+
+            def kill(number: int) -> None:
+                if number in (6, 40):  # before a window has slid through, and long after
+                    killed.append(replicas.answered[-1])
+                    replicas.kill(killed[-1])
+
+            assert_same(await transcribe(engine, pcm, chunk, kill), expected)
+        assert len(set(map(id, killed))) == 2
+
+
+class SlidingStream(FakeStream):
+    """Columns that were computed with the first window differ in their last bits from those that
+    were computed as the window slid, as the kernels of some processors have it."""
+
+    def __init__(self, kernels: Tensor) -> None:
+        super().__init__(kernels)
+        self._first = torch.zeros(0)
+
+    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+        features = super().advance(window, new_hops)
+        if not len(self._first):
+            self._first = torch.ones(len(features))
+        else:
+            self._first = torch.cat([self._first[new_hops:], torch.zeros(new_hops)])
+        return features * (1 + 1e-3 * self._first[:, None])
+
+
+class SlidingTranscriber(FakeTranscriber):
+    def open_stream(self) -> SlidingStream:
+        return SlidingStream(self._kernels)
+
+
+async def test_a_stream_that_changes_replicas_at_every_window_loses_no_bit() -> None:
+    pcm = pcm16(play(MELODY, DURATION_S, RATE_HZ))
+    with Engine(SlidingTranscriber()) as single:
+        expected = await transcribe(single, pcm, 2_000)
+    with workers_of(SlidingTranscriber(), SlidingTranscriber()) as workers:
+        async with remote(workers) as (engine, replicas):
+
+            def swap(number: int) -> None:
+                replicas.workers.reverse()
+
+            assert_same(await transcribe(engine, pcm, 2_000, swap), expected)
+            assert len(set(map(id, replicas.answered))) == 2
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+async def ask(engine: RemoteEngine, count: int = 1) -> Probabilities:
+    stream = engine.open_stream(Priority.LIVE, POSITIONS)
+    windows = [np.zeros(WINDOW, np.float32)] * count
+    return await asyncio.wrap_future(stream.submit(windows, 4))
+
+
+async def test_without_an_answer_a_request_fails_and_the_engine_is_not_ready() -> None:
+    patience = {"live_timeout_s": 0.02, "max_attempts": 2, "heartbeat_patience_s": 0.1}
+    settings = SETTINGS.model_copy(update=patience)
+    with workers_of(FakeTranscriber()) as workers:
+        async with remote(workers, settings) as (engine, replicas):
+            await ask(engine)
+            assert engine.ready
+            replicas.silent = True
+            with pytest.raises(EngineError, match=r"no answer in 0\.02 s"):
+                await ask(engine)
+            await wait_until(lambda: not engine.ready)
+            replicas.silent = False
+            await wait_until(lambda: engine.ready)
+            await ask(engine)
+
+
+async def test_faults_of_replicas_are_tried_again_and_faults_of_the_model_are_not() -> None:
+    with workers_of(FakeTranscriber()) as workers:
+        settings = SETTINGS.model_copy(update={"heartbeat_s": 60.0, "max_attempts": 3})
+        async with remote(workers, settings) as (engine, replicas):
+            replicas.faults = [EngineBusyError("full"), EngineClosedError("goes down")]
+            await ask(engine)
+            replicas.faults = [EngineBusyError("full") for _ in range(3)]
+            with pytest.raises(EngineError, match="full"):
+                await ask(engine)
+            replicas.faults = [EngineBusyError("later"), EngineError("the model failed")]
+            with pytest.raises(EngineError, match="the model failed"):
+                await ask(engine)
+            assert len(replicas.faults) == 1
+
+
+async def test_a_slow_request_of_a_file_is_no_hang() -> None:
+    model = GatedTranscriber()
+    with workers_of(model) as workers:
+        settings = SETTINGS.model_copy(update={"live_timeout_s": 0.05})
+        async with remote(workers, settings) as (engine, replicas):
+            stream = engine.open_stream(Priority.FILE, POSITIONS)
+            future = stream.submit([np.zeros(WINDOW, np.float32)], 16)
+            await wait_until(model.entered.is_set)
+            described = replicas.described
+            await wait_until(lambda: replicas.described > described + 1)
+            assert engine.heartbeat_age_s < settings.heartbeat_patience_s
+            assert engine.ready
+            assert not future.done()
+            model.gate.set()
+            await asyncio.wrap_future(future)
+
+
+async def test_streams_stay_with_their_weights_while_some_replica_has_them() -> None:
+    old, new = FakeTranscriber(), FakeTranscriber()
+    new.card = {"trained": "again"}
+    with workers_of(old, new) as workers:
+        settings = SETTINGS.model_copy(update={"max_attempts": 30})
+        async with remote(workers[:1], settings) as (engine, replicas):
+            stream = engine.open_stream(Priority.LIVE, POSITIONS)
+            windows = [np.zeros(WINDOW, np.float32)]
+            await asyncio.wrap_future(stream.submit(windows, 4))
+            replicas.workers = workers  # the upgrade has begun
+            for _ in range(10):
+                await asyncio.wrap_future(stream.submit(windows, 4))
+            assert set(map(id, replicas.answered)) == {id(workers[0])}
+            assert engine.card == {}
+            replicas.workers = workers[1:]  # and is through
+            with pytest.raises(EngineError, match="the weights were replaced"):
+                await asyncio.wrap_future(stream.submit(windows, 4))
+            await wait_until(lambda: engine.card == {"trained": "again"})
+            await ask(engine)
+
+
+async def test_no_more_windows_are_taken_than_the_queue_holds() -> None:
+    model = GatedTranscriber()
+    with Engine(model, EngineSettings(max_queued_windows=3)) as inner:
+        worker = ModelWorker(inner, "", "cpu", SETTINGS)
+        async with remote([worker]) as (engine, _):
+            stream = engine.open_stream(Priority.LIVE, POSITIONS)
+            windows = [np.zeros(WINDOW, np.float32)]
+            futures = [stream.submit(windows, 4) for _ in range(3)]
+            with pytest.raises(EngineBusyError):
+                stream.submit(windows, 4)
+            with pytest.raises(ValueError, match="1 to 32 windows, not 33"):
+                stream.submit(windows * 33, 4)
+            with pytest.raises(ValueError, match="cannot slide"):
+                stream.submit(windows, WINDOW // HOP + 1)
+            futures[-1].cancel()
+            model.gate.set()
+            for future in futures[:-1]:
+                await asyncio.wrap_future(future)
+            await asyncio.wrap_future(stream.submit(windows, 4))
+
+
+async def test_an_engine_that_is_given_up_fails_what_waits() -> None:
+    model = GatedTranscriber()
+    with workers_of(model) as workers:
+        async with remote(workers) as (engine, _):
+            stream = engine.open_stream(Priority.LIVE, POSITIONS)
+            futures = [stream.submit([np.zeros(WINDOW, np.float32)], 4) for _ in range(2)]
+            await wait_until(model.entered.is_set)
+            await asyncio.to_thread(engine.abandon)
+            for future in futures:
+                with pytest.raises(EngineClosedError):
+                    await asyncio.wrap_future(future)
+            assert not engine.ready
+            with pytest.raises(EngineClosedError):
+                stream.submit([np.zeros(WINDOW, np.float32)], 4)
+            with pytest.raises(EngineClosedError):
+                engine.open_stream(Priority.LIVE, POSITIONS)
+            model.gate.set()
+
+
+async def test_connecting_waits_for_the_first_replica() -> None:
+    replicas = LocalReplicas([])
+    connecting = asyncio.create_task(RemoteEngine.connect(replicas, SETTINGS))
+    with workers_of(FakeTranscriber()) as workers:
+        await asyncio.sleep(0)
+        assert not connecting.done()
+        replicas.workers = workers
+        engine = await asyncio.wait_for(connecting, PATIENCE_S)
+        assert engine.config.name == "fake"
+        engine.close()
+
+
+def test_a_takeover_needs_the_windows_that_refill_a_front_end() -> None:
+    assert [refill_windows(hops) for hops in (1, 4, 63, 64)] == [64, 16, 2, 1]
+
+
+async def test_other_weights_are_refused_in_the_replica() -> None:
+    with workers_of(FakeTranscriber()) as workers:
+        async with remote(workers) as (engine, replicas):
+            stream = engine.open_stream(Priority.LIVE, POSITIONS)
+            stream._weights = "others"
+            samples = np.zeros(WINDOW, np.float32)
+            with pytest.raises(OtherWeightsError):
+                await replicas.predict(stream._request(samples, 1), "")

@@ -23,7 +23,7 @@ from service.faults import ErrorCode, ProtocolError
 from service.origins import LOOPBACK_HOSTS, host_allowed, is_loopback, origin_allowed
 from service.problems import Problem, ProblemCode
 from service.rate import RateLimiter
-from service.refusal import TOKEN_SUBPROTOCOL, deny, refuse
+from service.refusal import deny, offered_token, refuse
 from service.state import ServiceState
 
 # Asked often, by machines under whatever name they have for this one; they tell next to nothing.
@@ -55,6 +55,7 @@ class Gate:
     def __init__(self, app: ASGIApp, *, routes: Router, state: ServiceState) -> None:
         self._app = app
         self._routes = routes
+        self._state = state
         self._settings = settings = state.settings
         self._keys = state.keys
         self._tokens = state.tokens
@@ -90,8 +91,14 @@ class Gate:
             await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
         elif client is None and scope["path"] not in OPEN_PATHS:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
+            if offered_token(scope) is not None:
+                # Whoever gave it: where there is no room it matters not whose it is.
+                fault = self._state.session_refusal(self._state.sessions.free, True) or fault
             await self._answer(fault, scope, receive, send, _CHALLENGE)
         else:
+            token = offered_token(scope)
+            if token is not None:
+                self._tokens.spend(token)
             set_client(scope, identity)
             await self._app(scope, receive, send)
 
@@ -118,10 +125,8 @@ class Gate:
         if scheme.lower() == "bearer":
             key = self._keys.find(secret.strip())
             return Client.of_key(key) if key else None
-        for offered in scope.get("subprotocols", ()):
-            if offered.startswith(TOKEN_SUBPROTOCOL):
-                return self._tokens.redeem(offered.removeprefix(TOKEN_SUBPROTOCOL))
-        return None
+        token = offered_token(scope)
+        return self._tokens.owner(token) if token is not None else None
 
     def _is_endpoint(self, scope: Scope) -> bool:
         """Whether this is more than the page: every route there is, so that none is forgotten."""

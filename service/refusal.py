@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 from http import HTTPStatus
 
+from starlette.datastructures import Headers
+from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.faults import ProtocolError
+from service.faults import ErrorCode, ProtocolError
 from service.problems import STATUS, Problem, ProblemCode
 from service.server_messages import Error
 
-# A proxy before several servers asks for a status, `X-Refuse-With: status`, and then another server
-# (docker/nginx.conf). Whoever else says so changes nothing but its own answer.
-REFUSE_WITH = "x-refuse-with"
+
+def asks_for_status(headers: Headers) -> bool:
+    """Whether a proxy asks that can ask another server next (docker/nginx.conf).
+
+    Whoever else says so changes nothing but its own answer.
+    """
+    return headers.get("x-refuse-with") == "status"
 
 
 async def refuse(
@@ -23,12 +29,16 @@ async def refuse(
 
     A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
     """
-    another_may_take_it = (
-        STATUS[ProblemCode(error.code)] == HTTPStatus.SERVICE_UNAVAILABLE
-        and websocket.headers.get(REFUSE_WITH) == "status"
+    status = STATUS[ProblemCode(error.code)]
+    token_of_another = error.code is ErrorCode.UNAUTHORIZED and offered_token(websocket.scope)
+    by_status = asks_for_status(websocket.headers) and (
+        status == HTTPStatus.SERVICE_UNAVAILABLE or token_of_another
     )
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" in websocket.headers and not another_may_take_it:
+        if by_status:
+            # nginx can be told to go on after a 403, and never after a 401.
+            await deny(websocket, error, headers, 403 if token_of_another else status)
+        elif "origin" in websocket.headers:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
             await websocket.send_text(Error.of(error).model_dump_json())
             await websocket.close(error.close_code, error.code)
@@ -37,11 +47,15 @@ async def refuse(
 
 
 async def deny(
-    websocket: WebSocket, error: ProtocolError, headers: dict[str, str] | None = None
+    websocket: WebSocket,
+    error: ProtocolError,
+    headers: dict[str, str] | None = None,
+    status: int | None = None,
 ) -> None:
-    """Answers the handshake with an HTTP error, whoever asks."""
-    problem = Problem(ProblemCode(error.code), error.message, headers=headers)
-    await websocket.send_denial_response(problem.response())
+    """Answers the handshake with an HTTP error, whoever asks; `status` in place of its own."""
+    response = Problem(ProblemCode(error.code), error.message, headers=headers).response()
+    response.status_code = status or response.status_code
+    await websocket.send_denial_response(response)
 
 
 SUBPROTOCOL = "rse.v1"
@@ -51,3 +65,11 @@ TOKEN_SUBPROTOCOL = "rse.token."
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
     """A browser that offers subprotocols gives up where none is chosen; its token is never said."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None
+
+
+def offered_token(scope: Scope) -> str | None:
+    """The token among the subprotocols that a handshake offers."""
+    for offered in scope.get("subprotocols", ()):
+        if offered.startswith(TOKEN_SUBPROTOCOL):
+            return str(offered.removeprefix(TOKEN_SUBPROTOCOL))
+    return None

@@ -27,10 +27,15 @@ class Places:
         self._empty = asyncio.Event()
         self._empty.set()
 
+    @property
+    def free(self) -> bool:
+        """Whether a place is left now."""
+        return self.taken < self.total
+
     @contextmanager
     def take(self) -> Iterator[bool]:
         """Holds a place while the block runs; yields False, and holds none, where all are taken."""
-        if self.taken >= self.total:
+        if not self.free:
             yield False
             return
         self.taken += 1

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from service.clients import Client, client_of
 from service.problems import ProblemCode, busy, responses
+from service.refusal import asks_for_status
 
 router = APIRouter(tags=["access"])
 
@@ -44,10 +45,14 @@ class TokenBook:
         self._issued[_digest(token)] = (now_s + self.lifetime_s, client)
         return token
 
-    def redeem(self, token: str) -> Client | None:
+    def owner(self, token: str) -> Client | None:
         """Whose token this is; None where it is unknown, spent or too old."""
-        expires_s, client = self._issued.pop(_digest(token), (0.0, None))
+        expires_s, client = self._issued.get(_digest(token), (0.0, None))
         return client if self._clock() < expires_s else None
+
+    def spend(self, token: str) -> None:
+        """From here on it is nobody's."""
+        self._issued.pop(_digest(token), None)
 
 
 def _digest(token: str) -> bytes:
@@ -64,14 +69,27 @@ class Token(BaseModel):
 @router.post(
     "/token",
     summary="A token for one websocket",
-    responses=responses(ProblemCode.UNAUTHORIZED, ProblemCode.TOO_MANY_REQUESTS),
+    responses=responses(
+        ProblemCode.UNAUTHORIZED,
+        ProblemCode.TOO_MANY_REQUESTS,
+        ProblemCode.TOO_MANY_SESSIONS,
+        ProblemCode.NOT_READY,
+        ProblemCode.DRAINING,
+    ),
 )
 async def new_token(request: Request, response: Response) -> Token:
-    """For pages, which cannot send a key with a websocket's handshake."""
+    """For pages, which cannot send a key with a websocket's handshake.
+
+    It is good at this server alone, so that a proxy is sent to one with room for the session.
+    """
     state = request.app.state.service
+    later = state.settings.retry_after_s
+    if asks_for_status(request.headers):
+        refusal = state.session_refusal(placed=state.sessions.free, client_placed=True)
+        if refusal is not None:
+            raise busy(ProblemCode(refusal.code), refusal.message, later)
     token = state.tokens.issue(client_of(request.scope))
     if token is None:
-        later = state.settings.retry_after_s
         raise busy(ProblemCode.TOO_MANY_REQUESTS, "too many tokens are out", later)
     response.headers["Cache-Control"] = "no-store"
     return Token(token=token, expires_in_s=state.tokens.lifetime_s)

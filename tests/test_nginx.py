@@ -19,11 +19,12 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.typing import Origin
+from websockets.typing import Origin, Subprotocol
 
 from clients.client import TranscriptionClient
 from clients.events import Event
 from clients.protocol import StartOptions
+from service.keys import hash_key
 from service.settings import Settings
 from tests.clients.test_client import assert_no_stuck_note, collect
 from tests.conftest import REPOSITORY, require_system
@@ -47,6 +48,8 @@ SONG = pcm16(
 )
 OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
 PLACES = 3  # sessions of each process
+KEY = "rse_a-key-of-the-processes"
+BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
 def configuration(ports: Sequence[int], listen: int) -> str:
@@ -119,6 +122,7 @@ def client_of(url: str) -> TranscriptionClient:
         delays=lambda: itertools.repeat(0.05),
         open_timeout_s=PATIENCE_S,
         give_up_s=2 * PATIENCE_S,
+        key=KEY,
     )
 
 
@@ -134,8 +138,13 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer
     require_system("nginx")
     folder = tmp_path_factory.mktemp("pair")
     with server_starter(folder) as start:
-        limits = {"RSE_MAX_SESSIONS": str(PLACES), "RSE_MAX_UPLOADS": "1", "RSE_RETRY_AFTER_S": "7"}
-        servers = [start(*TONES, wait=False, **limits) for _ in range(2)]
+        settings = {
+            "RSE_MAX_SESSIONS": str(PLACES),
+            "RSE_MAX_UPLOADS": "1",
+            "RSE_RETRY_AFTER_S": "7",
+            "RSE_KEYS": f"alice:{hash_key(KEY).hex()}",
+        }
+        servers = [start(*TONES, wait=False, **settings) for _ in range(2)]
         for server in servers:
             server.wait_until_ready()
         yield servers
@@ -160,6 +169,22 @@ async def test_sessions_are_spread(pair: tuple[list[RunningServer], str]) -> Non
         assert [server.sessions() for server in servers] == [PLACES, PLACES]
 
 
+async def page(url: str) -> connect:
+    """The websocket of a page, with a token that it has just got."""
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        answer = await http.post(f"{url}/token", headers=BEARER)
+    return connect(
+        websocket(url),
+        origin=Origin(url),
+        subprotocols=[Subprotocol("rse.v1"), Subprotocol(f"rse.token.{answer.json()['token']}")],
+        open_timeout=PATIENCE_S,
+    )
+
+
+def program(url: str) -> connect:
+    return connect(websocket(url), additional_headers=BEARER, open_timeout=PATIENCE_S)
+
+
 @pytest.mark.parametrize("as_page", [False, True])
 async def test_a_full_process_is_passed_by(
     pair: tuple[list[RunningServer], str], as_page: bool
@@ -169,13 +194,24 @@ async def test_a_full_process_is_passed_by(
     async with AsyncExitStack() as stack:
         await fill(stack, full.url, PLACES)
         for _ in range(PLACES):
-            opening = connect(
-                websocket(url), origin=Origin(url) if as_page else None, open_timeout=PATIENCE_S
-            )
+            opening = await page(url) if as_page else program(url)
             talk = await stack.enter_async_context(opening)
             await talk.send(OPTIONS.to_json())
             assert json.loads(await talk.recv())["type"] == "ready"
         assert other.sessions() == PLACES
+
+
+async def test_the_token_of_a_page_finds_its_process(
+    pair: tuple[list[RunningServer], str],
+) -> None:
+    servers, url = pair
+    async with AsyncExitStack() as stack:
+        opened = [await page(url) for _ in range(4)]
+        for opening in opened:
+            talk = await stack.enter_async_context(opening)
+            await talk.send(OPTIONS.to_json())
+            assert json.loads(await talk.recv())["type"] == "ready"
+        assert [server.sessions() for server in servers] == [2, 2]
 
 
 async def test_where_all_are_full_programs_and_pages_are_told(
@@ -186,16 +222,20 @@ async def test_where_all_are_full_programs_and_pages_are_told(
         await fill(stack, url, 2 * PLACES)
         for _ in range(3):  # nginx knows by now that none is ready
             with pytest.raises(InvalidStatus) as refused:
-                await connect(websocket(url), open_timeout=PATIENCE_S)
+                await program(url)
             response = refused.value.response
             assert (response.status_code, response.headers["Retry-After"]) == (503, "7")
             assert json.loads(response.body)["code"] == "too_many_sessions"
-        async with connect(websocket(url), origin=Origin(url), open_timeout=PATIENCE_S) as page:
-            assert json.loads(await page.recv())["code"] == "too_many_sessions"
+        async with await page(url) as talk:
+            assert json.loads(await talk.recv())["code"] == "too_many_sessions"
             with pytest.raises(ConnectionClosed) as closed:
-                await page.recv()
+                await talk.recv()
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4429
+
+
+def post_nothing(url: str) -> int:
+    return httpx.post(f"{url}/transcribe", headers=BEARER, timeout=PATIENCE_S).status_code
 
 
 async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
@@ -205,15 +245,16 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
     try:
         head = (
             f"POST /transcribe HTTP/1.1\r\nHost: 127.0.0.1:{busy.port}\r\n"
-            "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000000\r\n\r\n"
+            f"Authorization: Bearer {KEY}\r\nContent-Length: 1000000\r\n"
+            "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
         )
         writer.write(head.encode() + FILE_HEAD)
         await writer.drain()
         await wait_until(
-            lambda: httpx.post(f"{busy.url}/transcribe", timeout=60).status_code == 503,
+            lambda: post_nothing(busy.url) == 503,
             "an upload that has no end takes no place",
         )
-        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE_S, headers=BEARER) as http:
             for _ in range(2):
                 answer = await http.post(f"{url}/transcribe", files={"file": flac(10)})
                 assert answer.status_code == 200, answer.text

@@ -162,8 +162,43 @@ def test_a_proxy_that_can_ask_another_server_is_told_by_status() -> None:
             assert socket.receive_json()["type"] == "ready"
             assert refused(client, headers=from_proxy) == (503, "too_many_sessions")
             assert told(client, headers=to_page) == ("too_many_sessions", 4429)
-    with serving(keys=KEYS) as (client, _):  # no other server would let this page in
-        assert told(client, headers=from_proxy) == ("unauthorized", 4401)
+
+
+def test_a_token_of_another_server_sends_a_proxy_there() -> None:
+    from_proxy = {"Origin": "http://testserver", "X-Refuse-With": "status"}
+    with guarded() as client:
+        offered = ["rse.v1", "rse.token.of-another"]
+        assert told(client, headers=from_proxy) == ("unauthorized", 4401)  # without any, nowhere
+        assert told(client, subprotocols=offered) == ("unauthorized", 4401)
+        assert refused(client, headers=from_proxy, subprotocols=offered) == (403, "unauthorized")
+    with guarded(max_sessions=1) as client:
+        with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            # Not whose it is, but that there is no room, is what its page should read.
+            assert told(client, subprotocols=offered) == ("too_many_sessions", 4429)
+
+
+def test_a_token_comes_from_a_server_with_room_if_a_proxy_asks() -> None:
+    from_proxy = {"X-Refuse-With": "status", **bearer(ALICE)}
+    with guarded(max_sessions=1) as client:
+        assert client.post("/token", headers=from_proxy).status_code == 200
+        with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            answer = client.post("/token", headers=from_proxy)
+            assert (answer.status_code, answer.json()["code"]) == (503, "too_many_sessions")
+            assert "Retry-After" in answer.headers
+            assert client.post("/token", headers=bearer(ALICE)).status_code == 200
+
+
+def test_a_token_outlives_a_handshake_that_came_too_soon() -> None:
+    with guarded(max_requests_per_s=0.01, max_request_burst=1) as client:
+        token = client.post("/token", headers=bearer(ALICE)).json()["token"]
+        offered = ["rse.v1", f"rse.token.{token}"]
+        assert refused(client, subprotocols=offered) == (429, "too_many_requests")
+        tokens = client.app.state.service.tokens  # type: ignore[attr-defined]
+        assert tokens.owner(token) == Client("key alice")
 
 
 def test_requests_above_the_rate_are_told_when_to_come_back() -> None:

@@ -25,9 +25,11 @@ def test_a_token_is_its_clients_and_good_once() -> None:
     for client in (ALICE, BOB):
         token = tokens.issue(client)
         assert token is not None
-        assert tokens.redeem(token + "x") is None
-        assert tokens.redeem(token) == client
-        assert tokens.redeem(token) is None
+        assert tokens.owner(token + "x") is None
+        assert tokens.owner(token) == client
+        tokens.spend(token)
+        assert tokens.owner(token) is None
+        tokens.spend(token)
 
 
 def test_a_token_ends_with_its_time() -> None:
@@ -35,7 +37,7 @@ def test_a_token_ends_with_its_time() -> None:
     token = tokens.issue(ALICE)
     assert token is not None
     clock.now_s += 30
-    assert tokens.redeem(token) is None
+    assert tokens.owner(token) is None
 
 
 def test_no_more_tokens_are_out_than_may_be() -> None:
@@ -44,7 +46,7 @@ def test_no_more_tokens_are_out_than_may_be() -> None:
     assert first is not None
     assert tokens.issue(ALICE) is not None
     assert tokens.issue(ALICE) is None
-    assert tokens.redeem(first) is ALICE  # a spent one makes room
+    tokens.spend(first)  # makes room
     assert tokens.issue(ALICE) is not None
     assert tokens.issue(ALICE) is None
     clock.now_s += 31  # as do those that are too old
@@ -55,4 +57,4 @@ def test_nobody_guesses() -> None:
     tokens, _ = book()
     tokens.issue(ALICE)
     for guess in ("", "x", "\udcff", "0" * 43):
-        assert tokens.redeem(guess) is None
+        assert tokens.owner(guess) is None

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from model import fast_switch
-from model.checkpoint import load
+from model.checkpoint import load, shipped
 from model.config import (
     CONFIGS,
     FRAMES,
+    HOP,
     LIVE,
     RELEASED_RSE,
     WINDOW,
@@ -25,6 +26,7 @@ from model.fast_network import fast_network
 from model.fast_switch import FastShuffleExchange
 from model.rse import ResidualShuffleExchange
 from model.transcriber import Transcriber
+from tests.benchmarks.compiled import compiled
 
 ALL = slice(0, FRAMES)
 READ = [ALL, slice(31, 32), slice(30, 46), slice(52, 56), slice(62, 63)]
@@ -114,13 +116,70 @@ def test_reduced_precision_stays_near_the_plain_network(config: ModelConfig) -> 
     assert not torch.equal(got, plain)
 
 
-def test_the_shipped_weights() -> None:
-    transcriber = load("live", dtype=torch.float32)
+def whole(name: str) -> Transcriber:
+    """A shipped network with its weights, or another configuration at its full size."""
+    if name in shipped():
+        return load(name, dtype=torch.float32)
+    transcriber = Transcriber(CONFIGS[name])
+    varied(transcriber)
+    return transcriber
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_where_dead_units_are_left_out(name: str) -> None:
+    transcriber = whole(name)
     fast = fast_network(transcriber)
     assert fast is not None
-    features = rows(transcriber, 2)
+    features = rows(transcriber, 1)
     plain = transcriber.predict_features(features)
-    torch.testing.assert_close(fast.predict_features(features), plain, atol=1e-5, rtol=0)
+    for read in (ALL, slice(31, 32), slice(46, 54)):
+        torch.testing.assert_close(
+            fast.predict_features(features, read), plain[:, :, read], atol=1e-5, rtol=0
+        )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_in_reduced_precision(name: str) -> None:
+    transcriber = whole(name)
+    features = rows(transcriber, 1)
+    read = slice(46, 54)
+    plain = transcriber.predict_features(features)[:, :, read]
+    fast = fast_network(transcriber.compute_in(torch.bfloat16))
+    assert fast is not None
+    difference = (fast.predict_features(features, read) - plain).abs()
+    assert 0 < difference.max() < 0.1
+    assert difference.mean() < 0.01
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_fed_hop_by_hop(name: str) -> None:
+    transcriber = whole(name)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    torch.manual_seed(1)
+    audio = 0.1 * torch.randn(WINDOW + 13 * HOP)
+    stream = transcriber.open_stream()
+    begin = 0
+    for hops in (0, 4, 1, 8):
+        begin += hops * HOP
+        window = audio[begin : begin + WINDOW]
+        row = stream.advance(window, hops)
+    torch.testing.assert_close(
+        fast.predict_features(row[None], slice(46, 54)),
+        transcriber.predict(window[None])[:, :, 46:54],
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_compiled_networks(config: ModelConfig) -> None:
+    transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=12, blocks=1)))
+    varied(transcriber)
+    features = rows(transcriber, 1)
+    expected = transcriber.predict_features(features)
+    got = compiled(transcriber, backend="aot_eager")(features)  # needs no C++ compiler
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
 
 
 def test_gated_networks_have_no_fast_arrangement() -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.checkpoint import load, shipped
+from model.config import CONFIGS, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast_network import FastNetwork, fast_network
 from model.transcriber import Transcriber
 from service import cuda_graphs
@@ -55,6 +56,22 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
         answers[count] = runner.predict(rows[:count], POSITIONS)
     for count, answer in answers.items():
         np.testing.assert_allclose(answer, expected[:count], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_in_graphs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graphs, "_LEAST_WINDOWS", 1)  # the paper's is slow enough alone
+    torch.manual_seed(0)
+    transcriber = (
+        load(name, dtype=torch.float32) if name in shipped() else Transcriber(CONFIGS[name])
+    )
+    fast = fast_network(transcriber.eval())
+    assert fast is not None
+    (window,) = noise(1)
+    runner = GraphRunner(fast, torch.device("cpu"), again)
+    answer = runner.predict([torch.from_numpy(window)], POSITIONS)
+    expected = transcriber.predict(torch.from_numpy(window)[None])[:, :, POSITIONS].numpy()
+    np.testing.assert_allclose(answer, expected, atol=1e-5)
 
 
 def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

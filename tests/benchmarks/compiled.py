@@ -1,0 +1,25 @@
+"""The plain network through ``torch.compile``, which the other arrangements are measured beside."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from model.transcriber import Transcriber
+
+
+def compiled(transcriber: Transcriber, backend: str = "inductor") -> Callable[[Tensor], Tensor]:
+    """``transcriber.predict_features``; the first call compiles, "inductor" by a C++ compiler.
+
+    Its inference mode is left for ``no_grad``: tensors of the one fail in graphs of the other.
+    """
+    predict_features = inspect.unwrap(Transcriber.predict_features)
+
+    def predict(features: Tensor) -> Tensor:
+        return predict_features(transcriber, features)
+
+    graph = torch.compile(predict, backend=backend)
+    return torch.no_grad()(lambda features: graph(features.clone()))

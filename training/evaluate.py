@@ -7,7 +7,9 @@ DIR holds audio and labels in any of the layouts of ``training.recordings``. The
 cover), onset_f1 and onset_offset_f1, and where the labels have velocities onset_velocity_f1; the
 95 % bootstrap ``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave
 and by polyphony. Several look-aheads can be given at once. Labels can be shifted where a data
-set's audio is known to lag behind them. Nothing here chooses a threshold.
+set's audio is known to lag behind them. Recordings without labels, or that cannot be read, are
+told of and listed in ``failures``, the others scored; the exit status is then 1. Nothing here
+chooses a threshold.
 
 ``python -m training.evaluate junk --model NAME --json OUT``
 
@@ -40,8 +42,8 @@ from training.archive.evaluate import labelled_test_set, papers_figure
 from training.archive.layout import TEST
 from training.archive.windows import TEST_STRIDE
 from training.junk import evaluate_junk, made_sounds, recorded_sounds
-from training.real import evaluate_folder, evaluate_recordings
-from training.recordings import unlabelled
+from training.real import evaluate_collection
+from training.recordings import read_collection
 from training.report import Report
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream, too, reads the middle of the window
@@ -102,12 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _real(options: argparse.Namespace) -> int:
-    without = unlabelled(options.data_dir)
-    if without:
-        names = ", ".join(path.name for path in without)
-        print(f"training.evaluate: audio without labels of its stem: {names}", file=sys.stderr)
-    reports = evaluate_folder(
-        options.data_dir,
+    reports = evaluate_collection(
+        read_collection(options.data_dir),
         partial(load, options.model),
         _streams(options),
         options.label_shift_ms / 1000,
@@ -116,9 +114,7 @@ def _real(options: argparse.Namespace) -> int:
         tell=partial(print, flush=True),
     )
     _write(options.json, _together(reports))
-    if without:
-        print(f"training.evaluate: not scored for want of labels: {names}", file=sys.stderr)
-    return 0
+    return _status(reports[0]["failures"])
 
 
 def _junk(options: argparse.Namespace) -> int:
@@ -135,13 +131,12 @@ def _junk(options: argparse.Namespace) -> int:
 
 def _musicnet(options: argparse.Namespace) -> int:
     archive = ArchiveConfig(options.data_dir, options.cache, options.test)
-    found = labelled_test_set(archive)
+    collection = labelled_test_set(archive)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
     print(f"average precision of middle frames: {paper['average_precision']:.4f}")
-    reports = evaluate_recordings(
-        f"MusicNet, {options.test} test set",
-        found,
+    reports = evaluate_collection(
+        collection,
         partial(load, options.model),
         _streams(options),
         0.0,
@@ -149,7 +144,7 @@ def _musicnet(options: argparse.Namespace) -> int:
         tell=partial(print, flush=True),
     )
     _write(options.json, {"paper": paper, **_together(reports)})
-    return 0
+    return _status(reports[0]["failures"])
 
 
 def _streams(options: argparse.Namespace) -> list[StreamOptions]:
@@ -162,6 +157,13 @@ def _streams(options: argparse.Namespace) -> list[StreamOptions]:
 def _together(reports: list[Report]) -> Report:
     """Of one look-ahead its report; of several the first one's, and all of them below it."""
     return {**reports[0], **({"by_lookahead": reports} if len(reports) > 1 else {})}
+
+
+def _status(failures: dict[str, str]) -> int:
+    """The exit status; says what was not scored."""
+    for reason in failures.values():
+        print(f"training.evaluate: not scored: {reason}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 def _write(path: Path | None, figures: dict[str, Any]) -> None:

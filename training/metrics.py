@@ -24,6 +24,7 @@ DEFINITIONS = {
 }
 ONSET_TOLERANCE_S = 0.05
 OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S
+UNKNOWN_VELOCITY = 64  # where labels say nothing of loudness
 SHORTEST_S = 1e-3  # mir_eval refuses notes without length
 
 

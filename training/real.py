@@ -23,11 +23,12 @@ import torch
 from numpy.typing import NDArray
 
 from model.config import HOP
-from service.engine import Engine, Transcriber
+from service.engine import Engine, EngineError, Transcriber
 from service.options import OptionsError, StreamOptions
 from service.pcm import BadAudioError
 from service.transcribe import transcribe_array
 from training.breakdown import by_octave, by_polyphony
+from training.label_tables import LabelError
 from training.metrics import (
     DEFINITIONS,
     NoteList,
@@ -36,7 +37,7 @@ from training.metrics import (
     scores,
 )
 from training.pictures import draw_rolls
-from training.recordings import LabelError, Recording, recordings
+from training.recordings import Collection, Recording
 from training.report import Report, Result, report, row, tables
 from training.window_memo import WindowMemo
 
@@ -47,29 +48,8 @@ class AudioError(ValueError):
     """Audio that cannot be read."""
 
 
-def evaluate_folder(
-    folder: Path,
-    make_transcriber: Callable[[], Transcriber],
-    streams: list[StreamOptions],
-    label_shift_s: float,
-    jobs: int = 1,
-    pictures: Path | None = None,
-    tell: Callable[[str], object] = lambda _: None,
-) -> list[Report]:
-    """A report for each way of streaming the recordings of a folder.
-
-    Args and errors as of :func:`evaluate_recordings`. Raises LabelError too where no recording has
-    labels or they cannot be read.
-    """
-    found = list(recordings(folder))
-    return evaluate_recordings(
-        str(folder), found, make_transcriber, streams, label_shift_s, jobs, pictures, tell
-    )
-
-
-def evaluate_recordings(
-    title: str,
-    found: list[Recording],
+def evaluate_collection(
+    collection: Collection,
     make_transcriber: Callable[[], Transcriber],
     streams: list[StreamOptions],
     label_shift_s: float,
@@ -79,28 +59,39 @@ def evaluate_recordings(
 ) -> list[Report]:
     """A report for each way of streaming.
 
+    A recording whose audio cannot be read or transcribed, or most of whose labels lie beyond its
+    end, is told of and left out; ``failures`` of the reports has it, with those that the
+    collection came with. As far as headers show it, that is told before anything is computed.
+
     Args:
-        title: what the recordings are called in print.
         make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
         label_shift_s: added to the labels' times.
         pictures: folder for a picture of each recording and way of streaming.
         tell: is given lines to print: a row for each recording as it goes, then tables.
-
-    Raises:
-        LabelError: most labels of a recording lie beyond its end.
-        AudioError: audio that cannot be read; told before anything is computed, as far as its
-            header shows.
     """
-    for recording in found:
-        _check_length(recording, label_shift_s, tell)
+    failures = dict(collection.failures)
+    found = []
+    for recording in collection.recordings:
+        try:
+            _check_length(recording, label_shift_s, tell)
+        except (AudioError, LabelError) as error:
+            failures[recording.name] = str(error)
+        else:
+            found.append(recording)
+    for reason in failures.values():
+        tell(f"not scored: {reason}")
     name = make_transcriber().config.name
-    tell(f"{title}: {name}, label shift {1000 * label_shift_s:g} ms")
+    tell(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
     tell(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
     results: list[dict[str, Result]] = [{} for _ in streams]
-    evaluate = partial(evaluate_recording, make_transcriber, streams, label_shift_s, pictures)
-    with _mapper(min(jobs, len(found))) as mapped:
-        for recording, each in zip(found, mapped(evaluate, found), strict=True):
-            for options, result, so_far in zip(streams, each, results, strict=True):
+    attempt = partial(_attempt, make_transcriber, streams, label_shift_s, pictures)
+    with _mapper(min(jobs, max(1, len(found)))) as mapped:
+        for recording, outcome in zip(found, mapped(attempt, found), strict=True):
+            if isinstance(outcome, str):
+                failures[recording.name] = outcome
+                tell(f"not scored: {outcome}")
+                continue
+            for options, result, so_far in zip(streams, outcome, results, strict=True):
                 so_far[recording.name] = result
                 tell(row(recording.name, _milliseconds(options), result.figures))
     reports = []
@@ -112,9 +103,24 @@ def evaluate_recordings(
             "lookahead_ms": options.lookahead_ms,
             "block_frames": options.block_frames,
             "label_shift_ms": 1000 * label_shift_s,
+            "failures": failures,
         }
         reports.append(told | of_all)
     return reports
+
+
+def _attempt(
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    pictures: Path | None,
+    recording: Recording,
+) -> list[Result] | str:
+    """What the recording gives, or why it gives nothing: the others are not to end with it."""
+    try:
+        return evaluate_recording(make_transcriber, streams, label_shift_s, pictures, recording)
+    except AudioError as error:
+        return str(error)
 
 
 def evaluate_recording(
@@ -136,7 +142,7 @@ def evaluate_recording(
         for options in streams:
             try:
                 transcription = transcribe_array(samples, rate, engine, options)
-            except (BadAudioError, OptionsError) as error:
+            except (BadAudioError, OptionsError, EngineError) as error:
                 raise AudioError(f"{recording.audio}: {error}") from None
             estimated = estimated_notes(transcription.notes)
             heard = transcription.frame_probabilities

@@ -56,7 +56,7 @@ def report(results: Mapping[str, Result]) -> Report:
         name: [r.figures[name] for r in results.values() if name in r.figures] for name in names
     }
     values = {name: found for name, found in values.items() if found}
-    late = 1000 * np.concatenate([result.onset_errors_s for result in results.values()])
+    late = 1000 * np.concatenate([np.zeros(0), *(r.onset_errors_s for r in results.values())])
     return {
         "recordings": {name: _plain(result.figures) for name, result in results.items()},
         "mean": _plain({name: _mean(found) for name, found in values.items()}),

@@ -26,8 +26,8 @@ from model.checkpoint import CheckpointError, load
 from model.config import HOP, PITCHES, SAMPLE_RATE
 from service.options import StreamOptions
 from training.metrics import note_list
-from training.real import evaluate_folder, score
-from training.recordings import Recording, recordings
+from training.real import evaluate_collection, score
+from training.recordings import Recording, read_collection
 from training.report import Report, interval, report
 
 SCRIPT = Path(__file__).with_name("peer_basic_pitch.py")
@@ -36,7 +36,7 @@ FRAME_S = HOP / SAMPLE_RATE
 
 
 class PeerError(RuntimeError):
-    """basic-pitch is not there, or it failed."""
+    """basic-pitch is not there, it failed, or there is nothing to compare it with."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,10 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         check_peer(options.peer)
         stream = StreamOptions(lookahead_ms=options.lookahead_ms)
-        theirs = evaluate_peer(options.peer, list(recordings(options.data_dir)), shift_s)
-        ours = evaluate_folder(
-            options.data_dir, partial(load, options.model), [stream], shift_s, options.jobs
-        )[0]
+        collection = read_collection(options.data_dir)
+        (ours,) = evaluate_collection(
+            collection, partial(load, options.model), [stream], shift_s, options.jobs
+        )
+        if ours["failures"]:  # means of other recordings than the peer's
+            raise PeerError("; ".join(ours["failures"].values()))
+        theirs = evaluate_peer(options.peer, collection.recordings, shift_s)
     except (PeerError, CheckpointError, ValueError, OSError) as error:
         print(f"tests.benchmarks.peer: {error}", file=sys.stderr)
         return 1

@@ -18,24 +18,21 @@ from model.config import CENTRE_FRAME
 from model.transcriber import Transcriber
 from training.archive.cache import open_tracks
 from training.archive.data import ArchiveConfig
-from training.archive.layout import SOURCE_RATE, find, read_intervals, split
-from training.archive.windows import UNKNOWN_VELOCITY, Windows
-from training.metrics import frame_average_precision, note_list
-from training.recordings import Recording
+from training.archive.layout import as_notes, find, read_intervals, split
+from training.archive.windows import Windows
+from training.metrics import frame_average_precision
+from training.recordings import Collection, Recording
 
 BATCH = 64  # windows predicted at once
 
 
-def labelled_test_set(config: ArchiveConfig) -> list[Recording]:
+def labelled_test_set(config: ArchiveConfig) -> Collection:
     """The test recordings with their notes in seconds. Raises ArchiveError."""
     out = []
     for source in split(find(config.root), config.test).test:
-        intervals = read_intervals(source)
-        velocity = np.full(len(intervals), UNKNOWN_VELOCITY)
-        times = intervals[:, :2] / SOURCE_RATE
-        notes = note_list(np.column_stack([times, intervals[:, 2], velocity]))
+        notes = as_notes(read_intervals(source))
         out.append(Recording(str(source.number), source.audio, notes))
-    return out
+    return Collection(f"MusicNet, {config.test} test set", out, {})
 
 
 def middle_frames(

@@ -21,6 +21,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from training.metrics import UNKNOWN_VELOCITY, NoteList, note_list
+
 SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
 COLUMNS = ("start_time", "end_time", "note")
@@ -117,7 +119,7 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
 
     Raises ArchiveError for damaged labels and audio and for labels beyond the audio.
     """
-    rows = _read_rows(source.labels)
+    rows = read_table(source.labels)
     length = audio_length(source.audio)
     intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
     last = int(intervals[:, 1].max(initial=0))
@@ -147,10 +149,21 @@ def audio_length(path: Path) -> int:
     return int(info.frames)
 
 
-def _read_rows(path: Path) -> list[tuple[int, int, int]]:
+def as_notes(intervals: NDArray[np.int64]) -> NoteList:
+    """Notes in seconds, from (count, 3) of begin, end (samples at SOURCE_RATE) and MIDI note."""
+    intervals = intervals.reshape(-1, 3)
+    velocity = np.full(len(intervals), UNKNOWN_VELOCITY)
+    return note_list(np.column_stack([intervals[:, :2] / SOURCE_RATE, intervals[:, 2], velocity]))
+
+
+def read_table(path: Path) -> list[tuple[int, int, int]]:
+    """The labels of a recording: begin, end, MIDI note, in samples at SOURCE_RATE.
+
+    Raises ArchiveError, with the line that is at fault.
+    """
     rows = []
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
             missing = set(COLUMNS) - set(table.fieldnames or ())
             if missing:

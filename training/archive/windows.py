@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, WINDOW
 from training.archive.cache import Track
+from training.metrics import UNKNOWN_VELOCITY
 from training.parallel import Share
 from training.synth.dataset import Batch, empty_batch
 from training.synth.labels import ONSET_HOPS, segment_labels
@@ -28,7 +29,6 @@ from training.synth.scores import Notes
 
 TRAIN_STRIDE = 512  # samples (released code)
 TEST_STRIDE = 128
-UNKNOWN_VELOCITY = 64  # MusicNet says nothing of loudness
 
 
 class Windows:

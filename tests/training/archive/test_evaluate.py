@@ -49,7 +49,7 @@ def test_the_papers_figure_is_that_of_the_middle_frames(
 
 
 def test_the_reference_notes_are_those_of_the_labels(archive: Path) -> None:
-    recordings = labelled_test_set(ArchiveConfig(archive, test="ten"))
+    recordings = labelled_test_set(ArchiveConfig(archive, test="ten")).recordings
     assert {recording.name for recording in recordings} == {"1819", "2303", "2556"}
     notes = next(r.notes for r in recordings if r.name == "2303")
     begin, end, pitch = scale(2303)[5]

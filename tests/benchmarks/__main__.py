@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import file, gpu, live, long, machine, network, start, streams
+from tests.benchmarks import file, gpu, host, live, long, machine, network, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
 
 PARTS: dict[str, tuple[Part, str]] = {
     "file": (file.run, "an hour-long recording: times real time, peak memory"),
     "streams": (streams.run, "the most concurrent real-time streams"),
+    "host": (host.run, "what a stream costs a processor beside the model"),
     "model": (network.run, "the network alone, and the gated baseline"),
     "long": (long.run, "sequences from 1 K to 2 M symbols"),
     "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),

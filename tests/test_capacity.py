@@ -74,7 +74,9 @@ def test_windows_are_those_of_the_model_and_the_benchmark() -> None:
 
 @pytest.mark.parametrize("name", ["live", "accurate"])
 def test_arithmetic_of_a_window(name: str) -> None:
-    options = StreamOptions(lookahead_ms=STREAM.lookahead_ms or 0, block_frames=STREAM.block_frames)
+    options = StreamOptions(
+        lookahead_ms=STREAM.lookahead_ms or 0, block_frames=STREAM.block_frames or 0
+    )
     positions = WindowSchedule.of(options, CONFIGS[name].sample_rate).positions
     network = fast_network(Transcriber(CONFIGS[name]).eval())
     assert network is not None

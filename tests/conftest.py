@@ -1,7 +1,12 @@
-"""Fixtures of all tests: the async backend, and what a test needs from outside the repository."""
+"""Fixtures of all tests: the async backend, and what a test needs from outside the repository.
+
+Also what of the machine must not decide a test: its settings of this service, its proxies, the
+colours of its terminal, chance.
+"""
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
@@ -13,11 +18,38 @@ import pytest
 # work holds a core: a test of a second then takes a minute. Processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A busy machine takes longer over an example now and then: that is no fault of the code.
-hypothesis.settings.register_profile("patient", deadline=None)
+# Settings of a service that this machine runs are none of a test's.
+for _name in set(os.environ) - {"RSE_REQUIRE_SYSTEM", "RSE_FUZZ_INPUTS"}:
+    if _name.startswith("RSE_"):
+        del os.environ[_name]
+# Pages are drawn for a pipe, of a usual width, whatever terminal the tests are run from.
+for _name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)
+os.environ.update(COLUMNS="80", LINES="25")
+# No proxy stands between two programs of one machine.
+for _name in ("no_proxy", "NO_PROXY"):
+    os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1,localhost"]))
+
+# A busy machine takes longer over an example now and then: that is no fault of the code. All runs
+# try the same examples, so that a change is not refused for what it has not touched; `make fuzz`
+# tries others, and with RSE_FUZZ_INPUTS=1 so does any test.
+hypothesis.settings.register_profile(
+    "patient",
+    deadline=None,
+    derandomize=os.environ.get("RSE_FUZZ_INPUTS", "0") == "0",
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time() -> None:
+    """What a test draws depends on no test before it, of which another machine may skip some."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")

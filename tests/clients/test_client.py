@@ -100,11 +100,16 @@ async def test_audio_under_way_is_bounded_and_messages_are_cut() -> None:
 async def test_live_pace_needs_no_flush_markers() -> None:
     async with FakeService().running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
-            for _ in range(12):
-                await client.send(seconds(0.25))
-                await asyncio.sleep(0.005)
+            (heard,) = service.sessions
+            async with asyncio.timeout(60):
+                for _ in range(12):
+                    await client.send(seconds(0.25))
+                    # Long before the next block of a microphone the answer to this one is there.
+                    while heard.samples < client.sent_samples or (
+                        round(client.transcribed_s * RATE) < heard.acknowledged_samples
+                    ):
+                        await asyncio.sleep(0)
             await client.stop()
-        (heard,) = service.sessions
     assert heard.flushes == 0
 
 

@@ -28,6 +28,8 @@ from tests.clients.fake_devices import FakePort, FakeSounddevice
 from tests.fakes import play
 from tests.service.conftest import TONES, RunningServer, server_starter
 
+pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
+
 RATE = 44_100
 # (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.
 NOTES = [
@@ -91,6 +93,7 @@ def test_websocket_and_upload_tell_the_same(
             f"{server.url}/transcribe",
             files={"file": opened},
             headers={"Accept": "application/json"},
+            timeout=60,
         )
     assert answer.status_code == 200
     assert json.loads(notes.read_text())["notes"] == answer.json()["notes"]

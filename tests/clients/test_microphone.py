@@ -151,11 +151,16 @@ async def test_ctrl_c_ends_the_take_with_its_last_notes_and_files(tmp_path: Path
             stderr=subprocess.STDOUT,
             text=True,
         )
-        while not (service.sessions and service.sessions[0].acknowledged_samples > RATE):
-            await asyncio.sleep(0.01)
-            assert process.poll() is None
-        os.kill(process.pid, signal.SIGINT)
-        output, _ = await asyncio.to_thread(process.communicate)
+        try:
+            async with asyncio.timeout(100):
+                while not (service.sessions and service.sessions[0].acknowledged_samples > RATE):
+                    await asyncio.sleep(0.01)
+                    assert process.poll() is None, process.communicate()[0]
+            os.kill(process.pid, signal.SIGINT)
+            output, _ = await asyncio.to_thread(process.communicate, timeout=100)
+        finally:
+            process.kill()
+            process.wait()
         assert process.returncode == 0, output
         assert service.sessions[0].stopped
     assert any(message.type == "note_on" for message in mido.MidiFile(midi))

@@ -60,7 +60,10 @@ def test_an_end_without_a_beginning_is_nothing() -> None:
     assert notes.notes == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(
         st.tuples(st.integers(0, 127), st.floats(0, 60), st.floats(0.01, 2), st.integers(1, 127)),

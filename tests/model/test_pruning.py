@@ -35,7 +35,8 @@ def test_what_is_computed_is_what_the_whole_network_computes(
             elif layer.shuffle == "interleave":
                 x = interleave(x)
         seen[name] = x
-    assert torch.equal(seen["pruned"], seen["whole"][:, list(positions)])
+    # How many values a processor takes at once may change the last bits of a sine.
+    torch.testing.assert_close(seen["pruned"], seen["whole"][:, list(positions)], atol=1e-9, rtol=0)
 
 
 def unit(x: torch.Tensor, layer: int) -> torch.Tensor:

@@ -60,7 +60,10 @@ def test_nothing_survives_truncation_unnoticed(prefix: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_damage_is_noticed_or_harmless(prefix: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(prefix.parent.iterdir())))
     whole = path.read_bytes()

@@ -28,9 +28,12 @@ class RunningServer:
     """A server in a process of its own."""
 
     def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        # Bound for as long as this lives, so that no other program is given the port meanwhile. It
+        # does not listen: the server may bind the same address beside it (SO_REUSEADDR, socket(7)).
+        self._reservation = socket.socket()
+        self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reservation.bind(("127.0.0.1", 0))
+        self.port: int = self._reservation.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
         self._log = log
@@ -64,6 +67,13 @@ class RunningServer:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_S)
 
+    def close(self) -> None:
+        """Kills it where it is still there, and gives its port back."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(STOP_S)
+        self._reservation.close()
+
     def sessions(self) -> int:
         count: int = httpx.get(f"{self.url}/readyz", timeout=60).json()["sessions"]
         return count
@@ -88,9 +98,7 @@ def server_starter(folder: Path) -> Iterator[StartServer]:
         yield start
     finally:
         for server in servers:
-            if server.process.poll() is None:
-                server.process.kill()
-                server.process.wait(STOP_S)
+            server.close()
 
 
 @pytest.fixture(scope="module")
@@ -111,4 +119,5 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 def tone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """The service with the model that hears pure tones, shared by the tests of a module."""
     with server_starter(tmp_path_factory.mktemp("server")) as start:
-        yield start(*TONES)
+        # Clients that left a moment ago may still hold their places where others come at once.
+        yield start(*TONES, RSE_MAX_SESSIONS_PER_CLIENT="16")

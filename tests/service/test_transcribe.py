@@ -116,7 +116,8 @@ def test_memory_does_not_grow_with_the_length(engine: Engine) -> None:
             tracemalloc.stop()
 
     peak_bytes(5.0)  # what is allocated once
-    assert peak_bytes(60.0) < peak_bytes(15.0) + 100_000  # a second of samples is 176,400 bytes
+    # 45 seconds of samples are 7.9 MB; garbage that is not yet collected is far below 1 MB.
+    assert peak_bytes(60.0) < peak_bytes(15.0) + 1_000_000
 
 
 async def test_a_bad_sample_gives_what_lies_before_and_then_raises(engine: Engine) -> None:

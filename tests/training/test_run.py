@@ -222,6 +222,7 @@ def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
         assert process.wait(120) == 0
     finally:
         process.kill()
+        process.wait()
     stopped = json.loads((tmp_path / "last.json").read_text())["training"]["steps"]
     assert 0 < stopped < 1_000_000
     assert main([*arguments, "--resume", "--loop.max-steps", "3"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -224,7 +225,8 @@ async def test_a_worker_that_hangs_is_replaced_and_its_sessions_are_told(
         await unlucky.start("pcm_f32le")
         await unlucky.play(loud(HANGING))
         assert await unlucky.to_the_end() == 1011
-        await bystander.play(AUDIO[HALF:])
+        with contextlib.suppress(ConnectionClosed):  # it may be told before it has sent all
+            await bystander.play(AUDIO[HALF:])
         assert await bystander.to_the_end() == 1011
         for talk in (bystander, unlucky):
             (error,) = [message for message in talk.heard if message["type"] == "error"]

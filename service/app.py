@@ -17,6 +17,7 @@ from service.engine_interface import EngineLike, EngineObserver
 from service.problems import ProblemDetails
 from service.settings import Settings
 from service.state import ServiceState
+from service.threads import start_thread
 from service.upload_answer import Transcript
 from service.watchdog import Watchdog
 
@@ -115,15 +116,19 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
     """An engine with freshly loaded weights, warmed up off the event loop."""
     device = state.device
     name = pick_model(state.settings.model, device)
-    building = asyncio.create_task(
-        asyncio.to_thread(warm_engine, lambda: load_model(name, device), state.metrics)
+    building = start_thread(
+        lambda: warm_engine(lambda: load_model(name, device), state.metrics), "engine build"
     )
     try:
         return await asyncio.shield(building)
     except asyncio.CancelledError:
-        # A thread cannot be stopped, and a worker that outlives the interpreter aborts it.
-        await asyncio.wait([building])
-        if building.exception() is None:
+        # A thread cannot be stopped, and a worker that outlives the interpreter aborts it: one that
+        # is not through in time goes down with the process (`service.__main__.leave`).
+        await asyncio.wait([building], timeout=state.close_timeout_s)
+        if not building.done():
+            building.cancel()
+            logger.warning("gave up on a model that is still being loaded")
+        elif building.exception() is None:
             await asyncio.to_thread(building.result().close)
         raise
 

@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     """Seconds in which a token of `POST /token` opens its one websocket."""
 
     max_tokens: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Tokens that may be out at one time; the next is refused with 503."""
+    """Tokens that may be out at one time; the next is refused with 429."""
 
     max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
     """Requests and handshakes of one client in a second, on average; the next is refused with
@@ -104,6 +104,13 @@ class Settings(BaseSettings):
         default=1024 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024
     )
     """Largest websocket message a client may send, in bytes; 5 s of 48 kHz float32."""
+
+    max_messages_per_s: float = Field(default=1000.0, ge=10, le=1_000_000)
+    """Websocket messages of any kind that a session may send in a second, on average; what comes
+    faster is not read yet."""
+
+    max_message_burst: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Websocket messages that a session may send at once."""
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
     """Audio of a session that may await transcription, in ms; beyond it the socket is not read."""

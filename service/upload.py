@@ -67,7 +67,11 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
             loaded = state.loaded().config.name  # not the path that it may come from
             raise Problem(ProblemCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
-        upload = await receive_file(request, state.settings, stack)
+        try:
+            upload = await receive_file(request, state.settings, stack)
+        except Exception as error:
+            count(state, None, as_problem(error, state))
+            raise
         items = await stack.enter_async_context(
             aclosing(start_transcription(state, upload.file, options))
         )

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
@@ -71,6 +72,8 @@ async def receive_file(request: Request, settings: Settings, stack: AsyncExitSta
         )
     except ClientDisconnect:
         raise Problem(ProblemCode.BAD_UPLOAD, "the upload broke off") from None
+    except HTTPException as error:  # the form is malformed
+        raise Problem(ProblemCode.BAD_UPLOAD, error.detail) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise

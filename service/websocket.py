@@ -240,9 +240,12 @@ class Connection:
     async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
         received_bytes = 0
         pacer = Pacer(self._settings.max_pace, self._settings.pace_burst_s)
+        # Messages that hold next to no audio, or none, cost as much to read as others.
+        counter = Pacer(self._settings.max_messages_per_s, self._settings.max_message_burst)
         most_ms = 1000.0 * self._settings.max_session_s
         while True:
             message = await self._receiver.receive()
+            await self._receiver.pause(counter.pause_s(1))
             if isinstance(message, bytes):
                 received_bytes += len(message)
                 if audio.duration_ms(received_bytes) > most_ms:

@@ -120,6 +120,18 @@ def test_uploads_and_batches_that_fail_are_counted() -> None:
     assert after["rse_audio_seconds_total{way=file}"] == pytest.approx(2 * DURATION_S, abs=0.02)
 
 
+def test_uploads_that_were_not_even_received_are_counted() -> None:
+    with serving(max_upload_bytes=1024) as (client, _):
+        client.post("/transcribe", files={"file": bytes(4096)})
+        client.post("/transcribe", files={"other": b"x"})
+        headers = {"Content-Type": "multipart/form-data; boundary=x"}
+        broken = client.post("/transcribe", content=b"no form", headers=headers)
+        assert broken.json()["code"] == "bad_upload"
+        after = numbers(client)
+    assert after["rse_uploads_ended_total{outcome=upload_too_large}"] == 1
+    assert after["rse_uploads_ended_total{outcome=bad_upload}"] == 2
+
+
 def test_two_applications_do_not_share_numbers() -> None:
     one, other = Metrics(), Metrics()
     one.batch_failed(Priority.LIVE, 1, RuntimeError())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import cast
 
 import pytest
 from starlette.websockets import WebSocket
 
+from service import websocket
 from service.pacing import ArrivalClock, Pacer
 from service.receiver import Receiver
 from service.settings import Settings
-from tests.service.apps import serving, transcribe
+from tests.service.apps import START, hear, of_type, serving, transcribe
 
 
 class Clock:
@@ -85,6 +87,25 @@ def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
         transcribe(client)
     assert pauses[0] == 0  # within the burst
     assert max(pauses) > 0
+
+
+def test_messages_without_audio_have_a_pace_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def pause(self: Receiver, seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(Receiver, "pause", pause)
+    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))  # no time passes
+    with serving(max_messages_per_s=10, max_message_burst=3) as (client, _):
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_json(START)
+            for kind in ("flush", "keepalive", "flush", "keepalive", "stop"):
+                socket.send_json({"type": kind, "id": "a"} if kind == "flush" else {"type": kind})
+            messages, code = hear(socket)
+    assert pauses == pytest.approx([0, 0, 0, 0.1, 0.2])
+    assert len(of_type(messages, "flushed")) == 2
+    assert code == 1000
 
 
 async def test_a_pause_ends_when_the_server_goes_down() -> None:

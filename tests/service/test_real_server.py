@@ -149,7 +149,12 @@ async def test_refused_before_the_upgrade_when_full(start_server: StartServer) -
 
 async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:
     server = start_server(
-        *TONES, RSE_SEND_TIMEOUT_S="0.5", RSE_MAX_OUTBOUND_MESSAGES="16", RSE_IDLE_TIMEOUT_S="60"
+        *TONES,
+        RSE_SEND_TIMEOUT_S="0.5",
+        RSE_MAX_OUTBOUND_MESSAGES="16",
+        RSE_IDLE_TIMEOUT_S="60",
+        RSE_MAX_MESSAGES_PER_S="1000000",
+        RSE_MAX_MESSAGE_BURST="1000000",
     )
     async with connect_to(server, max_queue=1, ping_interval=None) as socket:
         await begin(socket)

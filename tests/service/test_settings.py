@@ -19,6 +19,7 @@ COUNTS = (
     "max_tokens",
     "max_clients",
     "max_request_burst",
+    "max_message_burst",
 )
 NOT_LIMITS = (
     *("host", "port", "model", "device", "mode", "keys", "keys_file", "allow_open"),

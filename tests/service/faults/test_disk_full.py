@@ -34,5 +34,6 @@ def test_it_is_told_and_the_next_upload_that_fits_is_taken(
         for _ in range(5):  # more than there are places
             answer = client.post("/transcribe", files=large, headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+        assert 'outcome="disk_full"} 5.0' in client.get("/metrics").text
         answer = client.post("/transcribe", files={"file": file.getvalue()}, headers=headers)
         assert answer.status_code == 200

@@ -12,6 +12,8 @@ import dataclasses
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from model.ranges import check_choices, check_each, check_number, check_whole, is_number, is_whole
+
 HOP = 128  # samples between two frames
 WINDOW = 8192  # samples the network sees at once
 PITCHES = 128  # MIDI note numbers
@@ -52,6 +54,13 @@ class RSEConfig:
     residual_scale: Literal["learned", "one", "none"] = "learned"
     """sigma(S); or an ablation of the paper: o = i + h c ("one"), o = c ("none")."""
 
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_whole(self, 1, "maps", "blocks", "hidden_factor")
+        check_number(self, "residual", lambda r: 0 < r < 1, "between 0 and 1")
+        check_number(self, "residual_speed", lambda speed: speed > 0, "above 0")
+        check_number(self, "dropout", lambda rate: 0 <= rate <= 1, "from 0 to 1")
+
 
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
 """The switch units of the authors' released code."""
@@ -68,6 +77,11 @@ class StridedConfig:
     fourier: bool = False
     """Feed the interleaved complex spectrum of the window in place of its samples
     (the released checkpoint's input)."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_whole(self, 0, "convolutions", high=HOP.bit_length() - 1)  # a position a frame
+        check_number(self, "input_noise", lambda deviation: deviation >= 0, "from 0")
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,27 @@ class FilterbankConfig:
     frames_per_patch: int = 2
     """Neighbouring frames that share a position."""
 
+    def __post_init__(self) -> None:
+        check_whole(self, 0, "lowest_pitch", high=PITCHES - 1)
+        check_whole(self, 1, "semitones", "bins_per_semitone", "octaves", "channels")
+        check_whole(self, 0, "convolutions", "lookahead")
+        check_whole(self, 1, "frames_per_patch", high=WINDOW // HOP)
+        check_number(self, "quality", lambda periods: periods > 0, "above 0")
+        check_number(self, "floor_db", lambda power: power < 0, "below 0")
+        check_each(self, "harmonics", lambda h: is_number(h) and h > 0, "numbers above 0")
+        if self.lookahead % HOP:
+            raise ValueError(f"lookahead must be a multiple of {HOP}, not {self.lookahead}")
+        check_each(
+            self,
+            "kernel_lengths",
+            lambda k: is_whole(k) and k % HOP == 0 and self.lookahead < k <= WINDOW,
+            f"multiples of {HOP} above the lookahead of {self.lookahead} and up to {WINDOW}",
+        )
+        if WINDOW // HOP % self.frames_per_patch:
+            raise ValueError(
+                f"frames_per_patch must divide {WINDOW // HOP}, not {self.frames_per_patch}"
+            )
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -116,8 +151,17 @@ class ModelConfig:
     """Per-note scale and offset on the frame logits, trained beside the network (released code)."""
 
     def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError(f"name must not be empty: {self.name!r}")
+        check_choices(self)
+        check_whole(self, 1, "sample_rate")
         if not self.heads or self.heads[0] != "frame" or not set(self.heads) <= set(HEADS):
             raise ValueError(f"heads must begin with 'frame' and come from {HEADS}: {self.heads}")
+        if len(set(self.heads)) < len(self.heads):
+            raise ValueError(f"heads must differ from each other: {self.heads}")
+        halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
+        if halved and self.rse.maps < 2:  # the first convolution has half as many
+            raise ValueError("maps must be at least 2 behind two convolutions, not 1")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that :meth:`from_json` reads back."""

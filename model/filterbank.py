@@ -41,7 +41,10 @@ class Filterbank(nn.Module):
         self.config = config
         frequencies = bin_frequencies(config)
         if frequencies[-1] >= sample_rate / 2:
-            raise ValueError("the highest filter lies above the Nyquist frequency")
+            raise ValueError(
+                f"semitones must leave the highest filter, at {frequencies[-1]:.0f} Hz, below half "
+                f"of the sample rate of {sample_rate} Hz"
+            )
         lengths = [self._window_length(f, sample_rate) for f in frequencies]
         groups = [
             min(k for k in sorted(config.kernel_lengths) if k >= length) for length in lengths

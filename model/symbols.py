@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from model.checkpoint import CheckpointError, load_weights, read_card, read_tensors, resolve
 from model.config import RSEConfig
+from model.ranges import check_whole
 from model.rse import ResidualShuffleExchange
 
 KIND = "symbols"  # marks these configurations among others in checkpoints
@@ -32,6 +33,10 @@ class SymbolConfig:
     rse: RSEConfig = field(default_factory=RSEConfig)
     word_features: int = 0
     """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
+
+    def __post_init__(self) -> None:
+        check_whole(self, 1, "vocabulary", "classes")
+        check_whole(self, 0, "word_features")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that :meth:`from_json` reads back."""

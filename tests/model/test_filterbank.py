@@ -39,11 +39,6 @@ def test_frequencies_are_in_tune() -> None:
     assert all(b / a == pytest.approx(2 ** (1 / 36)) for a, b in zip(frequencies, frequencies[1:]))  # noqa: B905
 
 
-def test_a_filter_above_the_nyquist_frequency_is_refused() -> None:
-    with pytest.raises(ValueError, match="Nyquist"):
-        Filterbank(CONFIG, 8000)
-
-
 def test_frames_peak_when_a_click_sounds(bank: Filterbank) -> None:
     click = torch.zeros(1, WINDOW)
     frame = 45

@@ -1,0 +1,161 @@
+"""Configurations: each field out of its range is named, and what is in range makes a network."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.config import (
+    CONFIGS,
+    FRAMES,
+    HEADS,
+    LIVE,
+    PITCHES,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+    StridedConfig,
+)
+from model.symbols import SymbolConfig
+from model.transcriber import Transcriber
+
+NO_NUMBER: list[Any] = [math.nan, math.inf, -math.inf, None, "1", True]
+NO_COUNT: list[Any] = [0, -1, 1.5, 10.0, *NO_NUMBER]
+NO_WORD: list[Any] = ["", "other", None, 1]
+NO_TRUTH: list[Any] = [None, 0, 1, "true"]
+
+WRONG: dict[type, dict[str, list[Any]]] = {
+    RSEConfig: {
+        "maps": NO_COUNT,
+        "blocks": NO_COUNT,
+        "norm": NO_WORD,
+        "activation": NO_WORD,
+        "hidden_factor": NO_COUNT,
+        "residual": [0, 1, -0.1, 1.1, *NO_NUMBER],
+        "residual_speed": [0, -1.0, *NO_NUMBER],
+        "shuffle": NO_WORD,
+        "dropout": [-0.1, 1.1, *NO_NUMBER],
+        "unit": NO_WORD,
+        "residual_scale": NO_WORD,
+    },
+    StridedConfig: {
+        "convolutions": [-1, 8, 1.5, *NO_NUMBER],
+        "input_noise": [-0.1, *NO_NUMBER],
+        "fourier": NO_TRUTH,
+    },
+    FilterbankConfig: {
+        "lowest_pitch": [-1, PITCHES, 1.5, *NO_NUMBER],
+        "semitones": NO_COUNT,
+        "bins_per_semitone": NO_COUNT,
+        "kernel_lengths": [(), (1000,), (512,), (2 * WINDOW,), (1024, "2048"), (1024.0,), 1024],
+        "quality": [0, -1.0, *NO_NUMBER],
+        "lookahead": [-128, 100, 128.0, 1024, *NO_NUMBER],
+        "floor_db": [0, 10.0, *NO_NUMBER],
+        "harmonics": [(), (0,), (-1.0, 2), (math.nan,), ("1",), 1.0],
+        "octaves": NO_COUNT,
+        "channels": NO_COUNT,
+        "convolutions": [-1, 1.5, *NO_NUMBER],
+        "frames_per_patch": [0, 3, 65, 1.5, *NO_NUMBER],
+    },
+    ModelConfig: {
+        "name": ["", None],
+        "sample_rate": NO_COUNT,
+        "heads": [(), ("onset",), ("frame", "loudness"), ("frame", "onset", "onset")],
+        "calibration": NO_TRUTH,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (kind, name, value)
+        for kind, of_kind in WRONG.items()
+        for name, values in of_kind.items()
+        for value in values
+    ],
+)
+def test_a_field_out_of_range_is_named(kind: type, name: str, value: object) -> None:
+    # The lookahead may be told of as what the kernels have to be longer than.
+    with pytest.raises(ValueError, match=rf"^{name} must|^kernel_lengths must .* {name} of"):
+        kind(**{name: value})
+
+
+def test_every_field_is_checked() -> None:
+    checked_elsewhere = {"front_end", "rse"}  # configurations themselves
+    for kind, of_kind in WRONG.items():
+        names = {field.name for field in fields(kind)}
+        assert names - checked_elsewhere == of_kind.keys(), kind
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("vocabulary", 0), ("classes", 0), ("word_features", -1)]
+)
+def test_a_network_over_symbols_has_ranges_too(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be a whole number"):
+        replace(SymbolConfig(vocabulary=5, classes=4), **{name: value})
+
+
+def test_fields_that_do_not_go_together_are_named() -> None:
+    with pytest.raises(ValueError, match="maps must be at least 2"):
+        ModelConfig(rse=RSEConfig(maps=1))
+    with pytest.raises(ValueError, match=r"semitones must leave .* sample rate of 8000 Hz"):
+        Transcriber(replace(LIVE, sample_rate=8000))
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_configurations_come_back_from_json(config: ModelConfig) -> None:
+    assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_a_bad_value_in_json_is_named() -> None:
+    values = LIVE.to_json()
+    values["rse"]["maps"] = 0
+    with pytest.raises(ValueError, match="maps must be a whole number from 1, not 0"):
+        ModelConfig.from_json(values)
+
+
+rse_configs = st.builds(
+    RSEConfig,
+    maps=st.integers(2, 5),
+    blocks=st.integers(1, 2),
+    hidden_factor=st.integers(1, 2),
+    residual=st.floats(0.01, 0.99),
+    residual_speed=st.floats(0.1, 4),
+    dropout=st.sampled_from([0.0, 0.5, 1.0]),
+)
+front_ends = st.builds(
+    StridedConfig, convolutions=st.integers(3, 7), input_noise=st.sampled_from([0, 0.1])
+) | st.builds(
+    FilterbankConfig,
+    lowest_pitch=st.sampled_from([0, 21, 100, 127]),
+    semitones=st.integers(1, 3),
+    bins_per_semitone=st.integers(1, 3),
+    kernel_lengths=st.sampled_from([(128,), (256, 1024), (WINDOW,)]),
+    quality=st.floats(0.1, 100),
+    lookahead=st.just(0),
+    harmonics=st.sampled_from([(1,), (0.5, 1, 7.5)]),
+    octaves=st.integers(1, 2),
+    channels=st.integers(1, 2),
+    convolutions=st.integers(0, 1),
+    frames_per_patch=st.sampled_from([1, 2, 64]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rse_configs, front_ends)
+def test_what_is_in_range_makes_a_network(
+    rse: RSEConfig, front_end: StridedConfig | FilterbankConfig
+) -> None:
+    config = ModelConfig(sample_rate=30_000, front_end=front_end, rse=rse, heads=HEADS)
+    heard = Transcriber(config).eval().predict(torch.zeros(1, WINDOW))
+    assert heard.shape == (1, len(HEADS), FRAMES, PITCHES)
+    assert heard.isfinite().all()

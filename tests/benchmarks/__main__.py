@@ -39,25 +39,32 @@ def main(arguments: list[str] | None = None) -> int:
             figures[name] = PARTS[name][0](options)
             _write(figures, options.json)  # a long run that is stopped keeps what it has
     _write(figures, options.json)
-    print("\n".join(f"{name:<72} {value}" for name, value in rows(figures)))
+    print("\n".join(f"{name:<60} {value}" for name, value in rows(figures)))
     return 0
 
 
 def rows(figures: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """A line for each figure, named by its way down; a median with its extremes is one figure."""
+    """A line for each thing measured, named by its way down: the figures that belong together."""
     lines: list[tuple[str, str]] = []
     for name, value in figures.items():
         path = f"{above} / {name}" if above else name
-        match value:
-            case {"median": median, "low": low, "high": high}:
-                lines.append((path, f"{median:.4g} ({low:.4g} ... {high:.4g})"))
-            case dict():
-                lines += rows(value, path)
-            case float():
-                lines.append((path, f"{value:.4g}"))
-            case _:
-                lines.append((path, str(value)))
+        if not isinstance(value, dict) or "median" in value:
+            lines.append((path, _text(value)))
+        elif all(not isinstance(one, dict) or "median" in one for one in value.values()):
+            lines.append((path, "; ".join(f"{k} {_text(one)}" for k, one in value.items())))
+        else:
+            lines += rows(value, path)
     return lines
+
+
+def _text(value: Any) -> str:
+    match value:
+        case {"median": median, "low": low, "high": high}:
+            return f"{median:.4g} ({low:.4g} ... {high:.4g})"
+        case float():
+            return f"{value:.4g}"
+        case _:
+            return str(value)
 
 
 def _write(figures: dict[str, Any], path: Path | None) -> None:

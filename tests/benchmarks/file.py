@@ -25,6 +25,7 @@ from tests.benchmarks.machine import peak_mb, spread, write_music
 HOUR_S = 3600.0
 QUICK_S = 300.0
 PARTS = 10
+PEER_RUNS = 3
 
 # Times basic-pitch on a file, in its own environment; prints seconds.
 _PEER = """
@@ -40,22 +41,35 @@ print(time.perf_counter() - began)
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Times real time of an hour (five minutes, if quick), and of basic-pitch on five minutes."""
-    duration_s = QUICK_S if options.quick else HOUR_S
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "recording.flac")
-        write_music(path, duration_s, options.audio)
-        command = [sys.executable, "-m", "tests.benchmarks.file", str(path), options.model]
-        result = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        figures: dict[str, Any] = json.loads(result.stdout)
+        write_music(path, QUICK_S if options.quick else HOUR_S, options.audio)
+        figures = ours(path, options.model)
         if options.peer:
-            short = Path(folder, "short.wav")
+            short = Path(folder, "short.flac")
             write_music(short, QUICK_S, options.audio)
-            times = [
-                float(subprocess.check_output([options.peer, "-c", _PEER, str(short)]).split()[-1])
-                for _ in range(3)
-            ]
-            figures["basic_pitch_times_real_time"] = spread([QUICK_S / t for t in times])
+            figures["five minutes"] = beside_basic_pitch(short, options.model, options.peer)
     return figures
+
+
+def ours(path: Path, model: str) -> dict[str, Any]:
+    """The figures of a measuring process."""
+    command = [sys.executable, "-m", "tests.benchmarks.file", str(path), model]
+    figures: dict[str, Any] = json.loads(subprocess.check_output(command))
+    return figures
+
+
+def beside_basic_pitch(path: Path, model: str, interpreter: str) -> dict[str, Any]:
+    """Times real time of both on the same file, in turns."""
+    speeds: dict[str, list[float]] = {"times_real_time": [], "basic_pitch_times_real_time": []}
+    for _ in range(PEER_RUNS):
+        figures = ours(path, model)
+        speeds["times_real_time"].append(figures["times_real_time"])
+        output = subprocess.check_output([interpreter, "-c", _PEER, str(path)])
+        theirs = figures["duration_s"] / float(output.split()[-1])
+        speeds["basic_pitch_times_real_time"].append(theirs)
+    ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
+    return {name: spread(values) for name, values in speeds.items()} | {"ratio": spread(ratios)}
 
 
 async def measure(path: Path, engine: Engine) -> dict[str, Any]:

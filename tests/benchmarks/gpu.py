@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 
-from model.config import FRAMES, HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig, StridedConfig
+from model.config import HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig
 from model.fast_network import fast_network
 from model.fast_switch import FastSwitch, fast_switch
-from model.filterbank import GRID
-from model.pruning import prune
 from model.switch import ResidualSwitchUnit
 from model.transcriber import Transcriber
 from service.cuda_graphs import GraphRunner
 from service.options import Mode, StreamOptions
 from service.windows import WindowSchedule
 from tests.benchmarks.machine import seconds, spread
+from tests.benchmarks.work import matrix_rate, window_flops
 
 WAYS = {
     "centre": StreamOptions(mode=Mode.CENTRE),
@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         return {"skipped": "no CUDA device"}
     runs = 5 if options.quick else 20
-    rate, bandwidth = measured_rate(runs), measured_bandwidth(runs)
+    rate = matrix_rate(SIDE, torch.bfloat16, CUDA, 3 + runs, torch.cuda.synchronize)
+    bandwidth = measured_bandwidth(runs)
     figures: dict[str, Any] = {
         "bf16_tflops": rate / 1e12,
         "bandwidth_gb_s": bandwidth / 1e9,
@@ -64,12 +65,6 @@ def timed(work: Callable[[], object], runs: int) -> list[float]:
     for _ in range(3):
         whole()
     return seconds(whole, runs)
-
-
-def measured_rate(runs: int) -> float:
-    """FLOP a second of a large bfloat16 product."""
-    a, b = (torch.randn(SIDE, SIDE, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
-    return 2 * SIDE**3 / min(timed(lambda: a @ b, runs))
 
 
 def measured_bandwidth(runs: int) -> float:
@@ -110,53 +105,60 @@ def network(
 ) -> dict[str, Any]:
     """Windows a second and streams in real time, as the service runs batches; the plain network."""
     torch.manual_seed(0)
-    transcriber = Transcriber(config).eval().to(CUDA).compute_in(torch.bfloat16)
+    transcriber = Transcriber(config).eval()
+    work = {way: way_flops(transcriber, stream) for way, stream in WAYS.items()}
+    transcriber = transcriber.to(CUDA).compute_in(torch.bfloat16)
     fast = fast_network(transcriber)
     assert fast is not None
     runner = GraphRunner(fast, CUDA)
     figures: dict[str, Any] = {}
     for batch in batches:
-        windows = [torch.randn(WINDOW) * 0.1] * batch
-        rows = torch.stack(windows).to(CUDA)
-        plain = timed(lambda rows=rows: transcriber.predict(rows), runs)  # type: ignore[misc]
-        figures[f"plain, batch {batch}"] = {"windows_a_second": spread([batch / s for s in plain])}
-        for way, stream in WAYS.items():
-            schedule = WindowSchedule.of(stream, config.sample_rate)
-
-            def call(
-                windows: list[torch.Tensor] = windows, positions: slice = schedule.positions
-            ) -> None:
-                runner.predict(windows, positions)
-
-            speeds = [batch / s for s in timed(call, runs)]
-            wanted = config.sample_rate / HOP / schedule.block_frames  # windows a second, a stream
-            work = window_flops(config, schedule)
-            figures[f"service, {way}, batch {batch}"] = {
-                "windows_a_second": spread(speeds),
-                "streams_in_real_time": spread([speed / wanted for speed in speeds]),
-                "fraction_of_bf16_rate": max(speeds) * work / rate,
-            }
+        try:
+            figures |= one_batch(transcriber, runner, batch, work, rate, runs)
+        except torch.OutOfMemoryError:
+            figures[f"batch {batch}"] = "out of memory"
+            break
     return figures
+
+
+def one_batch(
+    transcriber: Transcriber,
+    runner: GraphRunner,
+    batch: int,
+    work: dict[str, int],
+    rate: float,
+    runs: int,
+) -> dict[str, Any]:
+    """The plain network, and each way of emitting frames as the service runs it."""
+    sample_rate = transcriber.config.sample_rate
+    windows = [torch.randn(WINDOW) * 0.1] * batch
+    rows = torch.stack(windows).to(CUDA)
+    plain = timed(lambda: transcriber.predict(rows), runs)
+    figures: dict[str, Any] = {
+        f"plain, batch {batch}": {"windows_a_second": spread([batch / s for s in plain])}
+    }
+    for way, stream in WAYS.items():
+        schedule = WindowSchedule.of(stream, sample_rate)
+        times = timed(partial(runner.predict, windows, schedule.positions), runs)
+        speeds = [batch / s for s in times]
+        wanted = sample_rate / HOP / schedule.block_frames  # windows a second, a stream
+        figures[f"service, {way}, batch {batch}"] = {
+            "windows_a_second": spread(speeds),
+            "streams_in_real_time": spread([speed / wanted for speed in speeds]),
+            "gflop_a_window": work[way] / 1e9,
+            "fraction_of_bf16_rate": spread([speed * work[way] / rate for speed in speeds]),
+        }
+    return figures
+
+
+def way_flops(transcriber: Transcriber, stream: StreamOptions) -> int:
+    """Of a window of such a stream; the transcriber is on the processor."""
+    fast = fast_network(transcriber)
+    assert fast is not None
+    positions = WindowSchedule.of(stream, transcriber.config.sample_rate).positions
+    return window_flops(transcriber, fast, positions)
 
 
 def unit_flops(maps: int) -> int:
     """Of the two products of a switch unit on one pair."""
     return 2 * 2 * (2 * maps) * (4 * maps)
-
-
-def window_flops(config: ModelConfig, schedule: WindowSchedule) -> int:
-    """Of the switch units that the read positions need; what is beside them is not counted."""
-    frames = range(FRAMES)[schedule.positions]
-    match config.front_end:
-        case StridedConfig(convolutions=convolutions):
-            step = HOP >> convolutions
-            length, read = WINDOW >> convolutions, tuple(step * frame for frame in frames)
-        case front_end:
-            per, octaves = front_end.frames_per_patch, front_end.octaves
-            length = GRID // per * octaves
-            first, last = frames[0] // per, frames[-1] // per
-            read = tuple(range(first * octaves, (last + 1) * octaves))
-    bits = length.bit_length() - 1
-    direction = "deinterleave" if config.rse.shuffle == "released" else "interleave"
-    layers = prune(bits, config.rse.blocks, direction, read)  # type: ignore[arg-type]
-    return sum(layer.units for layer in layers) * unit_flops(config.rse.maps)

@@ -1,7 +1,7 @@
 """Long sequences: time and memory from 1 K to 2 M symbols, and how the time grows.
 
-A process of its own runs all lengths in rising order, so that its peak memory after each is that
-length's. Growth like n log n shows as an exponent a little above one.
+A process of its own runs each length, so that its peak memory is that length's. Growth like
+n log n shows as an exponent a little above one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import math
 import subprocess
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -21,76 +20,79 @@ from model.config import RSEConfig
 from model.fast_switch import FastShuffleExchange
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
-from tests.benchmarks.machine import peak_mb
+from tests.benchmarks.machine import peak_mb, seconds, spread
 
 SHORTEST, LONGEST = 1 << 10, 1 << 21  # symbols
-QUICK_LONGEST = 1 << 17
+QUICK_LONGEST = 1 << 16
 FIT_FROM = 1 << 13  # shorter ones are ruled by what every layer costs anyhow
+ONCE_FROM = 1 << 18  # seconds and more: one run, after a short sequence
 ON_GPU = "cuda"
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Networks of two blocks: a small one, and one of the paper's width unless quick."""
+    """A network of the paper's width and depth, or as asked for, in the fastest number format."""
     devices = ["cpu", *([ON_GPU] if torch.cuda.is_available() else [])]
-    widths = [16] if options.quick else [16, options.maps]
+    longest = QUICK_LONGEST if options.quick else LONGEST
     figures: dict[str, Any] = {}
     for device in devices:
-        for maps in widths:
-            longest = QUICK_LONGEST if options.quick else LONGEST
+        rows: dict[int, dict[str, Any]] = {}
+        length = SHORTEST
+        while length <= longest:
             command = [sys.executable, "-m", "tests.benchmarks.long"]
-            command += [str(maps), str(longest), device, str(options.blocks)]
+            command += [str(options.maps), str(length), device, str(options.blocks)]
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-            figures[f"m={maps}, {device}"] = json.loads(output)
+            rows[length] = json.loads(output)
+            print(f"{device}: {length} symbols, {rows[length]}", file=sys.stderr)
+            length *= 2
+        name = f"m={options.maps}, {options.blocks} blocks, {device}"
+        figures[name] = {
+            "number_format": str(fastest_dtype(torch.device(device))).removeprefix("torch."),
+            **{f"{length} symbols": row for length, row in rows.items()},
+            **growth({length: row["seconds"]["median"] for length, row in rows.items()}),
+        }
     return figures
 
 
-def main() -> None:
-    """The measuring process: ``python -m tests.benchmarks.long MAPS LONGEST DEVICE BLOCKS``."""
-    maps, longest, device, blocks = (
-        int(sys.argv[1]),
-        int(sys.argv[2]),
-        sys.argv[3],
-        int(sys.argv[4]),
-    )
+def growth(taken: dict[int, float]) -> dict[str, float]:
+    """The exponent of the time by length, and that of n log n over the same lengths."""
+    lengths = [length for length in taken if length >= FIT_FROM]
+    logs = [math.log(length) for length in lengths]
+
+    def exponent(values: list[float]) -> float:
+        return float(np.polyfit(logs, np.log(values), 1)[0])
+
+    return {
+        "exponent": exponent([taken[length] for length in lengths]),
+        "exponent_of_n_log_n": exponent([length * math.log(length) for length in lengths]),
+    }
+
+
+def measure(maps: int, length: int, device: str, blocks: int) -> dict[str, Any]:
+    """Time and peak memory of one length."""
     torch.manual_seed(0)
     network = ResidualShuffleExchange(RSEConfig(maps=maps, blocks=blocks)).eval().to(device)
-    dtype = fastest_dtype(torch.device(device))
-    fast = FastShuffleExchange(network, dtype)
-    lengths, times, rows = [], [], {}
-    length = SHORTEST
-    while length <= longest:
-        x = torch.randn(1, length, maps, device=device).mul_(0.25)
-        taken = []
-        for _ in range(3 if length < 1 << 16 else 1):
-            began = time.perf_counter()
-            with torch.inference_mode():
-                fast(x, range(length))
-            if device == ON_GPU:
-                torch.cuda.synchronize()
-            taken.append(time.perf_counter() - began)
-        seconds = min(taken)
-        on_gpu = (
-            {"gpu_peak_mb": torch.cuda.max_memory_allocated() / 1e6} if device == ON_GPU else {}
-        )
-        rows[str(length)] = {"seconds": seconds, "peak_mb": peak_mb(), **on_gpu}
-        print(f"m={maps} {device}: {length} symbols, {rows[str(length)]}", file=sys.stderr)
-        if length >= FIT_FROM:
-            lengths.append(math.log(length))
-            times.append(math.log(seconds))
-        length *= 2
-    exponent = float(np.polyfit(lengths, times, 1)[0])
-    n_log_n = [k + math.log(k) for k in lengths]
-    print(
-        json.dumps(
-            {
-                "dtype": str(dtype).removeprefix("torch."),
-                "blocks": blocks,
-                "lengths": rows,
-                "exponent": exponent,
-                "exponent_of_n_log_n": float(np.polyfit(lengths, n_log_n, 1)[0]),
-            }
-        )
-    )
+    fast = FastShuffleExchange(network, fastest_dtype(torch.device(device)))
+
+    def work(x: torch.Tensor) -> None:
+        with torch.inference_mode():
+            fast(x, range(x.shape[1]))
+        if device == ON_GPU:
+            torch.cuda.synchronize()
+
+    x = torch.randn(1, length, maps, device=device).mul_(0.25)
+    long = length >= ONCE_FROM
+    warm = x[:, : ONCE_FROM // 16] if long else x
+    taken = seconds(lambda: work(x), runs=1 if long else 3, warm_up=lambda: work(warm))
+    found: dict[str, Any] = {"seconds": spread(taken), "peak_mb": peak_mb()}
+    if device == ON_GPU:
+        found["gpu_peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
+    return found
+
+
+def main() -> None:
+    """The measuring process: ``python -m tests.benchmarks.long MAPS LENGTH DEVICE BLOCKS``."""
+    maps, length, device, blocks = sys.argv[1:]
+    print(json.dumps(measure(int(maps), int(length), device, int(blocks))))
 
 
 if __name__ == "__main__":

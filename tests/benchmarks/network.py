@@ -1,13 +1,17 @@
 """The network alone: windows a second of each arrangement, and the gated baseline beside it.
 
-Batches run as the service runs them on this machine: on a processor each core has windows of its
-own (the plain network, which the service would run with all cores, has all of them).
+"plain" is the network as it is trained, one batch on all cores; "compiled" the same through
+``torch.compile``; "arranged" is what the service runs, as it runs it on this machine, for each way
+of emitting frames. Of "all frames" no switch unit is left out: what pruning saves is the
+difference to the other ways.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,40 +19,61 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from model import checkpoint
-from model.config import HOP, PAPER, WINDOW, RSEConfig
-from model.fast_network import fast_network
+from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
+from model.fast_network import FastNetwork, fast_network
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from model.transcriber import Transcriber
+from service.batching import EngineSettings
 from service.options import FILE_OPTIONS, Mode, StreamOptions
-from service.runners import available_cores
+from service.runners import CrewRunner
 from service.windows import WindowSchedule
+from tests.benchmarks.compiled import compiled
+from tests.benchmarks.int8 import int8_network
 from tests.benchmarks.machine import seconds, spread
+from tests.benchmarks.work import matrix_rate, window_flops
 
-BATCHES = (1, 4, 16, 64)
-WAYS = {
+BATCHES, QUICK_BATCHES = (1, 4, 16, 64), (1, 4)
+PAPER_BATCHES, QUICK_PAPER_BATCHES = (1, 4), (1,)  # of a network that is forty times as large
+STREAMS = {
     "centre": StreamOptions(mode=Mode.CENTRE),
     "block of 4, 100 ms": StreamOptions(),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
     "file": FILE_OPTIONS,
 }
-LARGE = 16  # windows at once that the full-size network is measured with, at most, on a processor
+CPU = torch.device("cpu")
+SIDE = 2048  # of the product that gives the processor's rate
+NEAR = {torch.float32: 1e-4, torch.bfloat16: 0.05}  # compiled and plain probabilities
+
+Make = Callable[[torch.dtype], Transcriber]
+Figures = dict[str, Any]
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> Figures:
     """Windows a second of the shipped models and of the paper's, and the baseline's ratios."""
-    batches = BATCHES[:3] if options.quick else BATCHES
-    runs = 3 if options.quick else 7
-    figures: dict[str, Any] = {}
-    for name in checkpoint.shipped():
-        figures[name] = arrangements(partial(load, name), batches, runs)
-    # Random weights take as long as trained ones.
-    large = [batch for batch in batches if batch <= (4 if options.quick else LARGE)]
-    figures["paper"] = arrangements(paper, large, 1 if options.quick else 3)
-    figures["gated baseline"] = baseline(runs)
+    runs = 3 if options.quick else 5
+    rates = {
+        dtype: matrix_rate(SIDE, dtype, CPU, runs, lambda: None)
+        for dtype in dict.fromkeys([torch.float32, fastest_dtype(CPU)])
+    }
+    figures: Figures = {}
+    figures["matrix_rate_gflops"] = {
+        precision_of(dtype): rate / 1e9 for dtype, rate in rates.items()
+    }
+    makes: dict[str, Make] = {name: partial(load, name) for name in checkpoint.shipped()}
+    makes["paper"] = paper
+    for name, make in makes.items():
+        full, quick = (
+            (PAPER_BATCHES, QUICK_PAPER_BATCHES) if name == "paper" else (BATCHES, QUICK_BATCHES)
+        )
+        batches = quick if options.quick else full
+        # A network takes a minute to compile.
+        compile_it = shutil.which("g++") is not None and not options.quick
+        figures[name] = model(make, rates, batches, runs, compile_it)
+    widths = (96,) if options.quick else (96, PAPER.rse.maps)
+    figures["gated baseline"] = {f"m={maps}": baseline(maps, runs) for maps in widths}
     return figures
 
 
@@ -58,71 +83,125 @@ def load(name: str, dtype: torch.dtype) -> Transcriber:
 
 
 def paper(dtype: torch.dtype) -> Transcriber:
-    """The paper's network, full size."""
+    """The paper's network, full size; random weights take as long as trained ones."""
     torch.manual_seed(0)
     return Transcriber(PAPER).eval().compute_in(dtype)
 
 
-def arrangements(
-    make: Callable[[torch.dtype], Transcriber], batches: Sequence[int], runs: int
-) -> dict[str, Any]:
-    """Windows a second, and times real time of a stream, by precision, arrangement and batch."""
-    figures: dict[str, Any] = {}
-    for dtype in dict.fromkeys([torch.float32, fastest_dtype(torch.device("cpu"))]):
+def model(
+    make: Make,
+    rates: dict[torch.dtype, float],
+    batches: Sequence[int],
+    runs: int,
+    compile_it: bool,
+) -> Figures:
+    """A network's figures by precision, arrangement, way and batch."""
+    figures: Figures = {}
+    for dtype, rate in rates.items():
+        precision = precision_of(dtype)
         transcriber = make(dtype)
-        precision = str(dtype).removeprefix("torch.")
-        row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
-        for batch in batches:
-            rows = torch.stack([row] * batch)
-            for kind, times in plain(transcriber, rows, runs).items():
-                speeds = [batch / s for s in times]
-                figures[f"{precision}, {kind}, batch {batch}"] = {
-                    "windows_a_second": spread(speeds)
-                }
-            for way, stream in WAYS.items():
-                schedule = WindowSchedule.of(stream, transcriber.config.sample_rate)
-                times = on_cores(transcriber, rows, schedule.positions, runs)
-                speeds = [batch / s for s in times]
-                block_s = schedule.block_frames * HOP / transcriber.config.sample_rate
-                figures[f"{precision}, service, {way}, batch {batch}"] = {
-                    "windows_a_second": spread(speeds),
-                    "times_real_time": spread([speed * block_s for speed in speeds]),
-                }
+        for kind, taken in plain(transcriber, batches, runs, compile_it).items():
+            for batch, times in taken.items():
+                figures[f"{precision}, {kind}, batch {batch}"] = plain_figures(
+                    batch, times, transcriber.config.sample_rate
+                )
+        fast = fast_network(transcriber)
+        assert fast is not None
+        figures |= arranged(precision, transcriber, fast, batches, runs, rate)
+    in_float32 = make(torch.float32)
+    figures |= arranged("int8", in_float32, int8_network(in_float32), batches, runs, None)
     return figures
 
 
-def plain(transcriber: Transcriber, rows: Tensor, runs: int) -> dict[str, list[float]]:
-    """Seconds of a batch by the plain network, and compiled where there is a C++ compiler."""
-    times = {"plain": seconds(lambda: transcriber.predict_features(rows), runs)}
-    if shutil.which("g++"):
-        compiled = torch.compile(transcriber.predict_features)
-        times["compiled"] = seconds(lambda: compiled(rows), runs)
-    return times
+def plain(
+    transcriber: Transcriber, batches: Sequence[int], runs: int, compile_it: bool
+) -> dict[str, dict[int, list[float]]]:
+    """Seconds of the plain and the compiled network by batch. AssertionError where they differ."""
+    ways: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "plain": transcriber.predict_features
+    }
+    if compile_it:
+        ways["compiled"] = compiled(transcriber)
+    taken: dict[str, dict[int, list[float]]] = {kind: {} for kind in ways}
+    row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
+    for batch in batches:
+        rows = torch.stack([row] * batch)
+        expected = transcriber.predict_features(rows)
+        for kind, way in ways.items():
+            near = NEAR[transcriber.compute_dtype]
+            torch.testing.assert_close(way(rows), expected, atol=near, rtol=0)
+            taken[kind][batch] = seconds(partial(way, rows), runs)
+    return taken
 
 
-def on_cores(transcriber: Transcriber, rows: Tensor, positions: slice, runs: int) -> list[float]:
-    """Seconds of a batch that cores share, each computing up to four of its windows at a time."""
-    fast = fast_network(transcriber)
-    assert fast is not None
-    cores = available_cores()
-    parts = rows.split(max(1, min(4, len(rows) // cores)))
-
-    def alone(part: Tensor) -> Tensor:
-        torch.set_num_threads(1)  # of this thread
-        return fast.predict_features(part, positions)
-
-    with ThreadPoolExecutor(cores) as pool:
-        return seconds(lambda: list(pool.map(alone, parts)), runs)
+def plain_figures(batch: int, times: Sequence[float], sample_rate: int) -> Figures:
+    """All frames are computed, whichever way reads them: times real time for each."""
+    windows = spread([batch / s for s in times])
+    return {"windows_a_second": windows} | {
+        f"times_real_time, {way}": windows["median"] * block_s(stream, sample_rate)
+        for way, stream in STREAMS.items()
+    }
 
 
-def baseline(runs: int) -> dict[str, Any]:
+def arranged(
+    precision: str,
+    transcriber: Transcriber,
+    fast: FastNetwork,
+    batches: Sequence[int],
+    runs: int,
+    rate: float | None,
+) -> Figures:
+    """Batches that the service's workers share, as its plan for this machine says."""
+    sample_rate = transcriber.config.sample_rate
+    runner = CrewRunner(transcriber, fast)
+    plan = runner.plan(EngineSettings())
+    row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
+    figures: Figures = {f"{precision}, arranged": str(plan)}
+    for way, stream in {"all frames": None, **STREAMS}.items():
+        schedule = stream and WindowSchedule.of(stream, sample_rate)
+        positions = schedule.positions if schedule else slice(0, FRAMES)
+        work = window_flops(transcriber, fast, positions) if rate else 0
+        for batch in batches:
+            share = min(plan.batch_windows, math.ceil(batch / plan.workers))
+            parts = [[row] * min(share, batch - n) for n in range(0, batch, share)]
+
+            def predict(part: list[torch.Tensor], positions: slice = positions) -> None:
+                torch.set_num_threads(plan.threads or 1)  # of this thread
+                runner.predict(part, positions)
+
+            with ThreadPoolExecutor(plan.workers) as pool:
+                times = seconds(lambda: list(pool.map(predict, parts)), runs)  # noqa: B023
+            windows = spread([batch / s for s in times])
+            found: Figures = {"windows_a_second": windows}
+            if stream is not None:
+                length_s = block_s(stream, sample_rate)
+                found["times_real_time"] = spread([length_s * batch / s for s in times])
+            if rate:
+                found["gflop_a_window"] = work / 1e9
+                found["fraction_of_matrix_rate"] = windows["median"] * work / rate
+            figures[f"{precision}, arranged, {way}, batch {batch}"] = found
+        print(f"{transcriber.config.name}, {precision}, {way}", file=sys.stderr)
+    return figures
+
+
+def precision_of(dtype: torch.dtype) -> str:
+    """A number format's name."""
+    return str(dtype).removeprefix("torch.")
+
+
+def block_s(stream: StreamOptions, sample_rate: int) -> float:
+    """Seconds of audio that a window answers for."""
+    return WindowSchedule.of(stream, sample_rate).block_frames * HOP / sample_rate
+
+
+def baseline(maps: int, runs: int) -> Figures:
     """How much longer the gated network takes, at inference and for a training step."""
-    residual = RSEConfig(maps=96, blocks=2, dropout=0.0)
+    residual = RSEConfig(maps=maps, blocks=2, dropout=0.0)
     networks = {
         "residual": ResidualShuffleExchange(residual),
         "gated": ResidualShuffleExchange(replace(residual, unit="gated")),
     }
-    x = 0.25 * torch.randn(4, 1024, residual.maps)
+    x = 0.25 * torch.randn(4, 1024, maps)
     taken: dict[str, dict[str, list[float]]] = {}
     for name, network in networks.items():
 
@@ -135,9 +214,12 @@ def baseline(runs: int) -> dict[str, Any]:
                 network(x)
 
         taken[name] = {"inference": seconds(infer, runs), "training": seconds(step, runs)}
-    return {
-        f"gated over residual, {use}": spread(
-            [g / r for g, r in zip(taken["gated"][use], taken["residual"][use], strict=True)]
-        )
-        for use in ("inference", "training")
+    figures: Figures = {
+        f"{name}, {use}, ms": spread([1000 * s for s in times])
+        for name, uses in taken.items()
+        for use, times in uses.items()
     }
+    for use in ("inference", "training"):
+        pairs = zip(taken["gated"][use], taken["residual"][use], strict=True)
+        figures[f"gated over residual, {use}"] = spread([g / r for g, r in pairs])
+    return figures

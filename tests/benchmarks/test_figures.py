@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from model.config import FRAMES, PAPER
-from service.options import Mode, StreamOptions
-from service.windows import WindowSchedule
+from model.fast_network import fast_network
+from model.pruning import prune
+from model.transcriber import Transcriber
 from tests.benchmarks.__main__ import rows
-from tests.benchmarks.gpu import window_flops
 from tests.benchmarks.machine import spread
 from tests.benchmarks.streams import MOST, search
+from tests.benchmarks.work import window_flops
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 5, 8, 13, 200, MOST])
@@ -27,17 +28,24 @@ def test_the_search_ends_within_an_eighth_below_what_is_carried(most: int) -> No
 
 
 def test_operations_of_the_papers_network() -> None:
-    every = window_flops(PAPER, WindowSchedule(lookahead_hops=1, block_frames=FRAMES))
-    layers = 2 * 2 * 10 + 1
-    assert 0.9 < every / (layers * 1024 * 2 * 16 * 192**2) <= 1  # 49.5 GFLOP unpruned
-    centre = WindowSchedule.of(StreamOptions(mode=Mode.CENTRE), PAPER.sample_rate)
-    assert window_flops(PAPER, centre) < every
+    """Against the formula: two products of pairs a layer, 41 layers of 1024 pairs."""
+    transcriber = Transcriber(PAPER).eval()
+    fast = fast_network(transcriber)
+    assert fast is not None
+    unit = 2 * (2 * 384 * 768)
+    front_end = 2 * (4096 * 4 * 96 + 2048 * 4 * 96 * 384 + 2048 * 384 * 192)
+    for read, units in ((slice(0, FRAMES), None), (slice(31, 32), (31 * 1024 + 1023))):
+        positions = tuple(range(0, 2048, 32))[read]
+        if units is None:
+            units = sum(layer.units for layer in prune(11, 2, "deinterleave", positions))
+        head = 2 * len(positions) * 192 * 128
+        assert window_flops(transcriber, fast, read) == units * unit + front_end + head
 
 
 def test_a_line_for_each_figure() -> None:
-    figures = {"a": {"b": spread([3.0, 1.0, 2.0]), "c": {"d": 0.123456}}, "e": "text"}
+    figures = {"a": {"b": spread([3.0, 1.0, 2.0]), "c": {"d": 0.123456, "f": 4}}, "e": "text"}
     assert rows(figures) == [
         ("a / b", "2 (1 ... 3)"),
-        ("a / c / d", "0.1235"),
+        ("a / c", "d 0.1235; f 4"),
         ("e", "text"),
     ]

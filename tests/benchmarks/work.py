@@ -1,0 +1,37 @@
+"""Floating-point operations of a window, and the rate at which a device multiplies matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from model.config import WINDOW
+from model.fast_network import FastNetwork
+from model.transcriber import Transcriber
+from tests.benchmarks.machine import seconds
+
+
+def window_flops(transcriber: Transcriber, fast: FastNetwork, positions: slice) -> int:
+    """Of the products and convolutions behind the filterbank, for a window read at these frames.
+
+    Both must be on the processor: a GPU's own kernel is not counted.
+    """
+    row = transcriber.open_stream().advance(torch.zeros(WINDOW), 1)
+    with FlopCounterMode(display=False) as counter:
+        fast.predict_features(row[None], positions)
+    return int(counter.get_total_flops())
+
+
+def matrix_rate(
+    side: int, dtype: torch.dtype, device: torch.device, runs: int, wait: Callable[[], object]
+) -> float:
+    """FLOP a second of the product of two large square matrices, on all cores; the best run."""
+    a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+
+    def multiply() -> None:
+        a @ b
+        wait()
+
+    return 2 * side**3 / min(seconds(multiply, runs))

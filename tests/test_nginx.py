@@ -8,7 +8,6 @@ import json
 import os
 import pwd
 import re
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -30,7 +29,7 @@ from tests.clients.test_client import assert_no_stuck_note, collect
 from tests.conftest import REPOSITORY, require_system
 from tests.fakes import play
 from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
-from tests.service.conftest import TONES, RunningServer, server_starter
+from tests.service.conftest import TONES, RunningServer, reserved_port, server_starter
 from tests.service.test_real_uploads import FILE_HEAD, flac
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
@@ -70,9 +69,7 @@ def configuration(ports: Sequence[int], listen: int) -> str:
 def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
     """nginx before the servers; its address."""
     program = require_system("nginx")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    reservation, port = reserved_port()
     url = f"http://127.0.0.1:{port}"
     folder.mkdir()
     file, log = folder / "nginx.conf", folder / "log"
@@ -99,6 +96,8 @@ def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
             process.wait(PATIENCE_S)
         finally:
             process.kill()
+            process.wait()
+            reservation.close()
 
 
 def answers(url: str) -> bool:

@@ -24,16 +24,22 @@ START_S = 240.0  # of a machine that does much else; some seconds on one that do
 STOP_S = 60.0
 
 
+def reserved_port() -> tuple[socket.socket, int]:
+    """A port of 127.0.0.1 that no other program is given for as long as the socket is open.
+
+    It does not listen: a server may bind the same address beside it (SO_REUSEADDR, socket(7)).
+    """
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.bind(("127.0.0.1", 0))
+    return reservation, reservation.getsockname()[1]
+
+
 class RunningServer:
     """A server in a process of its own."""
 
     def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
-        # Bound for as long as this lives, so that no other program is given the port meanwhile. It
-        # does not listen: the server may bind the same address beside it (SO_REUSEADDR, socket(7)).
-        self._reservation = socket.socket()
-        self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reservation.bind(("127.0.0.1", 0))
-        self.port: int = self._reservation.getsockname()[1]
+        self._reservation, self.port = reserved_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
         self._log = log

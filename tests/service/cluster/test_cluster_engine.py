@@ -179,20 +179,31 @@ async def ask(engine: RemoteEngine, count: int = 1) -> Probabilities:
     return await asyncio.wrap_future(stream.submit(windows, 4))
 
 
+async def ask_until_answered(engine: RemoteEngine) -> None:
+    """A busy machine may take longer over a request than a test gives it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            await ask(engine)
+            return
+        except EngineError:
+            assert time.monotonic() < deadline
+
+
 async def test_without_an_answer_a_request_fails_and_the_engine_is_not_ready() -> None:
     patience = {"live_timeout_s": 0.02, "max_attempts": 2, "heartbeat_patience_s": 0.1}
     settings = SETTINGS.model_copy(update=patience)
     with workers_of(FakeTranscriber()) as workers:
         async with remote(workers, settings) as (engine, replicas):
-            await ask(engine)
-            assert engine.ready
+            await ask_until_answered(engine)
+            await wait_until(lambda: engine.ready)
             replicas.silent = True
             with pytest.raises(EngineError, match=r"no answer in 0\.02 s"):
                 await ask(engine)
             await wait_until(lambda: not engine.ready)
             replicas.silent = False
             await wait_until(lambda: engine.ready)
-            await ask(engine)
+            await ask_until_answered(engine)
 
 
 async def test_faults_of_replicas_are_tried_again_and_faults_of_the_model_are_not() -> None:

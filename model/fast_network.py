@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES
+from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
 from model.fast_switch import FastShuffleExchange
 from model.transcriber import (
     FilterbankNetwork,
@@ -34,6 +34,9 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 class FastNetwork(ABC):
     """What stands in for ``Transcriber.predict_features``."""
+
+    _rse: FastShuffleExchange
+    _length: int  # positions of the sequence that it gets
 
     def __init__(self, transcriber: Transcriber) -> None:
         self._transcriber = transcriber
@@ -60,6 +63,14 @@ class FastNetwork(ABC):
         logits = self._logits(features, frames)
         return torch.sigmoid(self._transcriber.calibrate(logits.float()))
 
+    def indices(self, positions: slice, device: torch.device) -> list[Tensor]:
+        """See ``FastShuffleExchange.indices``."""
+        return self._rse.indices(self._length, self._read(range(FRAMES)[positions]), device)
+
+    @abstractmethod
+    def _read(self, frames: range) -> range:
+        """The positions of the sequence that answer for these frames."""
+
     @abstractmethod
     def _logits(self, features: Tensor, frames: range) -> Tensor:
         """(batch, heads, frames, PITCHES)."""
@@ -85,13 +96,16 @@ class FastStridedNetwork(FastNetwork):
         self._rse = FastShuffleExchange(network.rse, self._dtype)
         self._head = network.head
         self._step = HOP // network.front_end.stride  # positions a frame
+        self._length = WINDOW // network.front_end.stride
+
+    def _read(self, frames: range) -> range:
+        return range(frames.start * self._step, frames.stop * self._step, self._step)
 
     def _logits(self, features: Tensor, frames: range) -> Tensor:
         reduced = self._dtype != torch.float32
         with torch.autocast(features.device.type, self._dtype, enabled=reduced):
             sequence = self._front_end(features)
-            positions = range(frames.start * self._step, frames.stop * self._step, self._step)
-            raw: Tensor = self._head(self._rse(sequence, positions))
+            raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
         return (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
 
 
@@ -118,6 +132,7 @@ class FastFilterbankNetwork(FastNetwork):
         self._embed = _copied(network.embed, dtype)
         self._octave = octave.float().repeat(self._patches.columns, 1)  # (positions, m)
         self._rse = FastShuffleExchange(network.rse, dtype)
+        self._length = self._patches.positions
         self._unembed = _copied(network.unembed, dtype)
         self._skip = _copied(network.skip, dtype)
         self._bias = network.pitch_bias.detach().float() + LOGIT_OFFSET  # (heads, pitches, 1)
@@ -125,15 +140,17 @@ class FastFilterbankNetwork(FastNetwork):
     def _logits(self, features: Tensor, frames: range) -> Tensor:
         x = self._convolved(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
-        per, octaves = self._patches.frames, self._patches.octaves
-        columns = range(frames[0] // per, frames[-1] // per + 1)
-        out = self._rse(sequence, range(columns.start * octaves, columns.stop * octaves))
+        out = self._rse(sequence, self._read(frames))
         routed = self._patches.join(self._unembed(out.to(self._dtype)))
-        offset = frames[0] - columns.start * per
+        offset = frames[0] % self._patches.frames
         routed = routed[..., offset : offset + len(frames)]
         skip = self._skip(x[..., frames.start : frames.stop])
         logits = skip + routed + self._bias  # (batch, heads, pitches, frames)
         return place_pitches(logits.transpose(2, 3), self._lowest_pitch)
+
+    def _read(self, frames: range) -> range:
+        per, octaves = self._patches.frames, self._patches.octaves
+        return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 
     def _convolved(self, features: Tensor) -> Tensor:
         """Harmonic stack and convolutions, channels last."""

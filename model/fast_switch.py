@@ -115,19 +115,27 @@ class FastShuffleExchange:
         self._blocks = len(network.blocks)
         # A norm over the sequence needs every unit of a layer.
         self._prunable = not self._units[None, False].sequence_norm
-        self._plan = lru_cache(_READ_PATTERNS)(self._make_plan)
+        self._plans = lru_cache(_READ_PATTERNS)(self._make_plan)
 
     def __call__(self, x: Tensor, positions: range) -> Tensor:
         """(batch, length, m) -> (batch, len(positions), m) float32, the network's output there."""
         length = x.shape[1]
-        bits = max(1, (length - 1).bit_length())
-        x = F.pad(x.float(), (0, 0, 0, 2**bits - length)).contiguous()
-        for layer, gather in self._plan(bits, positions, x.device):
+        x = F.pad(x.float(), (0, 0, 0, (1 << _bits(length)) - length)).contiguous()
+        for layer, gather in self._plans(_bits(length), positions, x.device):
             direction = layer.shuffle if gather is None else "none"
             x = self._units[layer.block, layer.reverse](x, direction)
             if gather is not None:
                 x = x.index_select(1, gather)
         return x
+
+    def indices(self, length: int, positions: range, device: torch.device) -> list[Tensor]:
+        """What is read for these positions beside weights and sequence.
+
+        It is forgotten once many other positions have been asked for: keep it where the work is
+        recorded to be done again.
+        """
+        plan = self._plans(_bits(length), positions, device)
+        return [gather for _, gather in plan if gather is not None]
 
     def _make_plan(
         self, bits: int, positions: range, device: torch.device
@@ -142,3 +150,8 @@ class FastShuffleExchange:
         if not self._prunable and len(positions) < 2**bits:
             plan[-1] = (plan[-1][0], torch.tensor(positions, device=device))
         return plan
+
+
+def _bits(length: int) -> int:
+    """Of an address in a sequence padded to a power of two."""
+    return max(1, (length - 1).bit_length())

@@ -46,7 +46,7 @@ def capture_cuda_graph(work: Callable[[], None]) -> Replay:
             work()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may use the device
         work()
     return graph.replay
 
@@ -67,6 +67,7 @@ class _Bucket:
         on_device = torch.zeros(windows, WINDOW, device=device)
         with torch.inference_mode():
             shape = fast.predict(on_device[:1], positions).shape[1:]
+        self.indices = fast.indices(positions, device)  # read again by each replay
         self.found = torch.zeros(windows, *shape, pin_memory=pinned)
 
         def work() -> None:
@@ -74,6 +75,7 @@ class _Bucket:
                 on_device.copy_(self.given, non_blocking=True)
                 self.found.copy_(fast.predict(on_device, positions), non_blocking=True)
 
+        self.work = work  # a graph keeps nothing of what it reads and writes
         self.replay = capture(work)
 
 

@@ -29,6 +29,8 @@ WAYS = {
     "centre": StreamOptions(mode=Mode.CENTRE),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
 }
+MAPS = (96, 192)
+BATCHES, QUICK_BATCHES = (8, 16, 32, 64, 128, 256), (8, 64)
 POSITIONS = 2048  # of the paper's network
 SIDE = 8192  # of the square product that gives the rate
 COPIED = 1 << 30  # bytes
@@ -47,9 +49,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "bandwidth_gb_s": bandwidth / 1e9,
         "triton": find_spec("triton") is not None,
     }
-    for maps in (96, 192):
+    for maps in MAPS:
         figures[f"switch layer, m={maps}"] = switch_layer(maps, rate, bandwidth, runs)
-    batches = (8, 64) if options.quick else (8, 16, 32, 64, 128, 256)
+    batches = QUICK_BATCHES if options.quick else BATCHES
     for config in (PAPER, LIVE):
         figures[config.name] = network(config, batches, rate, runs)
     return figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from model import fast_switch
 from model.checkpoint import load, shipped
 from model.config import CONFIGS, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast_network import FastNetwork, fast_network
@@ -88,6 +90,26 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for start in (1, 2, 1, 3, 1, 2):  # 2 is the least recently used when 3 comes
         runner.predict([row], slice(start, start + 1))
     assert recorded == 4
+
+
+def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_switch, "_READ_PATTERNS", 1)
+    fast = network(STRIDED)[1]
+    works: list[weakref.ref[Callable[[], None]]] = []
+
+    def forgetful(work: Callable[[], None]) -> Replay:
+        works.append(weakref.ref(work))
+        work()
+        return lambda: None
+
+    runner = GraphRunner(fast, torch.device("cpu"), forgetful)
+    row = torch.from_numpy(noise(1)[0])
+    runner.predict([row], slice(3, 4))
+    assert works[0]() is not None  # and so its buffers
+    kept = [weakref.ref(tensor) for tensor in fast.indices(slice(3, 4), torch.device("cpu"))]
+    runner.predict([row], slice(5, 6))  # the network itself forgets the others
+    assert kept
+    assert all(reference() is not None for reference in kept)
 
 
 def test_the_plan_is_the_largest_batch_that_is_quick_enough(

@@ -1,0 +1,78 @@
+"""The benchmark of a GPU from end to end, with a processor in its place; nothing is timed here."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig
+from service.batching import Probabilities
+from service.cuda_graphs import GraphRunner
+from tests.benchmarks import gpu
+from tests.benchmarks.__main__ import rows
+from tests.service.test_cuda_graphs import again
+
+SMALL = RSEConfig(maps=8, blocks=1)
+QUICK = argparse.Namespace(quick=True)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that is called a GPU; small networks."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch, "compile", lambda work: work)  # takes too long
+    small = FilterbankConfig(channels=4, convolutions=1)
+    for name, value in {
+        "CUDA": torch.device("cpu"),
+        "GraphRunner": partial(GraphRunner, capture=again),
+        "PAPER": replace(PAPER, rse=SMALL),
+        "LIVE": replace(LIVE, rse=SMALL, front_end=small),
+        "MAPS": (8,),
+        "POSITIONS": 8,
+        "SIDE": 16,
+        "COPIED": 1 << 10,
+        "QUICK_BATCHES": (2, 8),
+    }.items():
+        monkeypatch.setattr(gpu, name, value)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_every_figure_is_there() -> None:
+    figures = gpu.run(QUICK)
+    assert {"bf16_tflops", "bandwidth_gb_s", "triton"} <= set(figures)
+    layer = figures["switch layer, m=8"]
+    assert {"eager", "compiled"} <= set(layer)
+    for name in ("paper", "live"):
+        for batch in (2, 8):
+            assert figures[name][f"plain, batch {batch}"]["windows_a_second"]["runs"] == 5
+            centre = figures[name][f"service, centre, batch {batch}"]
+            assert centre["streams_in_real_time"]["median"] > 0
+            assert centre["fraction_of_bf16_rate"]["median"] > 0
+            block = figures[name][f"service, block of 8, 100 ms, batch {batch}"]
+            assert block["gflop_a_window"] > centre["gflop_a_window"] > 0
+    assert rows(figures)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_batches_that_do_not_fit_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Little(GraphRunner):
+        def predict(self, rows: Sequence[torch.Tensor], positions: slice) -> Probabilities:
+            if len(rows) > 2:
+                raise torch.OutOfMemoryError("no room")
+            return super().predict(rows, positions)
+
+    monkeypatch.setattr(gpu, "GraphRunner", partial(Little, capture=again))
+    figures = gpu.run(QUICK)
+    assert figures["paper"]["batch 8"] == "out of memory"
+    assert "service, centre, batch 2" in figures["paper"]
+
+
+def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu.run(QUICK) == {"skipped": "no CUDA device"}

@@ -10,6 +10,7 @@ Thread-safety: may be called from several threads at a time.
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from importlib.util import find_spec
 
@@ -20,6 +21,8 @@ from torch.nn import functional as F
 from model.pruning import Direction, Layer, prune
 from model.rse import BenesBlock, ResidualShuffleExchange
 from model.switch import ResidualSwitchUnit, SequenceNorm, activate
+
+logger = logging.getLogger(__name__)
 
 _READ_PATTERNS = 64  # sets of positions whose pruned layers are remembered
 _PIECE_PAIRS = 1 << 12  # of a sequence, computed in one go
@@ -75,13 +78,29 @@ class FastSwitch:
 
 
 def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
-    """The unit in one kernel on a GPU that has Triton, else in a few."""
+    """The unit in one kernel on a GPU where Triton runs, else in a few."""
     if unit.z.weight.is_cuda and find_spec("triton") is not None:
+        return fused_switch(unit, dtype) or FastSwitch(unit, dtype)
+    return FastSwitch(unit, dtype)
+
+
+def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | None:
+    """The unit in one kernel; None where it has none, or where the kernel does not run.
+
+    Triton is there with every CUDA build of torch, but not always the C compiler that it needs,
+    a folder to keep what it compiles, or a GPU that the kernel fits.
+    """
+    try:
         from model.triton_switch import TritonSwitch, fits  # which builds upon this module
 
-        if fits(unit):
-            return TritonSwitch(unit, dtype)
-    return FastSwitch(unit, dtype)
+        if not fits(unit):
+            return None
+        switch = TritonSwitch(unit, dtype)
+        switch(unit.z.weight.new_zeros(1, 2, unit.w.out_features // 2, dtype=torch.float32), "none")
+    except Exception:
+        logger.warning("Triton does not run here: the plain kernels are used", exc_info=True)
+        return None
+    return switch
 
 
 def _places(out: Tensor, direction: Direction) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,8 +25,10 @@ from model.config import (
     StridedConfig,
 )
 from model.fast_network import fast_network
-from model.fast_switch import FastShuffleExchange
+from model.fast_switch import FastShuffleExchange, FastSwitch, fused_switch
+from model.pruning import Direction
 from model.rse import ResidualShuffleExchange
+from model.switch import ResidualSwitchUnit
 from model.transcriber import Transcriber
 from tests.benchmarks.compiled import compiled
 
@@ -180,6 +184,22 @@ def test_compiled_networks(config: ModelConfig) -> None:
     expected = transcriber.predict_features(features)
     got = compiled(transcriber, backend="aot_eager")(features)  # needs no C++ compiler
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("fault", ["no compiler", "no kernel for it", ""])
+def test_a_kernel_that_does_not_run_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    class Kernel(FastSwitch):
+        def __call__(self, x: torch.Tensor, direction: Direction) -> torch.Tensor:
+            if fault:
+                raise RuntimeError(fault)
+            return super().__call__(x, direction)
+
+    module = SimpleNamespace(TritonSwitch=Kernel, fits=lambda unit: fault != "no kernel for it")
+    monkeypatch.setitem(sys.modules, "model.triton_switch", module)
+    got = fused_switch(ResidualSwitchUnit(SMALL), torch.float32)
+    assert got is None if fault else isinstance(got, Kernel)
 
 
 def test_gated_networks_have_no_fast_arrangement() -> None:

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=14.0, help="how much the roll shows")
     parser.add_argument("--at", type=float, default=6.0, help="where the cursor stands, in s")
     parser.add_argument("--width", type=int, default=1280, help="of the window, in CSS pixels")
-    parser.add_argument("--height", type=int, default=760, help="of the window, in CSS pixels")
+    parser.add_argument("--height", type=int, default=852, help="of the window, in CSS pixels")
     parser.add_argument("--scale", type=float, default=1.5, help="device pixels to a CSS pixel")
     chosen = parser.parse_args(arguments)
     length_s = soundfile.info(chosen.audio).duration

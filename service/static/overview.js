@@ -1,6 +1,7 @@
 /** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
 
 import { opacity, Palette } from "./palette.js";
+import { pitchRange } from "./pitch.js";
 
 const LIVE_WAIT_MS = 250;
 const MAX_LIVE_NOTES = 4000; // drawn of a take that still grows: evenly chosen beyond that
@@ -55,12 +56,7 @@ export class Overview {
     context.scale(ratio, ratio);
     const { notes, duration, head, live } = this.#take;
     if (notes.length === 0) return;
-    let low = 127;
-    let high = 0;
-    for (const { pitch } of notes) {
-      low = Math.min(low, pitch);
-      high = Math.max(high, pitch);
-    }
+    const { low, high } = pitchRange(notes);
     const row = (height - 8) / Math.max(13, high - low + 1);
     const step = live ? Math.ceil(notes.length / MAX_LIVE_NOTES) : 1;
     for (let i = 0; i < notes.length; i += step) {

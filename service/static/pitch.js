@@ -9,6 +9,17 @@ export const noteName = (pitch) => `${NAMES[pitch % 12]}${Math.floor(pitch / 12)
 
 export const frequencyHz = (pitch) => 440 * 2 ** ((pitch - 69) / 12);
 
+/** The lowest and the highest pitch of at least one note. */
+export function pitchRange(notes) {
+  let low = 127;
+  let high = 0;
+  for (const { pitch } of notes) {
+    low = Math.min(low, pitch);
+    high = Math.max(high, pitch);
+  }
+  return { low, high };
+}
+
 /** 75.26 -> "1:15.2"; tenths are cut, not rounded, so that a clock never shows 60 seconds. */
 export function clockText(seconds) {
   const tenths = Math.floor(Math.max(0, seconds) * 10 + 1e-6);

@@ -3,6 +3,8 @@
  * picture glides; people who ask for less motion get it at once.
  */
 
+import { pitchRange } from "./pitch.js";
+
 const FIRST_LOW = 40; // E2
 const FIRST_HIGH = 84; // C6: three and a half octaves, enough to start with
 const MARGIN_PITCHES = 3;
@@ -34,12 +36,7 @@ export class Viewport {
 
   fitPitches(notes) {
     if (notes.length === 0) return;
-    let low = 127;
-    let high = 0;
-    for (const { pitch } of notes) {
-      low = Math.min(low, pitch);
-      high = Math.max(high, pitch);
-    }
+    const { low, high } = pitchRange(notes);
     const slack = Math.max(MARGIN_PITCHES, Math.ceil((36 - (high - low)) / 2)); // three octaves
     this.goal.low = Math.max(0, low - slack);
     this.goal.high = Math.min(127, high + slack);

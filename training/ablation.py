@@ -18,9 +18,9 @@ from pathlib import Path
 
 import torch
 
-from model.checkpoint import load, write_whole
+from model.checkpoint import CheckpointError, load, write_whole
 from model.config import LIVE, FilterbankConfig
-from training.conditions import ConditionSet, table
+from training.conditions import ConditionSet, Scores, table
 from training.loop import Trainer
 from training.loop_config import LoopConfig
 from training.musicnet import MusicConfig, MusicTask
@@ -105,6 +105,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--junk-seconds", type=float, default=60.0)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        found = ablate(options)
+    except (CheckpointError, ArithmeticError, OSError, ValueError) as error:
+        print(f"training.ablation: {error}", file=sys.stderr)
+        return 1
+    print(table(found))
+    return 0
+
+
+def ablate(options: argparse.Namespace) -> dict[str, dict[str, Scores]]:
+    """The scores of each variant, trained where they are not in the folder yet."""
     whole = SynthConfig(root=options.synth, cache=options.cache)
 
     @cache
@@ -134,8 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = name if labels == "sounding" else f"{name}, scored by keys"
             found[row] = json.loads(scores.read_text())
         logger.info("%s\n%s", name, table(found))
-    print(table(found))
-    return 0
+    return found
 
 
 if __name__ == "__main__":

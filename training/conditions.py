@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoint import load, write_whole
+from model.checkpoint import CheckpointError, load, write_whole
 from model.config import FRAMES, HOP
 from model.transcriber import Transcriber
 from service.engine import Engine
@@ -184,11 +184,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     options = parser.parse_args(arguments)
     synth = SynthConfig(root=options.synth, cache=options.cache)
-    conditions = ConditionSet(synth, options.windows, options.junk_seconds)
-    found = {Path(name).stem: conditions.score(load(name)) for name in options.weights}
+    try:
+        conditions = ConditionSet(synth, options.windows, options.junk_seconds)
+        found = {Path(name).stem: conditions.score(load(name)) for name in options.weights}
+        if options.json:
+            write_whole(options.json, json.dumps(found, indent=1).encode())
+    except (CheckpointError, OSError, ValueError) as error:
+        print(f"training.conditions: {error}", file=sys.stderr)
+        return 1
     print(table(found))
-    if options.json:
-        write_whole(options.json, json.dumps(found, indent=1).encode())
     return 0
 
 

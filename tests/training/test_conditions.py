@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -74,3 +75,11 @@ def test_an_ablation_keeps_what_is_finished(
     (tmp_path / "without" / "last.safetensors").unlink()
     assert ablation.main(arguments) == 0
     assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize("main", [ablation.main, lambda where: conditions.main(["live", *where])])
+def test_a_folder_without_material_is_a_message_and_a_status(
+    main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--synth", str(tmp_path / "nowhere"), "--cache", str(tmp_path)]) == 1
+    assert "nowhere" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import wait
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -122,6 +123,45 @@ def test_a_batch_waits_for_the_windows_of_other_live_streams(fake: FakeTranscrib
         wait(futures, 60)  # long before the gathering would be over of itself
         assert all(future.done() for future in futures)
         assert fake.batches == [3]
+
+
+def test_a_batch_waits_for_no_more_than_its_few_milliseconds(fake: FakeTranscriber) -> None:
+    with Engine(fake, EngineSettings(gather_ms=2.0)) as engine:
+        silent = engine.open_stream(Priority.LIVE, ALL)
+        stream = engine.open_stream(Priority.LIVE, ALL)
+        assert stream.submit(noise(1), 1).result(60) is not None  # the other never comes
+        silent.close()
+
+
+class SteppedTranscriber(FakeTranscriber):
+    """Tells of each batch that it begins, and waits for leave to compute it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: Queue[int] = Queue()  # windows
+        self.leave = threading.Semaphore(0)
+
+    def predict_features(self, features: torch.Tensor) -> torch.Tensor:
+        self.begun.put(len(features))
+        assert self.leave.acquire(timeout=60)
+        return super().predict_features(features)
+
+
+def test_a_long_upload_keeps_no_live_window_waiting() -> None:
+    stepped = SteppedTranscriber()
+    with Engine(stepped, EngineSettings(gather_ms=0)) as engine:
+        upload = engine.open_stream(Priority.FILE, ALL)
+        parts = [upload.submit(noise(8), 8) for _ in range(10)]
+        live = engine.open_stream(Priority.LIVE, ALL)
+        for _ in range(5):
+            assert stepped.begun.get(timeout=60) == 8  # the upload's; more of them wait
+            answer = live.submit(noise(1), 8)
+            stepped.leave.release()
+            assert stepped.begun.get(timeout=60) == 1  # the live window is next all the same
+            stepped.leave.release()
+            assert answer.result(60) is not None
+        stepped.leave.release(len(parts))
+        assert not wait(parts, 60).not_done
 
 
 def test_a_failed_batch_fails_its_own_requests_only(engine: Engine, fake: FakeTranscriber) -> None:

@@ -6,13 +6,16 @@ On a processor it needs ``TRITON_INTERPRET=1``, whose products know no bfloat16:
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import product
+from unittest import mock
 
 import torch
 
-from model.config import RSEConfig
-from model.fast_switch import FastSwitch
+from model.config import CONFIGS, RSEConfig
+from model.fast_switch import FastShuffleExchange, FastSwitch, fused_switch
 from model.pruning import Direction
+from model.rse import ResidualShuffleExchange
 from model.shuffle import deinterleave, interleave
 from model.switch import ResidualSwitchUnit
 from model.triton_switch import TritonSwitch, fits
@@ -52,9 +55,31 @@ def main() -> None:
                         kernel(x, direction), other, atol=tolerance, rtol=tolerance
                     )
             cases += 1
+    for name, model in CONFIGS.items():
+        whole_network(replace(model.rse, maps=16), device, fused=name != "released")
+        cases += 1
     assert not fits(ResidualSwitchUnit(RSEConfig(maps=24, norm="sequence")))
     assert not fits(ResidualSwitchUnit(RSEConfig(maps=6)))
     print(f"{cases} cases agree")
+
+
+@torch.inference_mode()
+def whole_network(config: RSEConfig, device: str, fused: bool) -> None:
+    """A configuration's blocks of kernels, read in full and in part, beside the plain network."""
+    torch.manual_seed(0)
+    network = ResidualShuffleExchange(config).to(device).eval()
+
+    def switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
+        kernel = fused_switch(unit, dtype)
+        assert (kernel is not None) == fused
+        return kernel or FastSwitch(unit, dtype)
+
+    with mock.patch("model.fast_switch.fast_switch", switch):
+        fast = FastShuffleExchange(network, torch.float32)
+    x = 0.25 * torch.randn(2, 64, config.maps, device=device)
+    expected = network(x)
+    for read in (range(64), range(40, 44)):
+        torch.testing.assert_close(fast(x, read), expected[:, list(read)], atol=5e-6, rtol=1e-5)
 
 
 if __name__ == "__main__":

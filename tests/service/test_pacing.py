@@ -83,6 +83,7 @@ def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
         pauses.append(seconds)
 
     monkeypatch.setattr(Receiver, "pause", pause)
+    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))  # no time passes
     with serving(max_pace=2, pace_burst_s=0.2) as (client, _):
         transcribe(client)
     assert pauses[0] == 0  # within the burst

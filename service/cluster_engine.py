@@ -139,12 +139,16 @@ class RemoteEngine:
         """A request's answer from some replica. Raises EngineError once no attempt is left."""
         live = stream.priority is Priority.LIVE
         timeout_s = self._cluster.live_timeout_s if live else self._cluster.file_timeout_s
-        answer = await _attempts(
-            lambda: self._replicas.predict(request, stream.route),
-            stream.change_route,
-            timeout_s,
-            self._cluster,
-        )
+        try:
+            answer = await _attempts(
+                lambda: self._replicas.predict(request, stream.route),
+                stream.change_route,
+                timeout_s,
+                self._cluster,
+            )
+        except OtherWeightsError:
+            await self._look()  # who comes back for the rest of the performance finds the new
+            raise
         self._heard_s = time.monotonic()
         return answer
 
@@ -201,21 +205,25 @@ class RemoteEngine:
             task.cancel()
 
     async def _watch(self) -> None:
-        """Asks whether the model is there, and takes over new weights once the old are gone.
+        """Asks whether the model is there."""
+        while True:
+            await asyncio.sleep(self._cluster.heartbeat_s)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Hears from a replica, and takes over new weights once the old are gone.
 
         Streams of the old weights fail with their next request; their clients resume on the new.
         """
-        while True:
-            await asyncio.sleep(self._cluster.heartbeat_s)
-            try:
-                found = await _describe(self._replicas, self._cluster, self._description.weights)
-            except EngineError as error:
-                logger.warning("the model does not answer: %s", error)
-                continue
-            self._heard_s = time.monotonic()
-            if found.weights != self._description.weights:
-                logger.warning("the weights were replaced: %s goes on", found.config.name)
-                self._description = found
+        try:
+            found = await _describe(self._replicas, self._cluster, self._description.weights)
+        except EngineError as error:
+            logger.warning("the model does not answer: %s", error)
+            return
+        self._heard_s = time.monotonic()
+        if found.weights != self._description.weights:
+            logger.warning("the weights were replaced: %s goes on", found.config.name)
+            self._description = found
 
 
 class RemoteStream:
@@ -332,7 +340,7 @@ async def _attempts(
     timeout_s: float,
     settings: ClusterSettings,
 ) -> AnswerT:
-    """The first answer of a replica that can give one; raises EngineError where none does.
+    """The first answer of a replica that can give one; raises why the last one gave none.
 
     A fault of the model itself is not tried again: it would fail the next replica too.
     """
@@ -348,7 +356,7 @@ async def _attempts(
             failure = error
         logger.info("another model replica is asked: %s", failure)
         after_fault()
-    raise EngineError(f"no model replica could answer: {failure}") from failure
+    raise failure
 
 
 def _engine_error(error: BaseException) -> EngineError:

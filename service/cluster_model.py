@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from service.batching import Probabilities, Window
+from service.batching import Priority, Probabilities, Window
 from service.cluster_calls import (
     Description,
     OtherWeightsError,
@@ -41,6 +42,32 @@ def weights_digest(transcriber: Transcriber) -> str:
             digest.update(f"{name} {tensor.dtype} {tensor.device.type}".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+class StepTime:
+    """How much of its time the engine computes; implements ``EngineObserver``."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._step_s = 0.0
+        self._asked_s = clock()
+
+    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
+        """A batch has run."""
+        with self._lock:
+            self._step_s += step_s
+
+    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
+        """Its request's session tells."""
+
+    def share(self, workers: int) -> float:
+        """Of the time of so many workers, since the last call."""
+        with self._lock:
+            now_s = self._clock()
+            elapsed_s, self._asked_s = now_s - self._asked_s, now_s
+            step_s, self._step_s = self._step_s, 0.0
+        return step_s / (workers * elapsed_s) if elapsed_s > 0 else 0.0
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """The wheel carries all that a service needs, and the base install asks for no more than that."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def test_every_direct_dependency_is_pinned() -> None:
     del extras["gpu"]  # CUDA builds of torch name the one release of Triton that fits
     groups = [project["dependencies"], *extras.values()]
     wanted = {
-        requirement.split(">=")[0].strip().lower().replace("_", "-")
+        re.split(r"[\[>]", requirement)[0].strip().lower().replace("_", "-")
         for group in groups
         for requirement in group
         if not requirement.startswith("rse-transcribe")
@@ -99,10 +100,11 @@ def test_every_direct_dependency_is_pinned() -> None:
     assert wanted - pinned == set()
 
 
-# Modules that the clients and training extras bring and a base install lacks.
+# Modules that the clients, cluster and training extras bring and a base install lacks.
 EXTRAS = (
     "clients",
     "training",
+    "ray",
     "rich",
     "sounddevice",
     "rtmidi",
@@ -129,8 +131,10 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 package = importlib.import_module(sys.argv[1])
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-    # The kernel is looked for on a GPU alone, where there is Triton.
-    if not module.name.endswith(("__main__", ".import_tf", ".triton_switch")):
+    # The kernel is looked for on a GPU alone, where there is Triton; the two modules of the extra
+    # "cluster" have Ray.
+    needs_more = (".import_tf", ".triton_switch", ".cluster", ".cluster_drain")
+    if not module.name.endswith(("__main__", *needs_more)):
         importlib.import_module(module.name)
 """
 

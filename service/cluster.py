@@ -1,0 +1,213 @@
+"""The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
+
+Two deployments. Replicas of `Ingress` hold the sessions: the application of the single process,
+but for its engine, which sends windows to the replicas of `Model`. Those run the model, each with
+an engine of its own. The only module that imports Ray, which is the extra `cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+import ray
+from ray import serve
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle, DeploymentResponse
+from ray.serve.schema import LoggingConfig
+from starlette.types import ASGIApp
+
+from model import checkpoint
+from service import logs, tracing
+from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
+from service.batching import EngineError, Probabilities
+from service.cluster_calls import Description, ReplicaLostError, WindowRequest
+from service.cluster_drain import drain_when_stopping
+from service.cluster_engine import RemoteEngine
+from service.cluster_flow import UnreadLimit
+from service.cluster_model import ModelWorker, StepTime, weights_digest
+from service.cluster_settings import ClusterSettings
+from service.settings import Settings
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+
+# Requests that an ingress replica takes beside sessions and uploads: pages, probes, refusals. It
+# is for the service to refuse, in words, before Serve does without.
+SPARE_REQUESTS = 64
+
+
+class RayReplicas:
+    """Implements ``service.cluster_calls.ModelReplicas`` by a deployment's handle."""
+
+    def __init__(self, model: DeploymentHandle) -> None:
+        self._model = model
+
+    async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
+        """See ``ModelReplicas``."""
+        answer: Probabilities | None = await _answer(
+            self._model.options(session_id=route).predict.remote(request)
+        )
+        return answer
+
+    async def describe(self, route: str) -> Description:
+        """See ``ModelReplicas``."""
+        answer: Description = await _answer(self._model.options(session_id=route).describe.remote())
+        return answer
+
+
+async def _answer(response: DeploymentResponse) -> Any:
+    """What the replica returns or raises; all that keeps it from answering is ReplicaLostError."""
+    try:
+        return await response
+    except asyncio.CancelledError:
+        response.cancel()
+        raise
+    except EngineError:
+        raise
+    except RayTaskError as error:  # a fault in the replica's code
+        raise EngineError(f"the model replica failed: {error}") from error
+    except (RayError, RayServeException) as error:
+        raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
+
+
+@serve.deployment(
+    ray_actor_options={"num_cpus": 1},
+    # Streams come back to the replica that has their front-end.
+    request_router_config=RequestRouterConfig(
+        request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+    ),
+    max_ongoing_requests=1024,  # waiting is for the engine, which knows what is urgent
+    autoscaling_config=AutoscalingConfig(
+        min_replicas=1,
+        max_replicas=16,
+        policy=AutoscalingPolicy(policy_function="service.cluster_scaling:StepTimePolicy"),
+    ),
+    health_check_period_s=5,
+    graceful_shutdown_timeout_s=10,
+    logging_config=LoggingConfig(enable_access_log=False),  # a line for every window
+)
+class Model:
+    """A model replica, on the CPUs or the share of a GPU that ``ray_actor_options`` give it."""
+
+    def __init__(self, settings: Settings, cluster: ClusterSettings, load_model: LoadModel) -> None:
+        configure_process(settings)
+        cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+        os.environ["OMP_NUM_THREADS"] = str(max(1, int(cpus)))  # cores of the engine's workers
+        device = pick_device(settings.device)
+        name = pick_model(settings.model, device)
+        transcriber = load_model(name, device)
+        self._step_time = StepTime()
+        engine = warm_engine(lambda: transcriber, self._step_time)
+        self._hang_timeout_s = settings.hang_timeout_s
+        self._engine = engine
+        self._worker = ModelWorker(engine, weights_digest(transcriber), device, cluster)
+        logger.info("model %s is ready on %s", engine.config.name, device)
+
+    async def predict(self, request: WindowRequest) -> Probabilities | None:
+        """See ``service.cluster_model.ModelWorker``."""
+        return await self._worker.predict(request)
+
+    async def describe(self) -> Description:
+        """What is run here."""
+        return self._worker.description
+
+    def check_health(self) -> None:
+        """For Serve, which replaces a replica whose engine hangs or has ended."""
+        if not self._engine.ready or self._engine.heartbeat_age_s > self._hang_timeout_s:
+            raise RuntimeError("the engine hangs or has ended")
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """For ``service.cluster_scaling``."""
+        return {
+            "busy": self._step_time.share(self._engine.workers),
+            "streams": float(self._worker.streams),
+        }
+
+    async def __del__(self) -> None:
+        await asyncio.to_thread(self._engine.close)
+
+
+@serve.deployment(
+    ray_actor_options={"num_cpus": 1},
+    autoscaling_config=AutoscalingConfig(
+        min_replicas=1, max_replicas=16, target_ongoing_requests=10, upscale_delay_s=5
+    ),
+    health_check_period_s=5,
+    graceful_shutdown_wait_loop_s=0.5,
+)
+@serve.ingress()
+class Ingress:
+    """Sessions and endpoints: the application of the single process, on an engine elsewhere."""
+
+    def __init__(
+        self, settings: Settings, cluster: ClusterSettings, model: DeploymentHandle
+    ) -> None:
+        configure_process(settings)
+        self._settings = settings
+        self._cluster = cluster
+        self._replicas = RayReplicas(model)
+
+    async def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Called by Serve on the replica's event loop."""
+        app = create_app(self._settings, get_engine=self._engine)
+        context = serve.get_replica_context()
+        self._draining = app.state.service.draining
+        self._drain = asyncio.create_task(
+            drain_when_stopping(self._draining, context, self._cluster.drain_poll_s)
+        )
+        return UnreadLimit(app, self._cluster.max_unread_bytes)
+
+    def check_health(self) -> None:
+        """For Serve, which asks those that are to stay: one that drains by mistake is replaced."""
+        if self._draining.is_set():
+            raise RuntimeError("the replica drains")
+
+    async def _engine(self, state: ServiceState) -> RemoteEngine:
+        engine = await RemoteEngine.connect(self._replicas, self._cluster)
+        state.device = engine.description.device
+        return engine
+
+
+def configure_process(settings: Settings) -> None:
+    """Logs and traces of a replica, as those of the single process."""
+    logs.configure(settings.log_format)
+    tracing.configure()
+
+
+def build(
+    settings: Settings,
+    cluster: ClusterSettings,
+    load_model: LoadModel = checkpoint.load,
+    ingress_options: Mapping[str, Any] | None = None,
+    model_options: Mapping[str, Any] | None = None,
+) -> serve.Application:
+    """The application, with options of the two deployments beside those that the settings imply.
+
+    `settings.max_sessions`, and all that counts clients, hold for each ingress replica.
+    """
+    model = cast(Any, Model).options(**(model_options or {})).bind(settings, cluster, load_model)
+    ingress = cast(Any, Ingress).options(  # Serve's decorator has made deployments of them
+        **{
+            "max_ongoing_requests": settings.max_sessions + settings.max_uploads + SPARE_REQUESTS,
+            # The drain, and the time until it is noticed.
+            "graceful_shutdown_timeout_s": settings.drain_timeout_s + 2 * cluster.drain_poll_s,
+            **(ingress_options or {}),
+        }
+    )
+    return ingress.bind(settings, cluster, model)
+
+
+def app(arguments: dict[str, str]) -> serve.Application:
+    """For `serve run` and config files; all settings come from the environment.
+
+    Raises `pydantic.ValidationError` where they cannot be used.
+    """
+    if arguments:
+        raise ValueError("settings are environment variables (service/SETTINGS.md)")
+    return build(Settings(), ClusterSettings())

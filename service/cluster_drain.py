@@ -1,0 +1,48 @@
+"""Tells an ingress replica that it is to go down, so that its sessions end in words.
+
+Serve takes a replica that it stops out of its routes, waits until it has no request left or
+`graceful_shutdown_timeout_s` is over, and kills it; the replica itself is told nothing. A session
+is a request that lasts for hours. So the replica asks the controller how it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import ray
+from ray.exceptions import RayError
+from ray.serve.context import ReplicaContext
+
+logger = logging.getLogger(__name__)
+
+# Serve's own names for its controller; the version of Ray is pinned.
+CONTROLLER = "SERVE_CONTROLLER_ACTOR"
+NAMESPACE = "serve"
+STOPPING = "STOPPING"
+
+
+async def drain_when_stopping(
+    draining: asyncio.Event, context: ReplicaContext, poll_s: float
+) -> None:
+    """Sets the event once Serve stops this replica; whatever fails on the way is tried again."""
+    while not draining.is_set():
+        await asyncio.sleep(poll_s)
+        try:
+            async with asyncio.timeout(max(1.0, poll_s)):
+                if await _is_stopping(context):
+                    logger.info("Serve stops this replica: it drains")
+                    draining.set()
+        except (RayError, TimeoutError, ValueError) as error:
+            logger.warning("the controller does not say how this replica stands: %s", error)
+
+
+async def _is_stopping(context: ReplicaContext) -> bool:
+    controller = ray.get_actor(CONTROLLER, NAMESPACE)
+    asked = controller.get_deployment_details.remote(context.app_name, context.deployment)
+    try:
+        details = await asked
+    except KeyError:  # the whole deployment goes down
+        return True
+    states = {replica.replica_id: replica.state for replica in details.replicas}
+    return states.get(context.replica_id.unique_id) == STOPPING

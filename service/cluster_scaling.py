@@ -1,0 +1,36 @@
+"""How many model replicas a cluster needs. Run by Serve's controller: imports nothing of us."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BUSY = "busy"
+STREAMS = "streams"
+
+
+class StepTimePolicy:
+    """Keeps the share of its time that a replica computes, its steps, at the target.
+
+    Requests under way would be the wrong measure: a replica that answers each of a hundred
+    streams in time seldom has more than a few.
+    """
+
+    def __init__(self, target_busy: float = 0.5, max_streams: int = 1024) -> None:
+        """Args:
+        target_busy: share of a replica's time, from 0 to 1; what is left takes the bursts.
+        max_streams: open streams of one replica, whatever its time.
+        """
+        self._target_busy = target_busy
+        self._max_streams = max_streams
+
+    def __call__(self, ctx: Any) -> tuple[float, dict[str, Any]]:
+        """``ctx`` is Serve's AutoscalingContext; bounds and delays are applied by Serve."""
+        replicas = ctx.current_num_replicas
+        busy = ctx.aggregated_metrics.get(BUSY, {}).values()
+        streams = ctx.aggregated_metrics.get(STREAMS, {}).values()
+        if not replicas or not busy:
+            return ctx.target_num_replicas, {}
+        # Replicas that have not reported yet are taken to be like the others.
+        for_time = replicas * sum(busy) / len(busy) / self._target_busy
+        for_streams = replicas * sum(streams) / max(1, len(streams)) / self._max_streams
+        return max(for_time, for_streams), {}

@@ -1,0 +1,104 @@
+"""`python -m tests.service.cluster.drive PORT`: Ray Serve on this machine, for tests.
+
+Reads commands, a line of JSON each, and answers each with one; ends with its input. Ray stays in
+this process and its children: it listens on free ports, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+import ray
+from ray import serve
+
+from model import checkpoint
+from model.transcriber import Transcriber
+from service import cluster, cluster_drain
+from service.cluster_settings import ClusterSettings
+from service.settings import Settings
+
+# Replicas of four sizes fit on the logical CPUs; the tests do not depend on real ones.
+LOGICAL_CPUS = 2
+OBJECT_STORE_BYTES = 100 * 1024 * 1024
+
+
+class Relabelled:
+    """Loads shipped weights as if they had been trained again; called in the model's replicas."""
+
+    def __init__(self, training: str) -> None:
+        self._training = training
+
+    def __call__(self, name: str, device: str) -> Transcriber:
+        transcriber = checkpoint.load(name, device)
+        transcriber.card["training"] = self._training
+        return transcriber
+
+
+def deploy(ingresses: int, models: int, training: str, settings: dict[str, Any]) -> None:
+    """Runs the application; where one runs already, all its replicas are replaced in turn."""
+    options: dict[str, Any] = {
+        "autoscaling_config": None,
+        "ray_actor_options": {"num_cpus": 0.2},
+        "health_check_timeout_s": 300,  # of a machine that does much else
+    }
+    app = cluster.build(
+        Settings(device="cpu", model="live", **settings),
+        ClusterSettings(live_timeout_s=60, heartbeat_s=0.5, drain_poll_s=0.2),
+        Relabelled(training),
+        ingress_options={**options, "num_replicas": ingresses},
+        model_options={**options, "num_replicas": models},
+    )
+    serve.run(app)
+
+
+def replicas() -> dict[str, list[dict[str, Any]]]:
+    """Those that run, by deployment."""
+    controller = ray.get_actor(cluster_drain.CONTROLLER, cluster_drain.NAMESPACE)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in ("Ingress", "Model"):
+        details = ray.get(controller.get_deployment_details.remote("default", name))
+        found[name] = [
+            {"id": replica.replica_id, "pid": replica.pid, "state": str(replica.state.value)}
+            for replica in details.replicas
+        ]
+    return found
+
+
+def main(port: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="rse") as folder:  # short: sockets lie in it
+        ray.init(
+            address="local",
+            num_cpus=LOGICAL_CPUS,
+            object_store_memory=OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=folder,
+        )
+        try:
+            serve.start(http_options={"host": "127.0.0.1", "port": port})
+            answer(None)
+            for line in sys.stdin:
+                command = json.loads(line)
+                match command.pop("do"):
+                    case "deploy":
+                        deploy(**command)
+                        answer(None)
+                    case "replicas":
+                        answer(replicas())
+        finally:
+            ray.shutdown()
+
+
+def answer(value: object) -> None:
+    """To the process that asked; everything else that is printed goes to standard error."""
+    os.write(ANSWERS, (json.dumps(value) + "\n").encode())
+
+
+if __name__ == "__main__":
+    ANSWERS = os.dup(1)
+    os.dup2(2, 1)
+    main(int(sys.argv[1]))

@@ -1,0 +1,268 @@
+"""The service on a real Ray Serve: the notes of the single process, whichever replica dies."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from clients.client import TranscriptionClient
+from clients.events import Event
+from clients.protocol import NoteOff, NoteOn, StartOptions
+from model import checkpoint
+from tests.service.apps import RATE_HZ, START, chunks, hear, serving
+from tests.service.cluster.conftest import PATIENCE_S, Cluster
+from tests.service.cluster.test_cluster_engine import chords
+
+SESSIONS = 2  # of an ingress replica: four clients fill two of them
+LIMITS = {"max_sessions": SESSIONS, "max_requests_per_s": 1e6, "max_request_burst": 1_000_000}
+# Chords without a rest, in three parts: notes begin in each, and some sound where it ends.
+AUDIO = chords(4.5)
+PART_BYTES = len(AUDIO) // 3
+PARTS_END_S = (1.5, 3.0, 4.5)
+LATEST_S = 0.5  # after which a note is told, if more audio has come
+OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
+ADDRESS = "/ws/transcribe"
+
+pytestmark = pytest.mark.timeout(900)  # of a machine that does much else; a minute of one that not
+
+
+def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in message.items() if name != "seq"}
+        for message in messages
+        if message["type"] in ("note_on", "note_off")
+    ]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[dict[str, Any]]:
+    """The notes that the application without Ray tells."""
+    network: Any = checkpoint.load("live")
+    with serving(network) as (client, _), client.websocket_connect(ADDRESS) as socket:
+        socket.send_json(START)
+        for chunk in chunks(AUDIO):
+            socket.send_bytes(chunk)
+        socket.send_json({"type": "stop"})
+        told = notes(hear(socket)[0])
+    for end_s in PARTS_END_S[:-1]:
+        before = [one["type"] for one in told if one["time_s"] < end_s]
+        assert before.count("note_on") > before.count("note_off")  # some sound
+    return told
+
+
+def begun(expected: list[dict[str, Any]], part: int) -> int:
+    """Notes that must have begun when this part, counted from 0, was sent."""
+    latest_s = PARTS_END_S[part] - LATEST_S
+    return sum(one["type"] == "note_on" and one["time_s"] < latest_s for one in expected)
+
+
+def transcribe(cluster: Cluster, pcm: bytes, chunk_bytes: int) -> list[dict[str, Any]]:
+    """The notes that the cluster tells of audio in chunks of this size."""
+    with connect(cluster.websocket_url, open_timeout=PATIENCE_S, compression=None) as socket:
+        socket.send(json.dumps(START))
+        for chunk in chunks(pcm, chunk_bytes):
+            socket.send(chunk)
+        socket.send('{"type": "stop"}')
+        return notes([json.loads(message) for message in socket])
+
+
+@contextmanager
+def sockets(cluster: Cluster, count: int) -> Iterator[None]:
+    """So many sessions, opened one after the other; Serve's view of who is free may be old."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            socket = stack.enter_context(eventually_open(cluster))
+            socket.send(json.dumps(START))
+            assert json.loads(socket.recv(PATIENCE_S))["type"] == "ready"
+        yield
+
+
+def eventually_open(cluster: Cluster) -> ClientConnection:
+    for _ in range(200):
+        try:
+            return connect(cluster.websocket_url, open_timeout=PATIENCE_S)
+        except InvalidStatus:  # Serve asked the replica that is full
+            continue
+    raise AssertionError("no replica takes a session that one has a place for")
+
+
+def assert_full(cluster: Cluster) -> None:
+    for _ in range(4):
+        with pytest.raises(InvalidStatus) as refusal:
+            connect(cluster.websocket_url, open_timeout=PATIENCE_S)
+        assert refusal.value.response.status_code == 503
+        assert json.loads(refusal.value.response.body)["code"] == "too_many_sessions"
+
+
+def deploy_one(cluster: Cluster) -> None:
+    cluster.deploy(ingresses=1, models=2, training="once", settings=LIMITS)
+
+
+def deploy_two(cluster: Cluster) -> None:
+    """After `deploy_one` a rolling upgrade of all replicas, and of the weights."""
+    cluster.deploy(ingresses=2, models=2, training="twice", settings=LIMITS)
+
+
+def test_the_notes_are_those_of_the_single_process(
+    cluster: Cluster, expected: list[dict[str, Any]]
+) -> None:
+    deploy_one(cluster)
+    for chunk_bytes in (882, 4_001, len(AUDIO)):
+        assert transcribe(cluster, AUDIO, chunk_bytes) == expected
+
+
+def test_the_other_endpoints_are_those_of_the_single_process(cluster: Cluster) -> None:
+    deploy_one(cluster)
+    with httpx.Client(base_url=cluster.url, timeout=PATIENCE_S) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert client.get("/readyz").json()["max_sessions"] == SESSIONS
+        assert client.get("/info").json()["model"] == "live"
+        assert "rse_sessions " in client.get("/metrics").text
+        assert "<html" in client.get("/").text
+        assert client.get("/info", headers={"Host": "elsewhere.example"}).status_code == 421
+        file = io.BytesIO()
+        soundfile.write(file, np.frombuffer(AUDIO, "<i2"), RATE_HZ, format="WAV")
+        answer = client.post("/transcribe", files={"file": file.getvalue()})
+        assert answer.content.startswith(b"MThd")
+
+
+def test_one_ingress_replica_has_its_places_and_no_more(cluster: Cluster) -> None:
+    deploy_one(cluster)
+    with sockets(cluster, SESSIONS):
+        assert_full(cluster)
+
+
+class Performer:
+    """A client whose audio comes in parts, when the test says so."""
+
+    def __init__(self, client: TranscriptionClient) -> None:
+        self.client = client
+        self.events: list[Event] = []
+        self._sent = 0
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        kinds = {NoteOn: "note_on", NoteOff: "note_off"}
+        return [
+            {"type": kinds[type(event)], **asdict(event)}
+            for event in self.events
+            if isinstance(event, NoteOn | NoteOff)
+        ]
+
+    @property
+    def begun(self) -> int:
+        return sum(isinstance(event, NoteOn) for event in self.events)
+
+    async def listen(self) -> None:
+        async for event in self.client:
+            self.events.append(event)
+
+    async def play(self, notes_begun: int) -> None:
+        """The next part; returns once so many notes have begun."""
+        part = AUDIO[self._sent : self._sent + PART_BYTES]
+        self._sent += len(part)
+        for chunk in chunks(part, 882):
+            await self.client.send(chunk)
+        async with asyncio.timeout(PATIENCE_S):
+            while self.begun < notes_begun:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def performers(
+    cluster: Cluster, count: int, expected: list[dict[str, Any]]
+) -> AsyncIterator[list[Performer]]:
+    """Live clients that have played the first part; after the body they come to their end."""
+    async with asyncio.TaskGroup() as group:
+        them = []
+        for _ in range(count):
+            client = TranscriptionClient(
+                cluster.url,
+                OPTIONS,
+                hold_notes_s=PATIENCE_S,
+                give_up_s=PATIENCE_S,
+                open_timeout_s=PATIENCE_S,
+                stall_timeout_s=PATIENCE_S,
+                delays=lambda: itertools.repeat(0.2),
+            )
+            client.start()
+            them.append(Performer(client))
+            group.create_task(them[-1].listen())
+        try:
+            await asyncio.gather(*(one.play(begun(expected, 0)) for one in them))
+            assert all(0 < one.begun < begun(expected, 1) for one in them)
+            yield them
+            for one in them:
+                await one.client.stop()
+        finally:
+            for one in them:
+                await one.client.close()
+    for one in them:
+        assert one.notes == expected  # not one lost, stuck or told twice
+
+
+async def test_clients_resume_through_a_rolling_upgrade(
+    cluster: Cluster, expected: list[dict[str, Any]]
+) -> None:
+    """All replicas of both kinds are replaced, and the weights with them."""
+    await asyncio.to_thread(deploy_one, cluster)
+    before = await asyncio.to_thread(cluster.command, "replicas")
+    async with performers(cluster, SESSIONS, expected) as them:
+        upgrade = asyncio.create_task(asyncio.to_thread(deploy_two, cluster))
+        await asyncio.gather(*(one.play(begun(expected, 1)) for one in them))
+        await upgrade
+        await asyncio.gather(*(one.play(begun(expected, 2)) for one in them))
+        after = await asyncio.to_thread(cluster.command, "replicas")
+    for kind in ("Ingress", "Model"):
+        old = {one["id"] for one in before[kind]}
+        assert old.isdisjoint(one["id"] for one in after[kind] if one["state"] == "RUNNING")
+    assert all(one.client.sessions > 1 for one in them)
+
+
+def test_two_ingress_replicas_have_twice_the_places(cluster: Cluster) -> None:
+    deploy_two(cluster)
+    with sockets(cluster, 2 * SESSIONS):
+        assert_full(cluster)
+
+
+async def test_a_killed_model_replica_is_not_noticed(
+    cluster: Cluster, expected: list[dict[str, Any]]
+) -> None:
+    """One and then the other is killed: so each stream has lost the replica that it was on."""
+    await asyncio.to_thread(deploy_two, cluster)
+    async with performers(cluster, 2 * SESSIONS, expected) as them:
+        first, second = await asyncio.to_thread(cluster.running, "Model")
+        os.kill(first, signal.SIGKILL)
+        await asyncio.gather(*(one.play(begun(expected, 1)) for one in them))
+        await asyncio.to_thread(cluster.wait_until_replaced, "Model", first, 2)
+        os.kill(second, signal.SIGKILL)
+        await asyncio.gather(*(one.play(begun(expected, 2)) for one in them))
+    assert all(one.client.sessions == 1 for one in them)
+
+
+async def test_clients_of_a_killed_ingress_replica_resume(
+    cluster: Cluster, expected: list[dict[str, Any]]
+) -> None:
+    """Four fill both replicas; the two that lose theirs go on where a new one takes its place."""
+    await asyncio.to_thread(deploy_two, cluster)
+    async with performers(cluster, 2 * SESSIONS, expected) as them:
+        first, _ = await asyncio.to_thread(cluster.running, "Ingress")
+        os.kill(first, signal.SIGKILL)
+        await asyncio.gather(*(one.play(begun(expected, 1)) for one in them))
+        await asyncio.gather(*(one.play(begun(expected, 2)) for one in them))
+    assert sum(one.client.sessions > 1 for one in them) == SESSIONS

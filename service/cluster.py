@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -20,18 +21,21 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouter
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle, DeploymentResponse
 from ray.serve.schema import LoggingConfig
+from ray.util.metrics import Histogram
 from starlette.types import ASGIApp
 
 from model import checkpoint
 from service import logs, tracing
 from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
-from service.batching import EngineError, Probabilities
+from service.batching import EngineError, Priority, Probabilities
 from service.cluster_calls import Description, ReplicaLostError, WindowRequest
 from service.cluster_drain import drain_when_stopping
 from service.cluster_engine import RemoteEngine
 from service.cluster_flow import UnreadLimit
 from service.cluster_model import ModelWorker, StepTime, weights_digest
 from service.cluster_settings import ClusterSettings
+from service.cluster_tokens import SharedTokenBook
+from service.metrics import STEP_BUCKETS_S
 from service.settings import Settings
 from service.state import ServiceState
 
@@ -76,6 +80,24 @@ async def _answer(response: DeploymentResponse) -> Any:
         raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
 
 
+class Steps(StepTime):
+    """Tells Ray's metrics of the steps too, under the name that the single process has for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seconds = Histogram(
+            "rse_step_seconds",
+            description="Time of the model for a batch",
+            boundaries=list(STEP_BUCKETS_S),
+            tag_keys=("way",),
+        )
+
+    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
+        """A batch has run."""
+        super().batch_done(priority, windows, step_s, waited_s)
+        self._seconds.observe(step_s, {"way": priority.name.lower()})
+
+
 @serve.deployment(
     ray_actor_options={"num_cpus": 1},
     # Streams come back to the replica that has their front-end.
@@ -102,7 +124,7 @@ class Model:
         device = pick_device(settings.device)
         name = pick_model(settings.model, device)
         transcriber = load_model(name, device)
-        self._step_time = StepTime()
+        self._step_time = Steps()
         engine = warm_engine(lambda: transcriber, self._step_time)
         self._hang_timeout_s = settings.hang_timeout_s
         self._engine = engine
@@ -146,18 +168,28 @@ class Ingress:
     """Sessions and endpoints: the application of the single process, on an engine elsewhere."""
 
     def __init__(
-        self, settings: Settings, cluster: ClusterSettings, model: DeploymentHandle
+        self,
+        settings: Settings,
+        cluster: ClusterSettings,
+        model: DeploymentHandle,
+        token_secret: bytes,
     ) -> None:
         configure_process(settings)
         self._settings = settings
         self._cluster = cluster
+        self._token_secret = token_secret
         self._replicas = RayReplicas(model)
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve on the replica's event loop."""
-        app = create_app(self._settings, get_engine=self._engine)
+        settings = self._settings
+        app = create_app(settings, get_engine=self._engine)
+        state: ServiceState = app.state.service
+        state.tokens = SharedTokenBook(
+            self._token_secret, settings.token_lifetime_s, settings.max_tokens
+        )
         context = serve.get_replica_context()
-        self._draining = app.state.service.draining
+        self._draining = state.draining
         self._drain = asyncio.create_task(
             drain_when_stopping(self._draining, context, self._cluster.drain_poll_s)
         )
@@ -200,7 +232,7 @@ def build(
             **(ingress_options or {}),
         }
     )
-    return ingress.bind(settings, cluster, model)
+    return ingress.bind(settings, cluster, model, secrets.token_bytes(32))
 
 
 def app(arguments: dict[str, str]) -> serve.Application:

@@ -18,9 +18,9 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,19 +35,17 @@ from service.batching import (
     Probabilities,
     Window,
 )
+from service.cluster_attempts import attempts, describe
 from service.cluster_calls import (
     Description,
     ModelReplicas,
     OtherWeightsError,
-    ReplicaLostError,
     WindowRequest,
     refill_windows,
 )
 from service.cluster_settings import ClusterSettings
 
 logger = logging.getLogger(__name__)
-
-AnswerT = TypeVar("AnswerT")
 
 
 class RemoteEngine:
@@ -73,7 +71,7 @@ class RemoteEngine:
         """Waits until a replica says what it runs, however long that takes."""
         while True:
             try:
-                return cls(replicas, await _describe(replicas, settings, None), settings)
+                return cls(replicas, await describe(replicas, settings, None), settings)
             except EngineError as error:
                 logger.warning("no model yet: %s", error)
             await asyncio.sleep(settings.heartbeat_s)
@@ -140,7 +138,7 @@ class RemoteEngine:
         live = stream.priority is Priority.LIVE
         timeout_s = self._cluster.live_timeout_s if live else self._cluster.file_timeout_s
         try:
-            answer = await _attempts(
+            answer = await attempts(
                 lambda: self._replicas.predict(request, stream.route),
                 stream.change_route,
                 timeout_s,
@@ -216,7 +214,7 @@ class RemoteEngine:
         Streams of the old weights fail with their next request; their clients resume on the new.
         """
         try:
-            found = await _describe(self._replicas, self._cluster, self._description.weights)
+            found = await describe(self._replicas, self._cluster, self._description.weights)
         except EngineError as error:
             logger.warning("the model does not answer: %s", error)
             return
@@ -308,55 +306,6 @@ def _joined(windows: Sequence[Window], new_hops: int) -> NDArray[np.float32]:
     if not 0 < step <= WINDOW:
         raise ValueError(f"windows cannot slide by {new_hops} hops")
     return np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
-
-
-async def _describe(
-    replicas: ModelReplicas, settings: ClusterSettings, wanted: str | None
-) -> Description:
-    """What a replica runs: one with the wanted weights, where one of some routes has them.
-
-    Raises EngineError where no replica answers.
-    """
-    found: Description | None = None
-
-    async def ask() -> Description:
-        nonlocal found
-        found = await replicas.describe(secrets.token_hex(8))
-        if wanted is not None and found.weights != wanted:
-            raise OtherWeightsError("the weights were replaced")
-        return found
-
-    try:
-        return await _attempts(ask, lambda: None, settings.live_timeout_s, settings)
-    except EngineError:
-        if found is None:
-            raise
-        return found
-
-
-async def _attempts(
-    ask: Callable[[], Awaitable[AnswerT]],
-    after_fault: Callable[[], None],
-    timeout_s: float,
-    settings: ClusterSettings,
-) -> AnswerT:
-    """The first answer of a replica that can give one; raises why the last one gave none.
-
-    A fault of the model itself is not tried again: it would fail the next replica too.
-    """
-    failure: EngineError = ReplicaLostError("no replica was asked")
-    for attempt in range(settings.max_attempts):
-        await asyncio.sleep(attempt * settings.retry_pause_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await ask()
-        except TimeoutError:
-            failure = ReplicaLostError(f"no answer in {timeout_s:g} s")
-        except (ReplicaLostError, OtherWeightsError, EngineBusyError, EngineClosedError) as error:
-            failure = error
-        logger.info("another model replica is asked: %s", failure)
-        after_fault()
-    raise failure
 
 
 def _engine_error(error: BaseException) -> EngineError:

@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from clients.client import TranscriptionClient
-from clients.events import Event
+from clients.events import Disconnected, Event
 from clients.protocol import NoteOff, NoteOn, StartOptions
 from model import checkpoint
 from tests.service.apps import RATE_HZ, START, chunks, hear, serving
@@ -168,6 +168,11 @@ class Performer:
     def begun(self) -> int:
         return sum(isinstance(event, NoteOn) for event in self.events)
 
+    @property
+    def breaks(self) -> list[str]:
+        """Why sessions ended before the performance did."""
+        return [str(event.error) for event in self.events if isinstance(event, Disconnected)]
+
     async def listen(self) -> None:
         async for event in self.client:
             self.events.append(event)
@@ -231,7 +236,9 @@ async def test_clients_resume_through_a_rolling_upgrade(
     for kind in ("Ingress", "Model"):
         old = {one["id"] for one in before[kind]}
         assert old.isdisjoint(one["id"] for one in after[kind] if one["state"] == "RUNNING")
-    assert all(one.client.sessions > 1 for one in them)
+    for one in them:
+        assert one.client.sessions > 1
+        assert any("going down" in reason for reason in one.breaks)  # they were told
 
 
 def test_two_ingress_replicas_have_twice_the_places(cluster: Cluster) -> None:

@@ -1,0 +1,76 @@
+"""CLUSTER.md and docker/serve.yaml say what the code does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from service import cluster_scaling
+from service.cluster_settings import ClusterSettings
+from service.settings import Settings
+from tests.conftest import REPOSITORY
+
+DOCUMENT = (REPOSITORY / "service" / "CLUSTER.md").read_text(encoding="utf-8")
+CONFIG = REPOSITORY / "docker" / "serve.yaml"
+CHECK = """
+import sys, yaml
+from ray.serve.schema import ServeDeploySchema
+from service import cluster
+
+ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1])))
+"""
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `RSE_CLUSTER_(\w+)` \| (\S+) \|", DOCUMENT, re.MULTILINE))
+    assert {name: float(default) for name, default in rows.items()} == {
+        name.upper(): field.default for name, field in ClusterSettings.model_fields.items()
+    }
+    for name, field in ClusterSettings.model_fields.items():
+        assert field.description, f"{name} has no docstring"
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RSE_CLUSTER_MAX_ATTEMPTS", "7")
+    assert ClusterSettings().max_attempts == 7
+    monkeypatch.setenv("RSE_CLUSTER_MAX_ATTEMPTS", "0")
+    with pytest.raises(ValidationError, match="max_attempts"):
+        ClusterSettings()
+
+
+@pytest.fixture(scope="module")
+def application() -> dict[str, Any]:
+    (one,) = yaml.safe_load(CONFIG.read_text())["applications"]
+    assert isinstance(one, dict)
+    return one
+
+
+def test_the_config_file_is_one_of_serve_and_its_modules_import() -> None:
+    command = [sys.executable, "-c", CHECK, str(CONFIG)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_config_file_agrees_with_the_settings(
+    application: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in application["runtime_env"]["env_vars"].items():
+        known = ClusterSettings if name.startswith("RSE_CLUSTER_") else Settings
+        field = name.removeprefix("RSE_CLUSTER_").removeprefix("RSE_").lower()
+        assert field in known.model_fields
+        monkeypatch.setenv(name, value)
+    settings, cluster = Settings(), ClusterSettings()
+    ingress, model = application["deployments"]
+    assert ingress["max_ongoing_requests"] == settings.max_sessions + settings.max_uploads + 64
+    assert ingress["autoscaling_config"]["target_ongoing_requests"] < settings.max_sessions
+    grace_s = settings.drain_timeout_s + 2 * cluster.drain_poll_s
+    assert ingress["graceful_shutdown_timeout_s"] > grace_s
+    policy = model["autoscaling_config"]["policy"]
+    assert policy["policy_function"] == "service.cluster_scaling:StepTimePolicy"
+    cluster_scaling.StepTimePolicy(**policy["policy_kwargs"])

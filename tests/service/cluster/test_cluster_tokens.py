@@ -1,0 +1,62 @@
+"""Tokens of several replicas: each takes those of the others, once, and nobody else's."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.clients import Client
+from service.cluster_tokens import SharedTokenBook
+
+ALICE = Client("key alice", max_sessions=3)
+SECRET = b"s" * 32
+
+
+class Clock:
+    now_s = 1e9
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def books(count: int, max_tokens: int = 10) -> tuple[list[SharedTokenBook], Clock]:
+    clock = Clock()
+    return [SharedTokenBook(SECRET, 30, max_tokens, clock) for _ in range(count)], clock
+
+
+def test_a_token_of_one_replica_is_good_at_another_once() -> None:
+    (one, other), _ = books(2)
+    token = one.issue(ALICE)
+    assert token.replace("-", "").replace("_", "").isalnum()  # it may stand in a subprotocol
+    assert other.owner(token) == ALICE
+    other.spend(token)
+    assert other.owner(token) is None
+    assert other.owner(one.issue(ALICE)) == ALICE
+
+
+def test_a_token_ends_with_its_time_and_spent_ones_are_forgotten() -> None:
+    (book,), clock = books(1, max_tokens=2)
+    late = book.issue(ALICE)
+    for _ in range(2):
+        book.spend(book.issue(ALICE))
+    assert book.owner(book.issue(ALICE)) is None  # so many are remembered that none is let in
+    clock.now_s += 30
+    assert book.owner(late) is None
+    assert book.owner(book.issue(ALICE)) == ALICE
+
+
+@pytest.mark.parametrize("guess", ["", "x", "\udcff", "é", "0" * 43, "A" * 400])
+def test_nobody_guesses(guess: str) -> None:
+    (book,), _ = books(1)
+    book.issue(ALICE)
+    assert book.owner(guess) is None
+    book.spend(guess)
+
+
+def test_what_a_token_says_cannot_be_changed() -> None:
+    (book,), _ = books(1)
+    foreign = SharedTokenBook(b"x" * 32, 30, 10, Clock()).issue(ALICE)
+    assert book.owner(foreign) is None
+    token = book.issue(ALICE)
+    for place in range(0, len(token) - 4, 7):
+        changed = "A" if token[place] != "A" else "B"
+        assert book.owner(token[:place] + changed + token[place + 1 :]) is None

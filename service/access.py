@@ -9,6 +9,7 @@ Nor do they count as requests: a page is forty small files, and a class may sit 
 
 from __future__ import annotations
 
+import logging
 import math
 
 from fastapi import FastAPI
@@ -20,11 +21,19 @@ from starlette.websockets import WebSocket
 
 from service.clients import Client, set_client
 from service.faults import ErrorCode, ProtocolError
-from service.origins import LOOPBACK_HOSTS, host_allowed, is_loopback, origin_allowed
+from service.origins import (
+    LOOPBACK_HOSTS,
+    host_allowed,
+    host_is_private,
+    is_loopback,
+    origin_allowed,
+)
 from service.problems import Problem, ProblemCode
 from service.rate import RateLimiter
 from service.refusal import deny, offered_token, refuse
 from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
 
 # Asked often, by machines under whatever name they have for this one; they tell next to nothing.
 PROBES = frozenset({"/healthz", "/readyz"})
@@ -64,8 +73,16 @@ class Gate:
             settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
         )
         self._hosts = settings.allowed_hosts
+        # Without keys, a page whose name was made to resolve to this machine had nothing to show.
+        self._open = not self._keys and not is_loopback(settings.host)
         if not self._keys and is_loopback(settings.host):
             self._hosts += LOOPBACK_HOSTS
+        if self._open:
+            logger.warning(
+                "there are no API keys: everybody who reaches %s may use the service, under %s",
+                settings.host,
+                "the names of RSE_ALLOWED_HOSTS" if self._hosts else "any address or private name",
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or scope["path"] in PROBES:
@@ -105,7 +122,8 @@ class Gate:
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         """Whether the request is meant for another server, or comes from another's page."""
         host = headers.get("host")
-        if not host_allowed(host, self._hosts):
+        any_private = self._open and not self._hosts
+        if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
             return ProtocolError(
                 ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"
             )

@@ -13,6 +13,9 @@ import re
 from collections.abc import Collection
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+# Under these nobody can register a name and have it resolve to somebody else's machine (RFC 6761,
+# RFC 6762, RFC 8375; `internal` is reserved by ICANN).
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".home.arpa", ".internal", ".test")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # RFC 3986, section 3.2, less what neither header may have: a user, and escapes.
 _AUTHORITY = re.compile(
@@ -43,6 +46,22 @@ def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
     return any(
         name.endswith(entry[1:]) if entry.startswith("*.") else name == entry for entry in allowed
     )
+
+
+def host_is_private(host: str | None) -> bool:
+    """Whether a `Host` header, of any port, is no name that a site of the web could have.
+
+    An address, or a name of the local network or of containers: DNS rebinding needs a name of the
+    public DNS, which has a dot in it.
+    """
+    name, _ = _split(host or "")
+    if name is None:
+        return False
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." not in name or name.endswith(_PRIVATE_SUFFIXES)
+    return True
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:

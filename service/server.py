@@ -12,11 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from functools import partial
 from time import monotonic
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from service.settings import Settings
 from service.state import ServiceState
@@ -34,7 +37,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
-        ws="websockets-sansio",
+        ws=partial(AbortingProtocol, patience_s=settings.send_timeout_s),  # type: ignore[arg-type]
         ws_max_size=HARD_SIZE_FACTOR * settings.max_message_bytes,
         ws_max_queue=4,
         # PCM does not compress; deflate would cost time and memory for every connection.
@@ -49,6 +52,30 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,
         log_config=None,
     )
+
+
+class AbortingProtocol(WebSocketsSansIOProtocol):
+    """A websocket that is cut off where its client does not even take the end of it.
+
+    uvicorn closes the connection once all is written, which a client that reads nothing puts off
+    for ever.
+    """
+
+    def __init__(self, *args: Any, patience_s: float, **kwargs: Any) -> None:
+        """patience_s: time from the end of the session to the end of its connection."""
+        super().__init__(*args, **kwargs)
+        self._patience_s = patience_s
+        self._abort: asyncio.TimerHandle | None = None
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        if not self.disconnected:
+            self._abort = self.loop.call_later(self._patience_s, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._abort is not None:
+            self._abort.cancel()
 
 
 def drain_budget(drain_timeout_s: float) -> tuple[float, float, float]:

@@ -59,8 +59,9 @@ class Settings(BaseSettings):
     """Whether everybody who reaches another address than loopback may use it without a key."""
 
     allowed_hosts: Names = ()
-    """Names, without port, that `Host` may have; *.example.org is a suffix. None given: any, but
-    only those of loopback on loopback without keys, against DNS rebinding."""
+    """Names, without port, that `Host` may have; *.example.org is a suffix. None given: with keys
+    any; without, against DNS rebinding, those of loopback on loopback, elsewhere addresses, names
+    without a dot, and names under localhost, local, internal, home.arpa and test."""
 
     allowed_origins: Names = ()
     """Origins, such as https://app.example.org, whose pages may use the service, beside its own."""

@@ -228,6 +228,23 @@ def test_on_loopback_without_keys_a_foreign_name_is_refused(host: str) -> None:
             assert client.get("/info", headers={"Host": own}).status_code == 200
 
 
+def test_open_to_all_a_name_of_the_public_dns_has_to_be_listed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    anywhere: dict[str, Any] = {"host": "0.0.0.0", "allow_open": True, "allowed_hosts": ()}
+    with serving(**anywhere) as (client, _):
+        assert "no API keys" in caplog.text
+        for host in ("192.0.2.7:8000", "transcribe", "piano.local"):
+            assert client.get("/info", headers={"Host": host}).status_code == 200
+        headers = {"Host": "evil.com:8000", "Origin": "http://evil.com:8000"}
+        assert refused(client, headers=headers) == (421, "host_not_allowed")
+        assert client.get("/", headers=headers).status_code == 421
+        assert client.get("/readyz", headers=headers).status_code == 200
+    with serving(**{**anywhere, "allowed_hosts": ("music.example.org",)}) as (client, _):
+        for host, status in (("music.example.org", 200), ("192.0.2.7", 421), ("evil.com", 421)):
+            assert client.get("/info", headers={"Host": host}).status_code == status
+
+
 def test_with_keys_the_name_does_not_matter_unless_names_are_given() -> None:
     with serving(keys=KEYS, allowed_hosts=()) as (client, _):
         headers = {"Host": "anything.example", **bearer(ALICE)}

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.origins import LOOPBACK_HOSTS, host_allowed, is_loopback, origin_allowed
+from service.origins import (
+    LOOPBACK_HOSTS,
+    host_allowed,
+    host_is_private,
+    is_loopback,
+    origin_allowed,
+)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +96,25 @@ def test_no_text_raises(origin: str, host: str, allowed: list[str]) -> None:
 )
 def test_loopback(address: str, loopback: bool) -> None:
     assert is_loopback(address) is loopback
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("192.168.1.5:8000", "[2001:db8::1]:8000", "8.8.8.8", "transcribe", "Studio-PC:8000"),
+        *("piano.local", "rse.default.svc.cluster.local:80", "a.internal", "nas.home.arpa"),
+    ],
+)
+def test_names_that_no_site_can_have(host: str) -> None:
+    assert host_is_private(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.com:8000", "transcribe.evil.com", "evil.com.", "local.evil.com"),
+        *("192.168.1.5.evil.com", "127.1", "evillocal.com", "", None, "a b", "[::1", "a:99999"),
+    ],
+)
+def test_names_that_a_site_can_have_or_that_are_none(host: str | None) -> None:
+    assert not host_is_private(host)

@@ -83,12 +83,12 @@ train-accurate: $(VENV)/.installed-dev
 
 # The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path
-	@for set in $(SHARED)/real/*/; do \
+	@status=0; for set in $(SHARED)/real/*/; do \
 	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
 	  $(PY) -m training.evaluate real --data-dir $$set --label-shift-ms $$shift_ms \
 	    --lookahead-ms $(LOOKAHEADS_MS) --model $(MODEL) \
-	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || exit 1; \
-	done
+	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || status=1; \
+	done; exit $$status
 
 bench-peer: $(VENV)/.installed-dev ## accuracy beside basic-pitch, installed in an environment PEER=DIR
 	@for set in $(SHARED)/real/*/; do \

@@ -62,46 +62,56 @@ class Counts:
         return float(np.sum(self.sounding[::-1] * precision) / right[-1])
 
 
-def by_octave(
-    reference: NoteList,
-    estimated: NoteList,
-    matched: NDArray[np.int64],
-    probabilities: NDArray[np.float32],
-    frame_s: float,
-) -> dict[str, Counts]:
-    """Counts of one recording for the octaves that its labels or notes touch.
+@dataclass(frozen=True)
+class Heard:
+    """What was made of one recording, beside its labels.
 
-    Args:
+    Attributes:
+        reference: the labels.
+        estimated: the notes found.
         matched: ``metrics.matched_onsets`` of the two.
         probabilities: (frames, PITCHES).
+        frame_s: from one frame to the next.
     """
-    groups = np.broadcast_to(np.arange(PITCHES) // 12, probabilities.shape)
-    rolls = _rolls(reference, estimated, probabilities, frame_s)
-    notes, found = reference.pitch // 12, estimated.pitch // 12
-    return _counts(OCTAVES, groups, *rolls, notes, found, notes[matched[:, 0]])
+
+    reference: NoteList
+    estimated: NoteList
+    matched: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    frame_s: float
+
+    def rolls(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
+        """Labels, notes found, and the bins of the probabilities; all (frames, PITCHES)."""
+        frames = len(self.probabilities)
+        label = self.reference.roll(frames, self.frame_s)
+        estimate = self.estimated.roll(frames, self.frame_s)
+        bins = np.clip(self.probabilities * BINS, 0, BINS).astype(np.int64)
+        return label, estimate, bins
 
 
-def by_polyphony(
-    reference: NoteList,
-    estimated: NoteList,
-    matched: NDArray[np.int64],
-    probabilities: NDArray[np.float32],
-    frame_s: float,
-) -> dict[str, Counts]:
+def by_octave(heard: Heard) -> dict[str, Counts]:
+    """Counts of one recording for the octaves that its labels or notes touch."""
+    groups = np.broadcast_to(np.arange(PITCHES) // 12, heard.probabilities.shape)
+    notes, found = heard.reference.pitch // 12, heard.estimated.pitch // 12
+    return _counts(OCTAVES, groups, *heard.rolls(), notes, found, notes[heard.matched[:, 0]])
+
+
+def by_polyphony(heard: Heard) -> dict[str, Counts]:
     """Counts of one recording by the number of notes that sound in the labels: at the frame, or
     at the note's onset (that note included). A matched note counts where its label does."""
-    rolls = label, _, _ = _rolls(reference, estimated, probabilities, frame_s)
+    rolls = label, _, _ = heard.rolls()
     group = _POLYPHONY_GROUP[label.sum(axis=1)]
     if not len(group):
         return {}
 
     def at_onset(notes: NoteList) -> NDArray[np.int64]:
-        frames = np.ceil(notes.onset_s / frame_s - 1e-9).astype(int)
+        frames = np.ceil(notes.onset_s / heard.frame_s - 1e-9).astype(int)
         return np.asarray(group[np.minimum(frames, len(group) - 1)])
 
-    notes, found = at_onset(reference), at_onset(estimated)
+    matched = heard.matched
+    notes, found = at_onset(heard.reference), at_onset(heard.estimated)
     found[matched[:, 1]] = notes[matched[:, 0]]
-    groups = np.broadcast_to(group[:, None], probabilities.shape)
+    groups = np.broadcast_to(group[:, None], heard.probabilities.shape)
     return _counts(POLYPHONY, groups, *rolls, notes, found, notes[matched[:, 0]])
 
 
@@ -113,18 +123,6 @@ def pooled(recordings: Iterable[Mapping[str, Counts]]) -> dict[str, Counts]:
             total.setdefault(name, Counts()).add(counts)
     order = (*OCTAVES, *POLYPHONY)
     return {name: total[name] for name in sorted(total, key=order.index)}
-
-
-def _rolls(
-    reference: NoteList,
-    estimated: NoteList,
-    probabilities: NDArray[np.float32],
-    frame_s: float,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-    """Labels, notes found, and the bins of the probabilities; all (frames, PITCHES)."""
-    frames = len(probabilities)
-    bins = np.clip(probabilities * BINS, 0, BINS).astype(np.int64)
-    return reference.roll(frames, frame_s), estimated.roll(frames, frame_s), bins
 
 
 def _counts(

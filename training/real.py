@@ -27,7 +27,7 @@ from service.engine import Engine, EngineError, Transcriber
 from service.options import OptionsError, StreamOptions
 from service.pcm import BadAudioError
 from service.transcribe import transcribe_array
-from training.breakdown import by_octave, by_polyphony
+from training.breakdown import Heard, by_octave, by_polyphony
 from training.label_tables import LabelError
 from training.metrics import (
     DEFINITIONS,
@@ -159,12 +159,12 @@ def score(
 ) -> Result:
     """Everything that is measured of one transcription; probabilities: (frames, PITCHES)."""
     matched = matched_onsets(reference, estimated)
-    heard = (reference, estimated, matched, probabilities, frame_s)
+    heard = Heard(reference, estimated, matched, probabilities, frame_s)
     return Result(
         figures=scores(reference, estimated, probabilities, frame_s),
         onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
-        octaves=by_octave(*heard),
-        polyphony=by_polyphony(*heard),
+        octaves=by_octave(heard),
+        polyphony=by_polyphony(heard),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.breakdown import by_octave, by_polyphony, pooled
+from training.breakdown import Heard, by_octave, by_polyphony, pooled
 from training.metrics import NoteList, frame_average_precision, frame_f1, matched_onsets, note_list
 
 FRAME_S = 0.01
@@ -33,7 +33,7 @@ def test_groups_add_up_to_the_whole(seed: int) -> None:
     matched = matched_onsets(reference, estimated)
     label, drawn = reference.roll(100, FRAME_S), estimated.roll(100, FRAME_S)
     for breakdown in (by_octave, by_polyphony):
-        groups = breakdown(reference, estimated, matched, probabilities, FRAME_S)
+        groups = breakdown(Heard(reference, estimated, matched, probabilities, FRAME_S))
         assert sum(counts.notes for counts in groups.values()) == len(reference)
         assert sum(counts.estimated for counts in groups.values()) == len(estimated)
         assert sum(counts.matched for counts in groups.values()) == len(matched)
@@ -51,7 +51,7 @@ def test_an_octave_counts_its_own_notes() -> None:
     estimated = notes([(0.1, 0.5, 60), (0.2, 0.6, 72), (0.7, 0.8, 72)])
     probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
     matched = matched_onsets(reference, estimated)
-    groups = by_octave(reference, estimated, matched, probabilities, FRAME_S)
+    groups = by_octave(Heard(reference, estimated, matched, probabilities, FRAME_S))
     assert list(groups) == ["C4 to B4", "C5 to B5"]
     low, high = (groups[name].figures() for name in groups)
     assert (low["onset_recall"], low["onset_precision"]) == (0.5, 1.0)
@@ -68,7 +68,7 @@ def test_polyphony_is_that_of_the_labels() -> None:
     estimated = notes([(0.0, 0.3, 60), (0.71, 0.9, 67), (0.35, 0.4, 50)])
     probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
     matched = matched_onsets(reference, estimated)
-    groups = by_polyphony(reference, estimated, matched, probabilities, FRAME_S)
+    groups = by_polyphony(Heard(reference, estimated, matched, probabilities, FRAME_S))
     assert list(groups) == ["0", "1", "2"]
     assert {name: (c.notes, c.estimated, c.matched) for name, c in groups.items()} == {
         "0": (0, 1, 0),  # a ghost in silence
@@ -81,6 +81,7 @@ def test_polyphony_is_that_of_the_labels() -> None:
 
 def test_no_frames_are_no_groups() -> None:
     nothing = note_list(np.zeros((0, 4)))
-    empty = np.zeros((0, 128), np.float32)
-    assert by_polyphony(nothing, nothing, matched_onsets(nothing, nothing), empty, FRAME_S) == {}
-    assert by_octave(nothing, nothing, matched_onsets(nothing, nothing), empty, FRAME_S) == {}
+    matched, empty = matched_onsets(nothing, nothing), np.zeros((0, 128), np.float32)
+    heard = Heard(nothing, nothing, matched, empty, FRAME_S)
+    assert by_polyphony(heard) == {}
+    assert by_octave(heard) == {}

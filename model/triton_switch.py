@@ -9,6 +9,8 @@ centred beforehand (Zc = Z - mean over hidden features, so that the mean vanishe
 a quadratic form of the pair, |Zc i|^2 / H = i' G i with G = Zc' Zc / H, a quarter as wide as the
 hidden layer's product is; the hidden layer then streams through in pieces.
 
+For inference: there is no backward pass (``tests/benchmarks/README.md`` says why).
+
 Needs Triton (the extra ``gpu``). Under ``TRITON_INTERPRET=1`` it runs on a processor, slowly,
 which is how its numbers are tested where there is no GPU.
 """

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     options = _parser().parse_args(arguments)
     figures: dict[str, Any] = {"machine": machine.describe()}
+    failed = False
     if options.part == "live":
         figures["live"] = live.run(
             options.audio, options.seconds, options.model, options.lookahead_ms
@@ -36,11 +38,15 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         for name in PARTS if options.part == "all" else [options.part]:
             print(f"{name}: {PARTS[name][1]} ...", file=sys.stderr)
-            figures[name] = PARTS[name][0](options)
+            try:
+                figures[name] = PARTS[name][0](options)
+            except Exception as error:  # the other parts are worth having
+                traceback.print_exc()
+                figures[name], failed = {"failed": repr(error)}, True
             _write(figures, options.json)  # a long run that is stopped keeps what it has
     _write(figures, options.json)
     print("\n".join(f"{name:<60} {value}" for name, value in rows(figures)))
-    return 0
+    return 1 if failed else 0
 
 
 def rows(figures: dict[str, Any], above: str = "") -> list[tuple[str, str]]:

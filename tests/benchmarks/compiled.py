@@ -15,7 +15,9 @@ def compiled(transcriber: Transcriber, backend: str = "inductor") -> Callable[[T
     """``transcriber.predict_features``; the first call compiles, "inductor" by a C++ compiler.
 
     Its inference mode is left for ``no_grad``: tensors of the one fail in graphs of the other.
+    What was compiled before is forgotten: few graphs of the same code are kept.
     """
+    torch.compiler.reset()
     predict_features = inspect.unwrap(Transcriber.predict_features)
 
     def predict(features: Tensor) -> Tensor:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from model.config import FRAMES, PAPER
 from model.fast_network import fast_network
 from model.pruning import prune
 from model.transcriber import Transcriber
+from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.__main__ import rows
+from tests.benchmarks.long import growth
 from tests.benchmarks.machine import spread
 from tests.benchmarks.streams import MOST, search
 from tests.benchmarks.work import window_flops
@@ -49,3 +57,26 @@ def test_a_line_for_each_figure() -> None:
         ("a / c", "d 0.1235; f 4"),
         ("e", "text"),
     ]
+
+
+def test_a_part_that_fails_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: argparse.Namespace) -> dict[str, Any]:
+        raise RuntimeError("no such thing")
+
+    parts = {"first": (fail, ""), "second": (lambda _: {"speed": 1.5}, "")}
+    monkeypatch.setattr(benchmarks, "PARTS", parts)
+    assert benchmarks.main(["all", "--quick", "--json", str(tmp_path / "out.json")]) == 1
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert figures["second"] == {"speed": 1.5}
+    assert "no such thing" in figures["first"]["failed"]
+    assert figures["machine"]["processor"]
+    assert figures["machine"]["cores"] > 0
+
+
+def test_growth_is_that_of_the_times() -> None:
+    lengths = [1 << bits for bits in range(10, 22)]
+    of_n_log_n = growth({length: 1e-6 * length * math.log(length) for length in lengths})
+    assert of_n_log_n["exponent"] == pytest.approx(of_n_log_n["exponent_of_n_log_n"])
+    assert growth({length: 3.0 * length**2 for length in lengths})["exponent"] == pytest.approx(2)

@@ -74,7 +74,7 @@ def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
     folder.mkdir()
     file, log = folder / "nginx.conf", folder / "log"
     file.write_text(configuration([server.port for server in servers], port), encoding="utf-8")
-    directives = "daemon off; pid nginx.pid; error_log stderr;"
+    directives = "daemon off;"
     if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
         directives += f" user {pwd.getpwuid(0).pw_name};"
     with log.open("wb") as output:

@@ -8,7 +8,7 @@ unit (``RSEConfig.norm`` of "feature" or "none").
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -74,18 +74,20 @@ def prune(
     """
     if not positions:
         raise ValueError("a network is read at one position at least")
-    whole = 1 << bits
-    wanted: Iterable[int] = positions  # addresses behind the permutation of the layer at hand
+    everything = range(1 << bits)
+    # Addresses behind the permutation of the layer at hand.
+    wanted: Sequence[int] = everything if positions == tuple(everything) else positions
     pruned: list[Layer] = []
     for block, reverse, direction in reversed(layers(bits, blocks, shuffle)):
+        if wanted == everything:  # and so of every layer before
+            pruned.append(Layer(block, reverse, direction, len(everything) // 2, None))
+            continue
         taken = [source(address, direction, bits) for address in wanted]
         units = sorted({address // 2 for address in taken})
-        full = len(units) == whole // 2
-        if full and list(wanted) == list(range(whole)):
-            gather = None
-        else:
-            place = {unit: row for row, unit in enumerate(units)}
-            gather = tuple(2 * place[a // 2] + a % 2 for a in taken)
+        place = {unit: row for row, unit in enumerate(units)}
+        gather = tuple(2 * place[a // 2] + a % 2 for a in taken)
         pruned.append(Layer(block, reverse, direction, len(units), gather))
         wanted = [address for unit in units for address in (2 * unit, 2 * unit + 1)]
+        if len(wanted) == len(everything):
+            wanted = everything
     return tuple(reversed(pruned))

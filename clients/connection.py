@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
 # Closing waits for the server's half of the closing handshake this long, then drops the socket.
 CLOSE_TIMEOUT_S = 2.0
-
+# The service is full, or goes down; a proxy before it finds none that is up (502, 504).
+RETRYABLE = (429, 502, 503, 504)
 
 # In the environment a key is not shown to everybody who lists the processes.
 KEY_VARIABLE = "RSE_KEY"
@@ -63,4 +64,4 @@ def _refused(error: InvalidStatus) -> ConnectError:
         detail = str(problem.get("detail") or problem.get("title") or detail)
     except (ValueError, AttributeError):
         logger.debug("the refusal has no problem document")
-    return ConnectError(f"the service refused: {detail}", retryable=status in (429, 503))
+    return ConnectError(f"the service refused: {detail}", retryable=status in RETRYABLE)

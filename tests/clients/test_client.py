@@ -174,6 +174,25 @@ async def test_a_refused_handshake_says_why_and_whether_to_come_again() -> None:
     assert caught.value.retryable
 
 
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [
+        (HTTPStatus.BAD_GATEWAY, True),  # of a proxy, between two servers
+        (HTTPStatus.GATEWAY_TIMEOUT, True),
+        (HTTPStatus.TOO_MANY_REQUESTS, True),
+        (HTTPStatus.UNAUTHORIZED, False),
+        (HTTPStatus.NOT_FOUND, False),
+    ],
+)
+async def test_which_refusals_are_worth_another_attempt(
+    status: HTTPStatus, retryable: bool
+) -> None:
+    async with FakeService(Behaviour(refuse_with=status)).running() as service:
+        with pytest.raises(ConnectError) as caught:
+            await TranscriptionClient(service.url, OPTIONS).connect()
+    assert caught.value.retryable is retryable
+
+
 async def test_a_key_is_shown_in_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeService().running() as service:
         for key, variable in [(None, None), ("rse_given", "rse_ignored"), (None, "rse_variable")]:

@@ -7,9 +7,9 @@ DIR holds audio and labels in any of the layouts of ``training.recordings``. The
 cover), onset_f1 and onset_offset_f1, and where the labels have velocities onset_velocity_f1; the
 95 % bootstrap ``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave
 and by polyphony. Several look-aheads can be given at once. Labels can be shifted where a data
-set's audio is known to lag behind them. Recordings without labels, or that cannot be read, are
-told of and listed in ``failures``, the others scored; the exit status is then 1. Nothing here
-chooses a threshold.
+set's audio is known to lag behind them. Recordings or labels that cannot be read are told of and
+listed in ``failures``, the others scored; the exit status is then 1. Audio without labels is told
+of and passed over. Nothing here chooses a threshold.
 
 ``python -m training.evaluate junk --model NAME --json OUT``
 

@@ -78,6 +78,8 @@ def evaluate_collection(
             failures[recording.name] = str(error)
         else:
             found.append(recording)
+    for path in collection.unlabelled:
+        tell(f"passed over: {path} has no labels of its stem")
     for reason in failures.values():
         tell(f"not scored: {reason}")
     name = make_transcriber().config.name
@@ -104,6 +106,7 @@ def evaluate_collection(
             "block_frames": options.block_frames,
             "label_shift_ms": 1000 * label_shift_s,
             "failures": failures,
+            "unlabelled": [str(path) for path in collection.unlabelled],
         }
         reports.append(told | of_all)
     return reports

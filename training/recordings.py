@@ -9,7 +9,7 @@ have sub-folders, as that data set's do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,15 +39,17 @@ class Collection:
         name: what they are called in print.
         recordings: those that can be scored, by name.
         failures: why others cannot, by name.
+        unlabelled: audio that nobody has labelled; a folder may hold more than a test set.
     """
 
     name: str
     recordings: list[Recording]
     failures: dict[str, str]
+    unlabelled: list[Path] = field(default_factory=list)
 
 
 def read_collection(folder: Path) -> Collection:
-    """All recordings below a folder; those whose labels lack or cannot be read are failures.
+    """All recordings below a folder; those whose labels cannot be read are failures.
 
     Raises:
         LabelError: there is no audio, none with labels, or two recordings of the same stem.
@@ -64,7 +66,7 @@ def read_collection(folder: Path) -> Collection:
     collection = Collection(str(folder), [], {})
     for path in audio:
         if path.stem not in labels:
-            collection.failures[path.stem] = f"{path} has no labels of its stem"
+            collection.unlabelled.append(path)
             continue
         try:
             notes = read_labels(labels[path.stem], folder)

@@ -11,7 +11,11 @@ import pytest
 import service
 from tests.service.apps import serving, transcribe
 
-SOURCES = sorted(Path(service.__path__[0]).glob("*.py"))
+# Replicas on several nodes have no other clock in common; a jump ends their tokens early or late.
+SHARED_CLOCK = "cluster_tokens.py"
+SOURCES = [
+    path for path in sorted(Path(service.__path__[0]).glob("*.py")) if path.name != SHARED_CLOCK
+]
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today"}
 
 

@@ -106,11 +106,11 @@ class Settings(BaseSettings):
     )
     """Largest websocket message a client may send, in bytes; 5 s of 48 kHz float32."""
 
-    max_messages_per_s: float = Field(default=1000.0, ge=10, le=1_000_000)
+    max_messages_per_s: float = Field(default=5000.0, ge=10, le=1_000_000)
     """Websocket messages of any kind that a session may send in a second, on average; what comes
     faster is not read yet."""
 
-    max_message_burst: int = Field(default=10_000, ge=1, le=1_000_000)
+    max_message_burst: int = Field(default=50_000, ge=1, le=1_000_000)
     """Websocket messages that a session may send at once."""
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)

@@ -64,6 +64,11 @@ class RayReplicas:
         answer: Description = await _answer(self._model.options(session_id=route).describe.remote())
         return answer
 
+    async def streams(self, route: str) -> int:
+        """See ``ModelReplicas``."""
+        answer: int = await _answer(self._model.options(session_id=route).streams.remote())
+        return answer
+
 
 async def _answer(response: DeploymentResponse) -> Any:
     """What the replica returns or raises; all that keeps it from answering is ReplicaLostError."""
@@ -138,6 +143,10 @@ class Model:
     async def describe(self) -> Description:
         """What is run here."""
         return self._worker.description
+
+    async def streams(self) -> int:
+        """Those that came here lately."""
+        return self._worker.streams
 
     def check_health(self) -> None:
         """For Serve, which replaces a replica whose engine hangs or has ended."""

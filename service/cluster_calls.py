@@ -94,3 +94,7 @@ class ModelReplicas(Protocol):
     async def describe(self, route: str) -> Description:
         """What the replica runs."""
         ...
+
+    async def streams(self, route: str) -> int:
+        """Streams that the replica has at present."""
+        ...

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import threading
 import time
@@ -150,6 +151,14 @@ class RemoteEngine:
         self._heard_s = time.monotonic()
         return answer
 
+    async def streams(self, route: str) -> float:
+        """Streams on the replica of this route; infinitely many where it does not say."""
+        try:
+            async with asyncio.timeout(self._cluster.live_timeout_s):
+                return await self._replicas.streams(route)
+        except (EngineError, TimeoutError):
+            return math.inf
+
     def close(self, timeout_s: float = 10.0) -> None:
         """Fail what waits and take nothing more; there is no worker to wait for."""
         self.abandon()
@@ -266,6 +275,7 @@ class RemoteStream:
                 audio = np.concatenate([self._audio, samples[-count * step :]])
             else:
                 audio = samples
+                await self._choose_route()
             try:
                 answer = await self._engine.ask(self, self._request(samples, count))
                 if answer is None:
@@ -279,6 +289,14 @@ class RemoteStream:
             kept = min(self._first, refill_windows(new_hops))
             self._audio = audio[-(WINDOW + (kept - 1) * step) :].copy()
             return answer
+
+    async def _choose_route(self) -> None:
+        """To the emptier of two replicas: far more even than one that chance chooses."""
+        first = await self._engine.streams(self.route)
+        if first:
+            self.change_route()
+            if await self._engine.streams(self.route) > first:
+                self._detours -= 1
 
     def _begin(self, new_hops: int) -> None:
         """A fresh front-end: at the beginning, after a fault, where windows slide another way."""

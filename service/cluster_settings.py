@@ -24,7 +24,7 @@ class ClusterSettings(BaseSettings):
     """Seconds that a model replica has for a request of a recording, which waits for all live
     streams."""
 
-    max_attempts: int = Field(default=5, ge=1, le=100)
+    max_attempts: int = Field(default=10, ge=1, le=100)
     """Times that a request is sent before its session fails: replicas die, are full or have
     other weights."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import file, gpu, host, live, long, machine, network, start, streams
+from tests.benchmarks import cluster, file, gpu, host, live, long, machine, network, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
 
@@ -23,6 +23,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     "long": (long.run, "sequences from 1 K to 2 M symbols"),
     "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
     "start": (start.run, "start to ready, and the first note"),
+    "cluster": (cluster.run, "the same live streams in one process and on Ray Serve"),
 }
 
 

@@ -46,10 +46,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
         def carried(count: int) -> bool:
             if count not in trials:
-                command = [sys.executable, "-m", "tests.benchmarks.streams"]
-                command += [server.url, str(music), str(count), str(seconds)]
-                output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-                trials[count] = json.loads(output)
+                trials[count] = measured(server.url, music, count, seconds)
                 print(f"{count} streams: {trials[count]}", file=sys.stderr)
             late_ms = trials[count]["lateness_ms"]
             return not trials[count]["failed"] and late_ms is not None and late_ms["p99"] < LATE_MS
@@ -62,6 +59,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "concurrent_streams": best,
         "trials": {str(count): trial for count, trial in sorted(trials.items())},
     }
+
+
+def measured(url: str, music: Path, count: int, seconds: float) -> dict[str, Any]:
+    """What so many streams at once see, in a client process of its own."""
+    command = [sys.executable, "-m", "tests.benchmarks.streams"]
+    command += [url, str(music), str(count), str(seconds)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    figures: dict[str, Any] = json.loads(output)
+    return figures
 
 
 def search(carried: Callable[[int], bool]) -> int:

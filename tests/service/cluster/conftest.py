@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.service.conftest import REPOSITORY
 
 PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
 STOP_S = 60.0
@@ -32,6 +33,8 @@ ENVIRONMENT = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_local_fs_capacity_threshold": "1.0",
     "RAY_enable_metrics_collection": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is put into the user's home
     "PYTHONPATH": str(REPOSITORY),
     "OMP_NUM_THREADS": "1",
 }

@@ -46,7 +46,7 @@ def deploy(ingresses: int, models: int, training: str, settings: dict[str, Any])
         "health_check_timeout_s": 300,  # of a machine that does much else
     }
     app = cluster.build(
-        Settings(device="cpu", model="live", **settings),
+        Settings(device="cpu", **{"model": "live", **settings}),
         ClusterSettings(live_timeout_s=60, heartbeat_s=0.5, drain_poll_s=0.2),
         Relabelled(training),
         ingress_options={**options, "num_replicas": ingresses},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import pickle
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -24,7 +24,7 @@ class LocalReplicas:
     def __init__(self, workers: list[ModelWorker]) -> None:
         self.workers = workers
         self.answered: list[ModelWorker] = []  # who answered requests, in order
-        self.faults: list[EngineError] = []  # raised by the next calls
+        self.faults: list[EngineError] = []  # raised by the next requests
         self.described = 0  # times that one said what it runs
         self.silent = False  # no call is answered
 
@@ -35,6 +35,8 @@ class LocalReplicas:
 
     async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
         worker = await self._worker(route)
+        if self.faults:
+            raise self.faults.pop()
         answer = await worker.predict(pickle.loads(pickle.dumps(request)))
         if worker not in self.workers:
             raise ReplicaLostError("the replica died")
@@ -46,14 +48,16 @@ class LocalReplicas:
         self.described += 1
         return worker.description
 
+    async def streams(self, route: str) -> int:
+        return (await self._worker(route)).streams
+
     async def _worker(self, route: str) -> ModelWorker:
         if self.silent:
             await asyncio.Event().wait()
-        if self.faults:
-            raise self.faults.pop()
         if not self.workers:
             raise ReplicaLostError("there is no replica")
-        return self.workers[zlib.crc32(route.encode()) % len(self.workers)]
+        digest = hashlib.sha256(route.encode()).digest()
+        return self.workers[int.from_bytes(digest) % len(self.workers)]
 
 
 @contextmanager

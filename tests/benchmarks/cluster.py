@@ -1,0 +1,80 @@
+"""Live streams in a single process and on Ray Serve with two model replicas, side by side.
+
+The same streams, in turns, each system alone on the machine. What Ray Serve adds is two hops of
+every message, from its proxy to the ingress replica and from there to a model replica and back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from service.runners import available_cores
+from tests.benchmarks.live import PERCENTILES
+from tests.benchmarks.machine import spread, write_music
+from tests.benchmarks.streams import MOST, measured
+from tests.service.cluster.conftest import ray_cluster
+from tests.service.conftest import server_starter
+
+STREAMS = 4
+MODELS = 2
+LIMITS = {"max_sessions": MOST, "max_sessions_per_client": MOST}
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Lateness beyond the stated delay, in ms, of each system, and what Ray adds."""
+    seconds, rounds = (10.0, 1) if options.quick else (30.0, 3)
+    late: dict[str, list[dict[str, Any]]] = {"single_process": [], "ray": []}
+    failed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        music = folder / "music.wav"
+        write_music(music, seconds, options.audio)
+        for _ in range(rounds):
+            for system, serve in (("single_process", single_process), ("ray", ray)):
+                with serve(folder, options.model) as url:
+                    trial = measured(url, music, STREAMS, seconds)
+                print(f"{system}: {trial}", file=sys.stderr)
+                failed += trial["failed"]
+                late[system].append(trial["lateness_ms"])
+    figures: dict[str, Any] = {"streams": STREAMS, "model_replicas": MODELS, "failed": failed}
+    for system, trials in late.items():
+        figures[system] = {
+            f"p{p}_ms": spread([trial[f"p{p}"] for trial in trials]) for p in PERCENTILES
+        }
+    figures["overhead"] = {
+        f"p{p}_ms": spread(
+            [
+                on_ray[f"p{p}"] - single[f"p{p}"]
+                for single, on_ray in zip(late["single_process"], late["ray"], strict=True)
+            ]
+        )
+        for p in PERCENTILES
+    }
+    return figures
+
+
+@contextmanager
+def single_process(folder: Path, model: str) -> Iterator[str]:
+    """The address of the service as one process with all cores."""
+    with server_starter(folder) as start:
+        server = start(
+            *("service", "--port", "{port}", "--model", model),
+            OMP_NUM_THREADS=str(available_cores()),
+            **{f"RSE_{name.upper()}": str(value) for name, value in LIMITS.items()},
+        )
+        yield server.url
+
+
+@contextmanager
+def ray(folder: Path, model: str) -> Iterator[str]:
+    """The address of the service on Ray Serve, one core for each model replica."""
+    with ray_cluster(folder) as cluster:
+        settings = {**LIMITS, "model": model}
+        cluster.deploy(ingresses=1, models=MODELS, training="", settings=settings)
+        yield cluster.url

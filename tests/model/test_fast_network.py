@@ -120,13 +120,21 @@ def test_reduced_precision_stays_near_the_plain_network(config: ModelConfig) -> 
     assert 0 < (got - plain).abs().mean() < 0.005 < 0.1 < plain.std()
 
 
+@torch.no_grad()
+def spread_out(transcriber: Transcriber) -> Transcriber:
+    """Calibrated so that no probability hides a difference by being near 0 or 1."""
+    logits = transcriber(0.1 * torch.randn(1, WINDOW))
+    transcriber.scale.fill_(1 / logits.std())
+    transcriber.offset.fill_(-logits.mean() / logits.std())
+    return transcriber
+
+
 def whole(name: str) -> Transcriber:
     """A shipped network with its weights, or another configuration at its full size."""
     if name in shipped():
         return load(name, dtype=torch.float32)
-    transcriber = Transcriber(CONFIGS[name])
-    varied(transcriber)
-    return transcriber
+    torch.manual_seed(0)
+    return spread_out(Transcriber(CONFIGS[name]).eval())
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -151,7 +159,7 @@ def test_whole_networks_in_reduced_precision(name: str) -> None:
     fast = fast_network(transcriber.compute_in(torch.bfloat16))
     assert fast is not None
     difference = (fast.predict_features(features, read) - plain).abs()
-    assert 0 < difference.max() < 0.1
+    assert 0 < difference.max() < 0.06
     assert difference.mean() < 0.01
 
 
@@ -178,6 +186,7 @@ def test_whole_networks_fed_hop_by_hop(name: str) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_compiled_networks(config: ModelConfig) -> None:
+    torch.manual_seed(0)
     transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=12, blocks=1)))
     varied(transcriber)
     features = rows(transcriber, 1)

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from model import fast_switch
-from model.checkpoint import load, shipped
 from model.config import CONFIGS, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast_network import FastNetwork, fast_network
 from model.transcriber import Transcriber
 from service import cuda_graphs
 from service.batching import EngineSettings
 from service.cuda_graphs import GraphRunner, Replay
+from tests.model.test_fast_network import whole
 
 SMALL = RSEConfig(maps=12, blocks=1)
 FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
@@ -63,11 +63,8 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_whole_networks_in_graphs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graphs, "_LEAST_WINDOWS", 1)  # the paper's is slow enough alone
-    torch.manual_seed(0)
-    transcriber = (
-        load(name, dtype=torch.float32) if name in shipped() else Transcriber(CONFIGS[name])
-    )
-    fast = fast_network(transcriber.eval())
+    transcriber = whole(name)
+    fast = fast_network(transcriber)
     assert fast is not None
     (window,) = noise(1)
     runner = GraphRunner(fast, torch.device("cpu"), again)

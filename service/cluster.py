@@ -23,6 +23,7 @@ from ray.serve.handle import DeploymentHandle, DeploymentResponse
 from ray.serve.schema import LoggingConfig
 from ray.util.metrics import Histogram
 from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from model import checkpoint
 from service import logs, tracing
@@ -202,7 +203,8 @@ class Ingress:
         self._drain = asyncio.create_task(
             drain_when_stopping(self._draining, context, self._cluster.drain_poll_s)
         )
-        return UnreadLimit(app, self._cluster.max_unread_bytes)
+        limited: Any = UnreadLimit(app, self._cluster.max_unread_bytes)
+        return cast(ASGIApp, ProxyHeadersMiddleware(limited, list(settings.trusted_proxies)))
 
     def check_health(self) -> None:
         """For Serve, which asks those that are to stay: one that drains by mistake is replaced."""

@@ -58,7 +58,8 @@ async def attempts(
     """
     failure: EngineError = ReplicaLostError("no replica was asked")
     for attempt in range(settings.max_attempts):
-        await asyncio.sleep(attempt * settings.retry_pause_s)
+        if not isinstance(failure, OtherWeightsError):  # whose replica is well
+            await asyncio.sleep(attempt * settings.retry_pause_s)
         try:
             async with asyncio.timeout(timeout_s):
                 return await ask()

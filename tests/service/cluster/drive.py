@@ -23,6 +23,14 @@ from service.settings import Settings
 
 # Replicas of four sizes fit on the logical CPUs; the tests do not depend on real ones.
 LOGICAL_CPUS = 2
+CLUSTER = ClusterSettings(
+    live_timeout_s=60,
+    retry_pause_s=0.2,  # a machine that does much else is slow to see that a process is gone
+    heartbeat_s=0.5,
+    heartbeat_patience_s=300,
+    drain_poll_s=0.2,
+    max_unread_bytes=1024 * 1024,
+)
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
 
@@ -47,7 +55,7 @@ def deploy(ingresses: int, models: int, training: str, settings: dict[str, Any])
     }
     app = cluster.build(
         Settings(device="cpu", **{"model": "live", **settings}),
-        ClusterSettings(live_timeout_s=60, heartbeat_s=0.5, drain_poll_s=0.2),
+        CLUSTER,
         Relabelled(training),
         ingress_options={**options, "num_replicas": ingresses},
         model_options={**options, "num_replicas": models},

@@ -58,11 +58,11 @@ class AbortingProtocol(WebSocketsSansIOProtocol):
     """A websocket that is cut off where its client does not even take the end of it.
 
     uvicorn closes the connection once all is written, which a client that reads nothing puts off
-    for ever.
+    for ever. One that reads slowly gets the whole of its last message.
     """
 
     def __init__(self, *args: Any, patience_s: float, **kwargs: Any) -> None:
-        """patience_s: time from the end of the session to the end of its connection."""
+        """patience_s: time in which the client has to take something, after its session's end."""
         super().__init__(*args, **kwargs)
         self._patience_s = patience_s
         self._abort: asyncio.TimerHandle | None = None
@@ -70,7 +70,18 @@ class AbortingProtocol(WebSocketsSansIOProtocol):
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)
         if not self.disconnected:
-            self._abort = self.loop.call_later(self._patience_s, self.transport.abort)
+            self._wait()
+
+    def _wait(self) -> None:
+        unsent_bytes = self.transport.get_write_buffer_size()
+        self._abort = self.loop.call_later(self._patience_s, self._look, unsent_bytes)
+
+    def _look(self, unsent_bytes: int) -> None:
+        """Aborts where no more has been taken since so many bytes were unsent."""
+        if self.transport.get_write_buffer_size() < unsent_bytes:
+            self._wait()
+        else:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

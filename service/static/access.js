@@ -11,14 +11,17 @@ export function authorization() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** The subprotocols to offer for one websocket; none where no key is known. */
+/**
+ * The subprotocols to offer for one websocket; none where no key is known. Throws where there is
+ * no token to be had at present.
+ */
 export async function subprotocols() {
   const headers = authorization();
   if (!headers.Authorization) return [];
   const url = new URL("token", document.baseURI);
   const response = await fetch(url, { method: "POST", headers });
-  // The websocket itself is refused then, in words.
-  if (!response.ok) return ["rse.v1"];
+  if (response.status === 401) return ["rse.v1"]; // the websocket is refused then, in words
+  if (!response.ok) throw new Error(`no token: ${response.status}`);
   const { token } = await response.json();
   return ["rse.v1", `rse.token.${token}`];
 }

@@ -71,8 +71,10 @@ export class TranscriptionSocket extends EventTarget {
     this.#connection += 1;
     const connection = this.#connection;
     this.#wait(CONNECT_TIMEOUT_S);
-    const offered = await subprotocols().catch(() => []); // unreachable: the socket will say so
+    // Without its token the socket would be refused as if the key were wrong.
+    const offered = await subprotocols().catch(() => null);
     if (connection !== this.#connection) return;
+    if (offered === null) return this.#drop();
     const socket = new WebSocket(this.#url, offered);
     socket.binaryType = "arraybuffer";
     this.#socket = socket;

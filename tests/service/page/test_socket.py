@@ -18,7 +18,10 @@ STAGE = """
   window.WebSocket = class {
     bufferedAmount = 0;
     sent = [];
-    constructor() { sockets.push(this); }
+    constructor(url, offered) {
+      this.offered = offered;
+      sockets.push(this);
+    }
     send(data) { this.sent.push(typeof data === 'string' ? JSON.parse(data) : data.byteLength); }
     close() {}
     say(message) { this.onmessage({ data: JSON.stringify(message) }); }
@@ -173,3 +176,43 @@ def test_a_full_server_is_asked_again_and_a_refusal_for_good_is_told(bench: Tab)
     )
     assert len(told["sent"]) == 2
     assert told["heard"] == [["stall", None], ["stall", None], ["end", "Too slow."]]
+
+
+def test_a_key_is_not_asked_for_where_there_is_no_token_at_present(bench: Tab) -> None:
+    told = play(
+        bench,
+        """
+        stream.stop();  // another takes its place, once there is a key
+        const fetched = window.fetch;
+        const answers = [
+          () => ({ ok: false, status: 429 }),
+          () => Promise.reject(new TypeError('Failed to fetch')),
+          () => ({ ok: true, status: 200, json: async () => ({ token: 'good' }) }),
+        ];
+        sessionStorage.setItem('rse-key', 'a key');
+        window.fetch = async () => answers.shift()();
+        try {
+          const other = new TranscriptionSocket('ws://nowhere', { sample_rate: 1000 });
+          for (const type of ['retry', 'end']) {
+            other.addEventListener(type, () => heard.push([type, sockets.length]));
+          }
+          await other.open();
+          const socket = await nextSocket(1);
+          heard.push(['offered', socket.offered]);
+          socket.say(ready);
+          other.stop();
+          socket.say({ type: 'done', reason: 'stop' });
+          socket.fail();
+        } finally {
+          window.fetch = fetched;
+          sessionStorage.clear();
+        }
+        """,
+    )
+    assert told["heard"] == [
+        ["end", "Stopped before the server was ready."],
+        ["retry", 0],
+        ["retry", 0],
+        ["offered", ["rse.v1", "rse.token.good"]],
+        ["end", 1],
+    ]

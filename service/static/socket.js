@@ -52,6 +52,7 @@ export class TranscriptionSocket extends EventTarget {
   #known = 0; // note events after the checkpoint
   #accepted = {}; // options as the server took them
   #fault = null; // last `error` message of the present connection
+  #withToken = false; // it was given one, so the key is right
   #done = null;
   sessions = 0;
   lostSamples = 0;
@@ -75,6 +76,7 @@ export class TranscriptionSocket extends EventTarget {
     const offered = await subprotocols().catch(() => null);
     if (connection !== this.#connection) return;
     if (offered === null) return this.#drop();
+    this.#withToken = offered.length > 1;
     const socket = new WebSocket(this.#url, offered);
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
@@ -218,14 +220,16 @@ export class TranscriptionSocket extends EventTarget {
     this.#ready = false;
     this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
     this.#tell("stall");
+    const unauthorized = this.#fault?.code === "unauthorized";
+    const stray = unauthorized && this.#withToken; // too old, or known to another process
     const refused = this.#checkpoint !== null && NOT_RESUMABLE.includes(this.#fault?.code);
     if (refused) this.#checkpoint = null; // a new performance can still be begun
     if (this.#done?.reason === "stop") {
       this.#end("");
-    } else if (this.#fault?.code === "unauthorized") {
+    } else if (unauthorized && !stray) {
       const { message } = this.#fault;
       askForKey().then((given) => (given ? this.open() : this.#end(message)));
-    } else if (this.#fault && !this.#fault.retryable && !refused) {
+    } else if (this.#fault && !this.#fault.retryable && !refused && !stray) {
       this.#end(this.#fault.message);
     } else if (this.#stopping && this.#attempt >= STOPPED_ATTEMPTS) {
       this.#end("The server went away before the last notes.");

@@ -178,7 +178,7 @@ def test_a_full_server_is_asked_again_and_a_refusal_for_good_is_told(bench: Tab)
     assert told["heard"] == [["stall", None], ["stall", None], ["end", "Too slow."]]
 
 
-def test_a_key_is_not_asked_for_where_there_is_no_token_at_present(bench: Tab) -> None:
+def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) -> None:
     told = play(
         bench,
         """
@@ -187,6 +187,7 @@ def test_a_key_is_not_asked_for_where_there_is_no_token_at_present(bench: Tab) -
         const answers = [
           () => ({ ok: false, status: 429 }),
           () => Promise.reject(new TypeError('Failed to fetch')),
+          () => ({ ok: true, status: 200, json: async () => ({ token: 'stray' }) }),
           () => ({ ok: true, status: 200, json: async () => ({ token: 'good' }) }),
         ];
         sessionStorage.setItem('rse-key', 'a key');
@@ -197,7 +198,10 @@ def test_a_key_is_not_asked_for_where_there_is_no_token_at_present(bench: Tab) -
             other.addEventListener(type, () => heard.push([type, sockets.length]));
           }
           await other.open();
-          const socket = await nextSocket(1);
+          const stray = await nextSocket(1);
+          stray.say({ type: 'error', code: 'unauthorized', message: 'no', retryable: false });
+          stray.fail();
+          const socket = await nextSocket(2);
           heard.push(['offered', socket.offered]);
           socket.say(ready);
           other.stop();
@@ -213,6 +217,7 @@ def test_a_key_is_not_asked_for_where_there_is_no_token_at_present(bench: Tab) -
         ["end", "Stopped before the server was ready."],
         ["retry", 0],
         ["retry", 0],
+        ["retry", 1],
         ["offered", ["rse.v1", "rse.token.good"]],
-        ["end", 1],
+        ["end", 2],
     ]

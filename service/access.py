@@ -108,10 +108,13 @@ class Gate:
             await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
         elif client is None and scope["path"] not in OPEN_PATHS:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
+            extra = _CHALLENGE
             if offered_token(scope) is not None:
                 # Whoever gave it: where there is no room it matters not whose it is.
-                fault = self._state.session_refusal(self._state.sessions.free, True) or fault
-            await self._answer(fault, scope, receive, send, _CHALLENGE)
+                refusal = self._state.session_refusal(self._state.sessions.free, True)
+                if refusal is not None:
+                    fault, extra = refusal, {"Retry-After": str(self._settings.retry_after_s)}
+            await self._answer(fault, scope, receive, send, extra)
         else:
             token = offered_token(scope)
             if token is not None:

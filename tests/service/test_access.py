@@ -177,6 +177,14 @@ def test_a_token_of_another_server_sends_a_proxy_there() -> None:
             assert socket.receive_json()["type"] == "ready"
             # Not whose it is, but that there is no room, is what its page should read.
             assert told(client, subprotocols=offered) == ("too_many_sessions", 4429)
+            with (
+                pytest.raises(WebSocketDenialResponse) as full,
+                client.websocket_connect(LIVE, headers=from_proxy, subprotocols=offered),
+            ):
+                pytest.fail("connected")
+            assert full.value.status_code == 503
+            assert "Retry-After" in full.value.headers
+            assert "WWW-Authenticate" not in full.value.headers
 
 
 def test_a_token_comes_from_a_server_with_room_if_a_proxy_asks() -> None:

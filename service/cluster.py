@@ -78,9 +78,9 @@ async def _answer(response: DeploymentResponse) -> Any:
     except asyncio.CancelledError:
         response.cancel()
         raise
-    except EngineError:
-        raise
-    except RayTaskError as error:  # a fault in the replica's code
+    except RayTaskError as error:  # what the replica's code has raised
+        if isinstance(error.cause, EngineError):
+            raise error.cause from None
         raise EngineError(f"the model replica failed: {error}") from error
     except (RayError, RayServeException) as error:
         raise ReplicaLostError(f"{type(error).__name__}: {error}") from error

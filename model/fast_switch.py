@@ -98,9 +98,15 @@ def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | N
         switch = TritonSwitch(unit, dtype)
         switch(unit.z.weight.new_zeros(1, 2, unit.w.out_features // 2, dtype=torch.float32), "none")
     except Exception:
-        logger.warning("Triton does not run here: the plain kernels are used", exc_info=True)
+        _warn_once()
         return None
     return switch
+
+
+@lru_cache
+def _warn_once() -> None:
+    """Of the exception being handled; the other units of a network meet the same."""
+    logger.warning("Triton does not run here: the plain kernels are used", exc_info=True)
 
 
 def _places(out: Tensor, direction: Direction) -> Tensor:

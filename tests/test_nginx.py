@@ -210,7 +210,9 @@ async def test_the_token_of_a_page_finds_its_process(
             talk = await stack.enter_async_context(opening)
             await talk.send(OPTIONS.to_json())
             assert json.loads(await talk.recv())["type"] == "ready"
-        assert [server.sessions() for server in servers] == [2, 2]
+        sessions = [server.sessions() for server in servers]
+        assert sum(sessions) == 4
+        assert min(sessions) >= 1
 
 
 async def test_where_all_are_full_programs_and_pages_are_told(

@@ -136,8 +136,9 @@ class TranscriptionSession:
     def change_blocks(self, block_frames: int) -> None:
         """Go on with blocks of another length from the next frame on that both lengths divide.
 
-        No frame changes by it. For live streams; ``block_frames`` and ``delay`` tell when it has
-        come about.
+        No frame is left out or told twice; in longer blocks some are heard with more look-ahead,
+        so that their probabilities differ. For live streams; ``block_frames`` and ``delay`` tell
+        when it has come about.
         """
         self._framer.change_blocks(block_frames)
 

@@ -2,7 +2,7 @@
 
 Two deployments. Replicas of `Ingress` hold the sessions: the application of the single process,
 but for its engine, which sends windows to the replicas of `Model`. Those run the model, each with
-an engine of its own. The only module that imports Ray, which is the extra `cluster`.
+an engine of its own. This module and `service.cluster_drain` import Ray, the extra `cluster`.
 """
 
 from __future__ import annotations

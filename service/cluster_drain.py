@@ -13,6 +13,7 @@ import logging
 import ray
 from ray.exceptions import RayError
 from ray.serve.context import ReplicaContext
+from ray.serve.generated.serve_pb2 import APPLICATION_STATUS_DELETING, StatusOverview
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +40,15 @@ async def drain_when_stopping(
 
 async def _is_stopping(context: ReplicaContext) -> bool:
     controller = ray.get_actor(CONTROLLER, NAMESPACE)
-    asked = controller.get_deployment_details.remote(context.app_name, context.deployment)
     try:
-        details = await asked
-    except KeyError:  # the whole deployment goes down
-        return True
+        details = await controller.get_deployment_details.remote(
+            context.app_name, context.deployment
+        )
+    except KeyError:
+        # The application goes down, or `serve deploy` builds it anew: that takes long, may fail,
+        # and concerns nobody before it is through.
+        overview = await controller.get_serve_status.remote(context.app_name)
+        status = StatusOverview.FromString(overview).app_status.status
+        return bool(status == APPLICATION_STATUS_DELETING)
     states = {replica.replica_id: replica.state for replica in details.replicas}
     return states.get(context.replica_id.unique_id) == STOPPING

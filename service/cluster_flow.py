@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 logger = logging.getLogger(__name__)
 
 TOO_FAR_AHEAD = 1008  # policy violation (RFC 6455); the session can be resumed
+LOST = 1006  # no close frame has come
 
 
 class UnreadLimit:
@@ -50,7 +51,11 @@ class _Unread:
     async def take(self) -> None:
         """Takes all that comes, until the socket or its session ends."""
         while True:
-            message = await self._receive()
+            try:
+                message = await self._receive()
+            except Exception as error:  # the proxy has died, and the socket with it
+                logger.warning("a client's connection is lost: %s", error)
+                message = {"type": "websocket.disconnect", "code": LOST}
             self._bytes += _size(message)
             if self._bytes > self._max_bytes:
                 break

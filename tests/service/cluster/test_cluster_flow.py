@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.cluster_flow import TOO_FAR_AHEAD, UnreadLimit
+from service.cluster_flow import LOST, TOO_FAR_AHEAD, UnreadLimit
 
 LIMIT = 10_000
 CONNECT: Message = {"type": "websocket.connect"}
@@ -83,6 +83,26 @@ async def test_a_client_that_is_too_far_ahead_is_cut_off(messages: list[Message]
     (close,) = socket.told
     assert (close["type"], close["code"]) == ("websocket.close", TOO_FAR_AHEAD)
     assert socket.left  # nothing more is taken
+
+
+async def test_a_session_hears_what_came_before_its_proxy_died() -> None:
+    heard: list[Message] = []
+
+    async def session(scope: Scope, receive: Receive, send: Send) -> None:
+        while not heard or heard[-1]["type"] != "websocket.disconnect":
+            heard.append(await receive())
+
+    socket = Socket([CONNECT, *audio(2)])
+
+    async def receive() -> Message:
+        if not socket.left:
+            raise RuntimeError("the actor died")
+        return await socket.receive()
+
+    async with asyncio.timeout(60):
+        await UnreadLimit(session, LIMIT)({"type": "websocket"}, receive, socket.send)
+    assert heard == [CONNECT, *audio(2), {"type": "websocket.disconnect", "code": LOST}]
+    assert not socket.told
 
 
 async def test_other_requests_pass_untouched() -> None:

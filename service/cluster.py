@@ -65,9 +65,9 @@ class RayReplicas:
         answer: Description = await _answer(self._model.options(session_id=route).describe.remote())
         return answer
 
-    async def streams(self, route: str) -> int:
+    async def load(self, route: str) -> float:
         """See ``ModelReplicas``."""
-        answer: int = await _answer(self._model.options(session_id=route).streams.remote())
+        answer: float = await _answer(self._model.options(session_id=route).load.remote())
         return answer
 
 
@@ -145,9 +145,9 @@ class Model:
         """What is run here."""
         return self._worker.description
 
-    async def streams(self) -> int:
-        """Those that came here lately."""
-        return self._worker.streams
+    async def load(self) -> float:
+        """For streams that choose a replica."""
+        return self._worker.load
 
     def check_health(self) -> None:
         """For Serve, which replaces a replica whose engine hangs or has ended."""

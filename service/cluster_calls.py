@@ -95,6 +95,6 @@ class ModelReplicas(Protocol):
         """What the replica runs."""
         ...
 
-    async def streams(self, route: str) -> int:
-        """Streams that the replica has at present."""
+    async def load(self, route: str) -> float:
+        """Streams that the replica has at present; infinitely many where it hangs."""
         ...

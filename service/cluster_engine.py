@@ -151,11 +151,11 @@ class RemoteEngine:
         self._heard_s = time.monotonic()
         return answer
 
-    async def streams(self, route: str) -> float:
-        """Streams on the replica of this route; infinitely many where it does not say."""
+    async def load(self, route: str) -> float:
+        """Streams on the replica of this route; infinitely many where it hangs or does not say."""
         try:
             async with asyncio.timeout(self._cluster.live_timeout_s):
-                return await self._replicas.streams(route)
+                return await self._replicas.load(route)
         except (EngineError, TimeoutError):
             return math.inf
 
@@ -292,10 +292,10 @@ class RemoteStream:
 
     async def _choose_route(self) -> None:
         """To the emptier of two replicas: far more even than one that chance chooses."""
-        first = await self._engine.streams(self.route)
+        first = await self._engine.load(self.route)
         if first:
             self.change_route()
-            if await self._engine.streams(self.route) > first:
+            if await self._engine.load(self.route) > first:
                 self._detours -= 1
 
     def _begin(self, new_hops: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -105,8 +106,15 @@ class ModelWorker:
 
     @property
     def streams(self) -> int:
-        """Streams whose front-end is kept."""
+        """Streams whose front-end is kept, and used."""
+        self._forget_idle()
         return len(self._held)
+
+    @property
+    def load(self) -> float:
+        """Streams, for one more that has the choice: infinitely many where the engine hangs."""
+        hangs = self.engine.heartbeat_age_s > self._settings.live_timeout_s
+        return math.inf if hangs else self.streams
 
     async def predict(self, request: WindowRequest) -> Probabilities | None:
         """See ``service.cluster_calls.ModelReplicas``.

@@ -15,7 +15,8 @@ from service.cluster_settings import ClusterSettings
 from service.engine import Engine
 from service.runners import Transcriber
 
-SETTINGS = ClusterSettings(heartbeat_s=0.01, retry_pause_s=0)
+# A machine that does much else may leave a stream alone for long.
+SETTINGS = ClusterSettings(heartbeat_s=0.01, retry_pause_s=0, stream_idle_s=3600)
 
 
 class LocalReplicas:
@@ -48,8 +49,8 @@ class LocalReplicas:
         self.described += 1
         return worker.description
 
-    async def streams(self, route: str) -> int:
-        return (await self._worker(route)).streams
+    async def load(self, route: str) -> float:
+        return (await self._worker(route)).load
 
     async def _worker(self, route: str) -> ModelWorker:
         if self.silent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,22 @@ async def test_streams_are_forgotten_when_idle_and_when_too_many() -> None:
         clock.now_s = 6.0
         assert await worker.predict(request(2, stream="c")) is not None
         assert worker.streams == 1  # b was idle
+        clock.now_s = 12.0
+        assert worker.streams == 0  # though nobody came since
+
+
+class HangingEngine(Engine):
+    heartbeat_age_s = 0.0
+
+
+async def test_no_stream_chooses_a_replica_that_hangs() -> None:
+    engine = HangingEngine(FakeTranscriber())
+    with engine:
+        worker = ModelWorker(engine, "w", "cpu", SETTINGS)
+        await worker.predict(request(0))
+        assert worker.load == 1
+        engine.heartbeat_age_s = SETTINGS.live_timeout_s + 1
+        assert worker.load == math.inf
 
 
 async def test_the_same_request_twice_at_once_is_answered_twice() -> None:

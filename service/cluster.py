@@ -16,9 +16,8 @@ from typing import Any, cast
 
 import ray
 from ray import serve
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayTaskError
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
-from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle, DeploymentResponse
 from ray.serve.schema import LoggingConfig
 from ray.util.metrics import Histogram
@@ -73,16 +72,21 @@ class RayReplicas:
 
 async def _answer(response: DeploymentResponse) -> Any:
     """What the replica returns or raises; all that keeps it from answering is ReplicaLostError."""
+    task = asyncio.current_task()
     try:
         return await response
     except asyncio.CancelledError:
+        if task is not None and not task.cancelling():  # what Serve makes of a request's end there
+            raise ReplicaLostError("the request was cancelled") from None
         response.cancel()
         raise
     except RayTaskError as error:  # what the replica's code has raised
         if isinstance(error.cause, EngineError):
             raise error.cause from None
         raise EngineError(f"the model replica failed: {error}") from error
-    except (RayError, RayServeException) as error:
+    except EngineError:  # likewise, where gRPC carries it
+        raise
+    except Exception as error:  # of Ray, Serve or gRPC
         raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
 
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 
 import ray
-from ray.exceptions import RayError
 from ray.serve.context import ReplicaContext
 from ray.serve.generated.serve_pb2 import APPLICATION_STATUS_DELETING, StatusOverview
 
@@ -22,6 +21,8 @@ CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 NAMESPACE = "serve"
 STOPPING = "STOPPING"
 
+ANSWER_S = 5.0  # for its answer; a controller that places many replicas is slow
+
 
 async def drain_when_stopping(
     draining: asyncio.Event, context: ReplicaContext, poll_s: float
@@ -30,12 +31,12 @@ async def drain_when_stopping(
     while not draining.is_set():
         await asyncio.sleep(poll_s)
         try:
-            async with asyncio.timeout(max(1.0, poll_s)):
+            async with asyncio.timeout(ANSWER_S):
                 if await _is_stopping(context):
                     logger.info("Serve stops this replica: it drains")
                     draining.set()
-        except (RayError, TimeoutError, ValueError) as error:
-            logger.warning("the controller does not say how this replica stands: %s", error)
+        except Exception as error:
+            logger.warning("the controller does not say how this replica stands: %r", error)
 
 
 async def _is_stopping(context: ReplicaContext) -> bool:

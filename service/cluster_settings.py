@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -49,3 +49,9 @@ class ClusterSettings(BaseSettings):
 
     stream_idle_s: float = Field(default=10.0, ge=0.1, le=3600)
     """Seconds without a request after which a model replica forgets a stream's front-end."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ClusterSettings:
+        if self.heartbeat_patience_s <= self.heartbeat_s:
+            raise ValueError("heartbeat_patience_s is not above heartbeat_s: no answer is in time")
+        return self

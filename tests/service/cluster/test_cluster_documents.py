@@ -42,6 +42,10 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("RSE_CLUSTER_MAX_ATTEMPTS", "0")
     with pytest.raises(ValidationError, match="max_attempts"):
         ClusterSettings()
+    monkeypatch.delenv("RSE_CLUSTER_MAX_ATTEMPTS")
+    monkeypatch.setenv("RSE_CLUSTER_HEARTBEAT_S", "15")
+    with pytest.raises(ValidationError, match="heartbeat_patience_s is not above"):
+        ClusterSettings()
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 # is for the service to refuse, in words, before Serve does without.
 SPARE_REQUESTS = 64
 
+# Share of their sessions from which on there are to be more ingress replicas.
+TARGET_SESSIONS = 2 / 3
+
 
 class RayReplicas:
     """Implements ``service.cluster_calls.ModelReplicas`` by a deployment's handle."""
@@ -171,9 +174,6 @@ class Model:
 
 @serve.deployment(
     ray_actor_options={"num_cpus": 1},
-    autoscaling_config=AutoscalingConfig(
-        min_replicas=1, max_replicas=16, target_ongoing_requests=10, upscale_delay_s=5
-    ),
     health_check_period_s=5,
     graceful_shutdown_wait_loop_s=0.5,
 )
@@ -242,6 +242,12 @@ def build(
     ingress = cast(Any, Ingress).options(  # Serve's decorator has made deployments of them
         **{
             "max_ongoing_requests": settings.max_sessions + settings.max_uploads + SPARE_REQUESTS,
+            "autoscaling_config": AutoscalingConfig(
+                min_replicas=1,
+                max_replicas=16,
+                target_ongoing_requests=TARGET_SESSIONS * settings.max_sessions,
+                upscale_delay_s=5,
+            ),
             # The drain, and the time until it is noticed.
             "graceful_shutdown_timeout_s": settings.drain_timeout_s + 2 * cluster.drain_poll_s,
             **(ingress_options or {}),

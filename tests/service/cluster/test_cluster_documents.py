@@ -22,8 +22,14 @@ CHECK = """
 import sys, yaml
 from ray.serve.schema import ServeDeploySchema
 from service import cluster
+from service.cluster_settings import ClusterSettings
+from service.settings import Settings
 
 ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1])))
+application = cluster.build(Settings(max_sessions=6), ClusterSettings())
+ingress = application._bound_deployment._deployment_config
+assert ingress.autoscaling_config.target_ongoing_requests == 4
+assert ingress.max_ongoing_requests == 6 + Settings().max_uploads + cluster.SPARE_REQUESTS
 """
 
 
@@ -55,7 +61,7 @@ def application() -> dict[str, Any]:
     return one
 
 
-def test_the_config_file_is_one_of_serve_and_its_modules_import() -> None:
+def test_the_config_file_is_one_of_serve_and_what_it_imports_follows_the_settings() -> None:
     command = [sys.executable, "-c", CHECK, str(CONFIG)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -64,7 +70,9 @@ def test_the_config_file_is_one_of_serve_and_its_modules_import() -> None:
 def test_the_config_file_agrees_with_the_settings(
     application: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in application["runtime_env"]["env_vars"].items():
+    variables = dict(application["runtime_env"]["env_vars"])
+    assert variables.pop("RELEASE")  # that it changes is what counts
+    for name, value in variables.items():
         known = ClusterSettings if name.startswith("RSE_CLUSTER_") else Settings
         field = name.removeprefix("RSE_CLUSTER_").removeprefix("RSE_").lower()
         assert field in known.model_fields

@@ -39,6 +39,7 @@ LIMITS = {
     "degrade_after_s": 600.0,
     "idle_timeout_s": 3600.0,
     "hang_timeout_s": 600.0,
+    "drain_timeout_s": PATIENCE_S,  # sessions are told, however late
 }
 # Chords without a rest, in three parts: notes begin in each, and some sound where it ends.
 AUDIO = chords(4.5)

@@ -7,7 +7,6 @@ import os
 import queue
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import REPOSITORY
+from tests.service.conftest import REPOSITORY, reserved_port
 
 PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
 STOP_S = 60.0
@@ -44,9 +43,7 @@ class Cluster:
     """`tests.service.cluster.drive`, commanded."""
 
     def __init__(self, log: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self._reservation, self.port = reserved_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
         self._log = log
@@ -118,6 +115,7 @@ class Cluster:
             self._kill_session()
             self.process.wait(STOP_S)
             self._reader.join(STOP_S)
+            self._reservation.close()
             assert self.process.stdout is not None
             self.process.stdout.close()
 

@@ -55,17 +55,22 @@ class SharedTokenBook(TokenBook):
         if message is None:
             return None
         claims = json.loads(message)
-        now_s = self._clock()
-        while self._spent and next(iter(self._spent.values())) <= now_s:
-            del self._spent[next(iter(self._spent))]
-        spent = len(self._spent) >= self._max_tokens or _name(message) in self._spent
-        return None if spent or now_s >= claims["expires_s"] else Client(**claims["client"])
+        spent = self._is_full() or _name(message) in self._spent
+        too_old = self._clock() >= claims["expires_s"]
+        return None if spent or too_old else Client(**claims["client"])
 
     def spend(self, token: str) -> None:
         """From here on it is nobody's, at this replica."""
         message = self._signed(token)
-        if message is not None:
+        if message is not None and not self._is_full():
             self._spent[_name(message)] = self._clock() + self.lifetime_s
+
+    def _is_full(self) -> bool:
+        """Whether as many spent ones are remembered as may be, without those that are too old."""
+        now_s = self._clock()
+        while self._spent and next(iter(self._spent.values())) <= now_s:
+            del self._spent[next(iter(self._spent))]
+        return len(self._spent) >= self._max_tokens
 
     def _signed(self, token: str) -> bytes | None:
         """What a token says, if one of us has said it."""

@@ -44,6 +44,19 @@ def test_a_token_ends_with_its_time_and_spent_ones_are_forgotten() -> None:
     assert book.owner(book.issue(ALICE)) == ALICE
 
 
+def test_no_more_spent_ones_are_remembered_than_allowed_though_nobody_asks_whose_they_are() -> None:
+    """A service that is open to everybody does not ask."""
+    (book,), clock = books(1, max_tokens=2)
+    for _ in range(5):
+        book.spend(book.issue(ALICE))
+    assert len(book._spent) == 2
+    clock.now_s += 30
+    token = book.issue(ALICE)
+    book.spend(token)
+    assert len(book._spent) == 1
+    assert book.owner(token) is None
+
+
 @pytest.mark.parametrize("guess", ["", "x", "\udcff", "é", "0" * 43, "A" * 400])
 def test_nobody_guesses(guess: str) -> None:
     (book,), _ = books(1)

@@ -67,7 +67,6 @@ class Gate:
         self._state = state
         self._settings = settings = state.settings
         self._keys = state.keys
-        self._tokens = state.tokens
         self._refused = state.metrics.refused
         self._rate = RateLimiter(
             settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
@@ -118,7 +117,7 @@ class Gate:
         else:
             token = offered_token(scope)
             if token is not None:
-                self._tokens.spend(token)
+                self._state.tokens.spend(token)
             set_client(scope, identity)
             await self._app(scope, receive, send)
 
@@ -147,7 +146,7 @@ class Gate:
             key = self._keys.find(secret.strip())
             return Client.of_key(key) if key else None
         token = offered_token(scope)
-        return self._tokens.owner(token) if token is not None else None
+        return self._state.tokens.owner(token) if token is not None else None
 
     def _is_endpoint(self, scope: Scope) -> bool:
         """Whether this is more than the page: every route there is, so that none is forgotten."""

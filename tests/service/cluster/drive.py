@@ -21,7 +21,7 @@ from service import cluster, cluster_drain
 from service.cluster_settings import ClusterSettings
 from service.settings import Settings
 
-# Replicas of four sizes fit on the logical CPUs; the tests do not depend on real ones.
+# Two replicas of each kind fit, and those of an upgrade beside them, a fifth of one for each.
 LOGICAL_CPUS = 2
 CLUSTER = ClusterSettings(
     live_timeout_s=60,

@@ -27,15 +27,17 @@ from service.cluster_calls import (
 )
 from service.cluster_settings import ClusterSettings
 from service.engine_interface import EngineLike, EngineStreamLike
+from service.health import version_of
 from service.runners import Transcriber
 
 
 def weights_digest(transcriber: Transcriber) -> str:
-    """Tells networks apart whose names are the same: by configuration, card, tensors, device type.
+    """Tells networks apart whose names are the same: by configuration, card, tensors, device type
+    and the releases of this package and of torch.
 
-    The device counts as frames of a CPU and of a GPU differ in their last bits.
+    Device and releases count as frames may differ in their last bits.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(f"{version_of('rse-transcribe')} {torch.__version__}".encode())
     digest.update(json.dumps(transcriber.config.to_json(), sort_keys=True).encode())
     digest.update(json.dumps(transcriber.card, sort_keys=True, default=str).encode())
     if isinstance(transcriber, torch.nn.Module):

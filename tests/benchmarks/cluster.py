@@ -40,6 +40,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 with serve(folder, options.model) as url:
                     trial = measured(url, music, STREAMS, seconds)
                 print(f"{system}: {trial}", file=sys.stderr)
+                if trial["lateness_ms"] is None:
+                    raise RuntimeError(f"{system}: no event came")
                 failed += trial["failed"]
                 late[system].append(trial["lateness_ms"])
     figures: dict[str, Any] = {"streams": STREAMS, "model_replicas": MODELS, "failed": failed}

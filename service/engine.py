@@ -276,9 +276,9 @@ class Engine:
             probabilities = self._runner.predict(rows, run[0].request.stream.positions)
         except Exception as error:
             logger.exception("the model failed on a batch of %d windows", len(rows))
-            _fail(run, error)
-            if self._observer is not None:
+            if self._observer is not None:  # before the answer: who has it finds it counted
                 self._observer.batch_failed(priority, len(rows), error)
+            _fail(run, error)
             return
         if self._observer is not None:
             step_s = time.monotonic() - began_s

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     max_clients: int = Field(default=10_000, ge=1, le=10_000_000)
     """Clients whose rate of requests is remembered; beyond it the least recent is forgotten."""
 
-    max_sessions: int = Field(default=16, ge=1, le=100_000)
+    max_sessions: int = Field(default=12, ge=1, le=100_000)
     """Live sessions at one time; the next is refused with 503."""
 
     max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)

@@ -158,10 +158,11 @@ class CrewRunner:
         That depends on the shapes, so the first rows of each number and positions are tried.
         """
         shape = (len(rows), positions.start, positions.stop)
-        if len(rows) == 1 or not self._exact.get(shape, True):
+        exact = self._exact.get(shape)  # asked once: another worker may try the same meanwhile
+        if len(rows) == 1 or exact is False:
             return self._alone(rows, positions).numpy()
         together = self._fast.predict_features(torch.stack(list(rows)), positions)
-        if shape not in self._exact:
+        if exact is None:
             alone = self._alone(rows, positions)
             self._exact[shape] = torch.equal(together, alone)
             return alone.numpy()

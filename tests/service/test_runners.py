@@ -83,6 +83,26 @@ def test_rows_that_would_change_together_are_computed_alone(
         np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
 
 
+def test_two_workers_that_try_the_same_at_once_change_no_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crew = runner_of(network(FILTERBANK))
+    assert isinstance(crew, CrewRunner)
+    given = rows(crew, noise(2))
+    alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
+    exact, others = crew._fast.predict_features, [True]
+
+    def inexact(features: torch.Tensor, positions: slice) -> torch.Tensor:
+        if len(features) == 2 and others:
+            others.clear()
+            crew.predict(given, positions)  # another worker comes to its end meanwhile
+        return exact(features, positions) + 1e-3 * (len(features) - 1)
+
+    monkeypatch.setattr(crew._fast, "predict_features", inexact)
+    np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
+    assert not others
+
+
 @pytest.mark.parametrize(
     ("window_ms", "expected"),
     [

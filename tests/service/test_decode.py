@@ -142,7 +142,7 @@ def test_closing_waits_for_a_read_and_reading_after_it_gives_nothing() -> None:
     reader = threading.Thread(target=lambda: list(decoder))
     reader.start()
     decoder.close()
-    reader.join(30)
+    reader.join(60)
     assert not reader.is_alive()
     assert decoder.read() is None
     decoder.close()

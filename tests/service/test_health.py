@@ -55,19 +55,27 @@ def test_a_model_that_cannot_be_loaded_is_told_without_its_path() -> None:
 
 
 def test_an_end_while_the_model_is_loaded_leaves_no_worker_behind() -> None:
-    loading, go_on, loaded = threading.Event(), threading.Event(), threading.Event()
+    loading, loaded = threading.Event(), threading.Event()
+    before = set(threading.enumerate())
 
     def load(name: str, device: str) -> FakeTranscriber:
         loading.set()
-        assert go_on.wait(100)
+        deadline = time.monotonic() + 100
+        while not state.draining.is_set():  # the end has begun
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         loaded.set()
         return FakeTranscriber()
 
-    with TestClient(create_app(Settings(), load_model=load)):
+    app = create_app(Settings(), load_model=load)
+    state = app.state.service
+    state.close_timeout_s = 100
+    with TestClient(app):
         assert loading.wait(100)
-        threading.Timer(0.1, go_on.set).start()
+        assert not loaded.is_set()
     assert loaded.is_set()
-    assert "engine" not in {thread.name for thread in threading.enumerate()}
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not {name for name in left if name.startswith("engine-")}
 
 
 def test_a_dead_engine_is_not_ready() -> None:

@@ -73,7 +73,7 @@ async def transcribe_file(
         TooManyNotesError: ``limits.max_notes`` are exceeded.
         EngineError: the model failed.
     """
-    with await asyncio.to_thread(AudioDecoder, file, max_duration_s) as decoder:
+    with await _open(file, max_duration_s) as decoder:
         session = TranscriptionSession(
             engine, decoder.audio, options, priority=Priority.FILE, tracker=tracker, limits=limits
         )
@@ -103,6 +103,18 @@ async def transcribe_file(
                 raise fault
         finally:
             session.abort()
+
+
+async def _open(file: BinaryIO, max_duration_s: float | None) -> AudioDecoder:
+    """Opens the file in a thread, which is through with it when this ends, even cancelled."""
+    opening = asyncio.ensure_future(asyncio.to_thread(AudioDecoder, file, max_duration_s))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait([opening])  # whoever cancels closes the file next
+        if opening.exception() is None:
+            opening.result().close()
+        raise
 
 
 def _progress(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 import tracemalloc
 from contextlib import aclosing
 
@@ -13,7 +14,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
-from service import decode
+from service import decode, transcribe
 from service.decode import DecodeError
 from service.engine import Engine
 from service.events import NoteEvent
@@ -154,6 +155,33 @@ async def test_too_many_notes_are_told_after_those_that_were_kept(engine: Engine
 async def test_what_is_no_audio_raises_before_anything_is_yielded(engine: Engine) -> None:
     with pytest.raises(DecodeError, match="not a readable audio file"):
         await collect(io.BytesIO(b"text" * 100), engine)
+
+
+async def test_whoever_leaves_while_a_file_is_opened_finds_it_let_go_of(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+
+    class SlowDecoder(decode.AudioDecoder):
+        def __init__(self, file: io.BytesIO, max_duration_s: float | None) -> None:
+            opening.set()
+            assert go_on.wait(60)
+            super().__init__(file, max_duration_s)
+
+    monkeypatch.setattr(transcribe, "AudioDecoder", SlowDecoder)
+    file = wav(play(MELODY, 1.3, RATE_HZ))
+    reading = asyncio.create_task(collect(file, engine))
+    try:
+        assert await asyncio.to_thread(opening.wait, 60)
+        reading.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not reading.done()
+    finally:
+        go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    file.close()  # libsndfile would read it still, and fail where nobody can catch it
 
 
 def test_an_array_goes_the_same_way() -> None:

@@ -82,8 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     server = DrainingServer(server_config(app, settings), app.state.service)
     address = address_to_open(settings.host, settings.port)
     print(f"rse-transcribe: open {address} (Ctrl+C ends it)", flush=True)
-    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(server.serve())
+    try:
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(server.serve())
+    except SystemExit as end:  # of uvicorn, which has said why: the port is taken, for one
+        return end.code if isinstance(end.code, int) else 1
     return 1 if server.failed else 0
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from typing import NoReturn
 
 from torch import Tensor
 
+from service.__main__ import leave
 from service.app import create_app
 from service.server import DrainingServer, server_config
 from service.settings import Settings
@@ -33,13 +35,14 @@ class FaultyTranscriber(FakeTranscriber):
         return super().predict_features(features)
 
 
-def main(port: int) -> None:
+def main(port: int) -> NoReturn:
     settings = Settings(port=port, device="cpu")
     app = create_app(settings, load_model=lambda name, device: FaultyTranscriber())
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))
     server = DrainingServer(server_config(app, settings), state)
     asyncio.run(server.serve())
+    leave(0)
 
 
 if __name__ == "__main__":

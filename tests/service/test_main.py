@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service.__main__ import address_to_open
+from service import logs
+from service.__main__ import address_to_open, main
 from service.app import pick_model
+from service.server import DrainingServer
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,16 @@ def test_the_weights_fit_the_device_unless_they_are_named(
     setting: str, device: str, weights: str
 ) -> None:
     assert pick_model(setting, device) == weights
+
+
+def test_a_server_that_cannot_begin_is_a_status_to_leave_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exit from within would take the interpreter down under a model that is being loaded."""
+
+    async def serve(self: DrainingServer) -> None:
+        raise SystemExit(3)  # as uvicorn does where the port is taken
+
+    monkeypatch.setattr(DrainingServer, "serve", serve)
+    monkeypatch.setattr(logs, "configure", lambda log_format: None)
+    assert main(["--device", "cpu"]) == 3

@@ -47,7 +47,13 @@ class StuckSocket:
 
 async def test_a_client_that_does_not_read_is_closed_and_holds_no_memory() -> None:
     socket = StuckSocket()
-    settings = Settings(max_outbound_messages=OUTBOUND, send_timeout_s=0.2)
+    # No progress comes in between, however long this takes.
+    settings = Settings(
+        max_outbound_messages=OUTBOUND,
+        send_timeout_s=0.2,
+        progress_interval_ms=60_000,
+        idle_timeout_s=600,
+    )
     state = ServiceState(settings)
     with Engine(FakeTranscriber()) as engine:
         engine.warm_up()

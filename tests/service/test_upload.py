@@ -272,22 +272,21 @@ def test_too_many_notes() -> None:
 
 
 class Failing(FakeTranscriber):
-    """Fails on one batch of all."""
+    """Fails on one batch of all: that after so many windows, in whatever batches they came."""
 
-    def __init__(self, batch: int) -> None:
-        super().__init__()
-        self.fails_at = batch
+    fails_after = -1
 
     def predict_features(self, features: Tensor) -> Tensor:
-        self.fail_next_batch = len(self.batches) == self.fails_at
+        self.fail_next_batch = sum(self.batches) == self.fails_after
         return super().predict_features(features)
 
 
 def test_a_failing_model_is_our_fault_and_loses_no_note_that_was_found(wav: bytes) -> None:
     for accept in ("audio/midi", "application/x-ndjson"):
-        with serving(Failing(batch=10**9)) as (client, model):
+        with serving(Failing()) as (client, model):
             assert isinstance(model, Failing)
-            model.fails_at = len(model.batches) + 3  # after the warm-up and three of five batches
+            # After the warm-up and three of five requests, of eight windows each.
+            model.fails_after = sum(model.batches) + 24
             answer = post(client, wav, accept, block_frames=4)
             assert "failing batch" not in answer.text
             if accept == "audio/midi":

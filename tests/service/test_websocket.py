@@ -85,7 +85,7 @@ def test_events_do_not_depend_on_the_sizes_of_messages(size: int) -> None:
             socket.send_json({"type": "stop"})
             messages, _ = hear(socket)
     notes = of_type(messages, "note_on", "note_off")
-    assert [{**m, "seq": 0} for m in notes] == [{**m, "seq": 0} for m in usual]
+    assert [{**m, "seq": 0} for m in notes] == usual
 
 
 def test_float_stereo_gives_the_same_notes() -> None:

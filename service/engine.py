@@ -103,6 +103,7 @@ class Engine:
         self._threads = self._runner.threads
         self._beats: dict[int, float] = {}  # by worker
         self._running: dict[int, list[_EnginePart]] = {}  # by worker
+        self._given_up: EngineClosedError | None = None  # by `abandon`
         self._workers: list[threading.Thread] = []
         self._add_worker()
 
@@ -210,7 +211,7 @@ class Engine:
 
         A worker that comes back finds its requests answered and ends.
         """
-        hanging = EngineClosedError("the engine hangs and was given up")
+        hanging = self._given_up = EngineClosedError("the engine hangs and was given up")
         for request in self._requests.close():
             request.fail(hanging)
         for batch in list(self._running.values()):
@@ -253,7 +254,10 @@ class Engine:
                     threads = self._threads
                     torch.set_num_threads(threads)  # of this thread
                 self._running[number] = batch
-                if batch:
+                if self._given_up is not None:  # since the batch was taken, perhaps
+                    for part in batch:
+                        part.request.fail(self._given_up)
+                elif batch:
                     self._step(batch)
             except Exception as error:  # a fault of the engine itself must not end all streams
                 logger.exception("the engine failed on a batch of %d requests", len(batch))

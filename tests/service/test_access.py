@@ -31,7 +31,7 @@ def bearer(key: str) -> dict[str, str]:
 
 @contextmanager
 def guarded(**settings: Any) -> Iterator[TestClient]:
-    with serving(keys=KEYS, **settings) as (client, _):
+    with serving(keys=KEYS, token_lifetime_s=600, **settings) as (client, _):
         yield client
 
 
@@ -118,7 +118,7 @@ def test_a_token_opens_one_websocket_and_is_not_said_back() -> None:
 def test_a_token_of_another_replica_opens_one_websocket() -> None:
     with guarded() as client:
         assert isinstance(client.app, FastAPI)
-        here, there = (SharedTokenBook(b"secret", 30, 10) for _ in range(2))
+        here, there = (SharedTokenBook(b"secret", 600, 10) for _ in range(2))
         client.app.state.service.tokens = here
         offered = ["rse.v1", f"rse.token.{there.issue(Client('key alice'))}"]
         assert begin(client, subprotocols=offered) == "rse.v1"

@@ -13,6 +13,7 @@ import soundfile
 from starlette.types import ASGIApp, Message, Scope
 from torch import Tensor
 
+from service.state import Places
 from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody, serving
 
@@ -75,6 +76,33 @@ def test_an_upload_that_stands_still_is_given_up() -> None:
         assert client.portal is not None
         assert client.portal.call(stall, client.app) == (408, "idle_timeout")
         assert client.app.state.service.uploads.taken == 0  # type: ignore[attr-defined]
+
+
+def test_the_last_line_finds_the_place_given_back() -> None:
+    """A client that may have one upload at a time sends the next when it has read this one."""
+
+    async def taken(app: ASGIApp, uploads: Places) -> dict[str, int]:
+        """Places that are taken, by the type of the line that is sent."""
+        places: dict[str, int] = {}
+        messages: list[Message] = [{"type": "http.request", "body": form(), "more_body": False}]
+
+        async def receive() -> Message:
+            return messages.pop(0) if messages else await asyncio.Future()
+
+        async def send(message: Message) -> None:
+            for line in message.get("body", b"").splitlines():
+                places[json.loads(line)["type"]] = uploads.taken
+
+        headers = [*SCOPE["headers"], (b"accept", b"application/x-ndjson")]
+        async with asyncio.timeout(PATIENCE_S):
+            await app({**SCOPE, "headers": headers}, receive, send)
+        return places
+
+    with serving() as (client, _):
+        assert client.portal is not None
+        uploads: Places = client.app.state.service.uploads  # type: ignore[attr-defined]
+        places = client.portal.call(taken, client.app, uploads)
+    assert (places["progress"], places["note_on"], places["done"]) == (1, 1, 0)
 
 
 class BusyTranscriber(FakeTranscriber):

@@ -83,8 +83,9 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
                 problem = as_problem(error, state)
                 count(state, None, problem)
                 raise problem from error
-            lines = write_lines(first, items, state)
-            return HoldingResponse(lines, stack.pop_all(), state.settings.send_timeout_s)
+            held = stack.pop_all()
+            lines = write_lines(first, items, state, held)
+            return HoldingResponse(lines, held, state.settings.send_timeout_s)
         performance = await run(request, items, state)
         if media_type == JSON:
             return JSONResponse(describe(performance, options, state))

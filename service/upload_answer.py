@@ -118,9 +118,15 @@ class HoldingResponse(StreamingResponse):
 
 
 async def write_lines(
-    first: FileItem, items: AsyncGenerator[FileItem, None], state: ServiceState
+    first: FileItem,
+    items: AsyncGenerator[FileItem, None],
+    state: ServiceState,
+    held: AsyncExitStack,
 ) -> AsyncIterator[str]:
-    """The lines of an NDJSON answer; the last is `done` unless the server itself failed."""
+    """The lines of an NDJSON answer; the last is `done` unless the server itself failed.
+
+    Before it, all that the upload held is given back: its client may go on to the next at once.
+    """
     item: FileItem | None = first
     performance: Performance | None = None
     problem: Problem | None = None
@@ -136,6 +142,7 @@ async def write_lines(
         except Exception as error:
             problem, item = as_problem(error, state), None
     count(state, performance, problem)
+    await held.aclose()
     if problem is not None:
         yield (
             json.dumps(

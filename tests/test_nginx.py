@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -35,6 +36,7 @@ from tests.service.test_real_uploads import FILE_HEAD, flac
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
 
 PATIENCE_S = 60.0
+PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 PITCHES = [pitch for pitch, _, _ in MELODY]
 REPEATS = 6
 PERIOD_S = 2.0
@@ -176,12 +178,12 @@ async def page(url: str) -> connect:
         websocket(url),
         origin=Origin(url),
         subprotocols=[Subprotocol("rse.v1"), Subprotocol(f"rse.token.{answer.json()['token']}")],
-        open_timeout=PATIENCE_S,
+        **PATIENT,
     )
 
 
 def program(url: str) -> connect:
-    return connect(websocket(url), additional_headers=BEARER, open_timeout=PATIENCE_S)
+    return connect(websocket(url), additional_headers=BEARER, **PATIENT)
 
 
 @pytest.mark.parametrize("as_page", [False, True])

@@ -23,7 +23,7 @@ def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -
     """
     classes = logits.shape[-1]
     rest = smoothing / (classes - 1)  # of the probability, for each wrong class
-    logarithms = F.log_softmax(logits.float(), dim=-1)  # (batch, length, classes)
+    logarithms = F.log_softmax(_precise(logits), dim=-1)  # (batch, length, classes)
     right = logarithms.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     wrong = logarithms.sum(dim=-1) - right
     entropy = -(1 - smoothing) * right - rest * wrong  # (batch, length)
@@ -46,10 +46,11 @@ def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Ten
     length) integer classes. The smoothed rest of the mass is spread over every position, padding
     too. Where a passage lacks its answer, that rest is all there is. Returns the batch mean.
     """
-    answers = (targets == ANSWER).float()
+    scores = _precise(logits[:, :, ANSWER])
+    answers = (targets == ANSWER).to(scores.dtype)
     shares = answers / answers.sum(dim=1, keepdim=True).clamp(min=1)  # (batch, length)
     shares = (1 - smoothing) * shares + smoothing / targets.shape[1]
-    return F.cross_entropy(logits[:, :, ANSWER].float(), shares)
+    return F.cross_entropy(scores, shares)
 
 
 def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
     Shapes as in :func:`lambada_loss`; every passage holds its answer. Nothing is lost by placing
     all on one occurrence (Kadlec et al. 2016). Returns the batch mean.
     """
-    scores = logits[:, :, ANSWER].float()
+    scores = _precise(logits[:, :, ANSWER])
     words = scores.masked_fill(targets == PADDING, -math.inf).logsumexp(dim=1)
     answers = scores.masked_fill(targets != ANSWER, -math.inf).logsumexp(dim=1)
     return (words - answers).mean()
@@ -79,3 +80,8 @@ def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
     counted = (targets != PADDING) | (predicted != PADDING)
     right = ((predicted == targets) & counted).sum(dim=1)
     return (right / counted.sum(dim=1).clamp(min=1)).mean()
+
+
+def _precise(scores: Tensor) -> Tensor:
+    """In single precision at least: bfloat16 is too coarse for sums of exponentials."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -29,6 +29,8 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1",
     "RAY_worker_register_timeout_seconds": "240",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "240",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "240",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_local_fs_capacity_threshold": "1.0",
     "RAY_enable_metrics_collection": "0",

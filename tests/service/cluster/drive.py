@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 from ray import serve
+from ray.serve._private import api, client
 
 from model import checkpoint
 from model.transcriber import Transcriber
@@ -32,6 +33,7 @@ CLUSTER = ClusterSettings(
     max_unread_bytes=1024 * 1024,
 )
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
+PROXY_S = 240  # Serve's own minute is short for such a machine, and it has no setting for it
 
 
 class Relabelled:
@@ -87,6 +89,7 @@ def main(port: int) -> None:
             _temp_dir=folder,
         )
         try:
+            api.HTTP_PROXY_TIMEOUT = client.HTTP_PROXY_TIMEOUT = PROXY_S
             serve.start(http_options={"host": "127.0.0.1", "port": port})
             answer(None)
             for line in sys.stdin:

@@ -15,8 +15,14 @@ from service.cluster_settings import ClusterSettings
 from service.engine import Engine
 from service.runners import Transcriber
 
-# A machine that does much else may leave a stream alone for long.
-SETTINGS = ClusterSettings(heartbeat_s=0.01, retry_pause_s=0, stream_idle_s=3600)
+# A machine that does much else may leave a stream alone for long, and take long over a request.
+SETTINGS = ClusterSettings(
+    live_timeout_s=600,
+    retry_pause_s=0,
+    heartbeat_s=0.01,
+    heartbeat_patience_s=600,
+    stream_idle_s=3600,
+)
 
 
 class LocalReplicas:

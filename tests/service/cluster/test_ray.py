@@ -48,6 +48,7 @@ PARTS_END_S = (1.5, 3.0, 4.5)
 LATEST_S = 0.5  # after which a note is told, if more audio has come
 OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
 ADDRESS = "/ws/transcribe"
+PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 
 pytestmark = pytest.mark.timeout(900)  # of a machine that does much else; a minute of one that not
 
@@ -64,7 +65,8 @@ def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def expected() -> list[dict[str, Any]]:
     """The notes that the application without Ray tells."""
     network: Any = checkpoint.load("live")
-    with serving(network) as (client, _), client.websocket_connect(ADDRESS) as socket:
+    limits = {"degrade_after_s": LIMITS["degrade_after_s"]}
+    with serving(network, **limits) as (client, _), client.websocket_connect(ADDRESS) as socket:
         socket.send_json(START)
         for chunk in chunks(AUDIO):
             socket.send_bytes(chunk)
@@ -84,7 +86,7 @@ def begun(expected: list[dict[str, Any]], part: int) -> int:
 
 def transcribe(cluster: Cluster, pcm: bytes, chunk_bytes: int) -> list[dict[str, Any]]:
     """The notes that the cluster tells of audio in chunks of this size."""
-    with connect(cluster.websocket_url, open_timeout=PATIENCE_S, compression=None) as socket:
+    with connect(cluster.websocket_url, **PATIENT, compression=None) as socket:
         socket.send(json.dumps(START))
         for chunk in chunks(pcm, chunk_bytes):
             socket.send(chunk)
@@ -107,7 +109,7 @@ def eventually_open(cluster: Cluster) -> ClientConnection:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return connect(cluster.websocket_url, open_timeout=PATIENCE_S)
+            return connect(cluster.websocket_url, **PATIENT)
         except InvalidStatus:  # Serve asked the replica that is full
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -116,7 +118,7 @@ def eventually_open(cluster: Cluster) -> ClientConnection:
 def assert_full(cluster: Cluster) -> None:
     for _ in range(4):
         with pytest.raises(InvalidStatus) as refusal:
-            connect(cluster.websocket_url, open_timeout=PATIENCE_S)
+            connect(cluster.websocket_url, **PATIENT)
         assert refusal.value.response.status_code == 503
         assert json.loads(refusal.value.response.body)["code"] == "too_many_sessions"
 
@@ -161,7 +163,7 @@ def send_without_end(socket: ClientConnection) -> None:
 def test_a_client_far_ahead_of_its_session_is_cut_off(cluster: Cluster) -> None:
     """Serve's proxy reads on, however little the session does."""
     deploy_one(cluster)
-    with connect(cluster.websocket_url, open_timeout=PATIENCE_S, compression=None) as socket:
+    with connect(cluster.websocket_url, **PATIENT, compression=None) as socket:
         socket.send(json.dumps(START))
         with pytest.raises(ConnectionClosed) as closed:
             send_without_end(socket)

@@ -22,8 +22,10 @@ class Loading:
 
     def __init__(self) -> None:
         self.began, self.go_on, self.ended = (threading.Event() for _ in range(3))
+        self.threads: list[threading.Thread] = []
 
     def __call__(self, name: str, device: str) -> FakeTranscriber:
+        self.threads.append(threading.current_thread())
         self.began.set()
         self.go_on.wait(2 * PATIENCE_S)
         self.ended.set()
@@ -37,10 +39,16 @@ def loading() -> Iterator[Loading]:
         yield made
     finally:
         made.go_on.set()
+        for thread in made.threads:
+            thread.join(PATIENCE_S)  # none is cut off in the model, should this test be the last
 
 
 def test_the_end_does_not_wait_for_a_model_that_is_being_loaded(loading: Loading) -> None:
-    app = create_app(Settings(allowed_hosts=("testserver",)), load_model=loading)
+    def load(name: str, device: str) -> FakeTranscriber:
+        loading(name, device)
+        raise OSError("nobody would close an engine of it")
+
+    app = create_app(Settings(allowed_hosts=("testserver",)), load_model=load)
     with TestClient(app) as client:
         assert loading.began.wait(PATIENCE_S)
         assert client.get("/readyz").status_code == 503

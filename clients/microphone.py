@@ -192,7 +192,8 @@ class _Interrupt:
         if self._recorder.ended and self._task is not None:
             self._task.cancel()
         self._microphone.close()
-        self._recorder.finish()
+        # Behind the blocks that the device has handed over to the loop, which are audio, too.
+        asyncio.get_running_loop().call_soon(self._recorder.finish)
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()

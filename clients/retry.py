@@ -52,7 +52,7 @@ class Retry:
         if self._give_up_s is None:
             impatient = audio_ended and not connected
         else:
-            impatient = self._clock() - self._lost_at > self._give_up_s
+            impatient = self._clock() - self._lost_at >= self._give_up_s
         if impatient or self._fruitless >= MAX_FRUITLESS:
             return None
         return next(self._delays)

@@ -21,7 +21,8 @@ class FakeSounddevice:
     """Stands for the module: one playback device, one input device with two channels.
 
     The last channel that is opened hears ``sample``, the others silence. The device ends after
-    ``seconds``; None means that it goes on until it is closed.
+    ``seconds``; None means that it goes on until it is closed, at the pace of life: a faster one
+    would overrun every buffer wherever the machine stands still for some seconds.
     """
 
     PortAudioError = PortAudioError
@@ -30,7 +31,7 @@ class FakeSounddevice:
         self.seconds = seconds
         self.opens = opens
         self.default = SimpleNamespace(device=(1, 0))
-        self.pause_s = 0.0005  # between two blocks
+        self.pause_s = 0.01 if seconds is None else 0.0005  # between two blocks
         self.streams: list[FakeInputStream] = []
         self.devices: list[dict[str, Any]] = [
             {"name": "Speaker", "max_input_channels": 0, "default_samplerate": 48_000.0},

@@ -10,8 +10,8 @@ import asyncio
 import base64
 import io
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,8 @@ import mido
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+
+from tests.service.conftest import reserved_port
 
 FRAME_RATE_HZ = 4.0
 STEP_S = 1 / FRAME_RATE_HZ  # of time between two of the server's steps
@@ -59,6 +61,7 @@ class Heard:
     flushes: int = 0
     keepalives: int = 0
     stopped: bool = False
+    over: bool = False  # all is said, or nobody listens any more
 
     @property
     def frame_bytes(self) -> int:
@@ -82,7 +85,6 @@ class FakeService:
         self.behaviour = behaviour or Behaviour()
         self.sessions: list[Heard] = []
         self.most_at_a_time = 0
-        self._now = 0
         self.url = ""
         self.credentials: list[str | None] = []  # of each handshake
 
@@ -95,6 +97,9 @@ class FakeService:
             process_request=self._handshake,
             max_size=2**20,
             max_queue=None,  # a full queue would hide the client's half of the closing handshake
+            # A machine that stands still for a while is no client that is gone.
+            ping_interval=None,
+            close_timeout=60,
         ) as server:
             port = next(iter(server.sockets)).getsockname()[1]
             self.url = f"http://127.0.0.1:{port}"
@@ -110,14 +115,22 @@ class FakeService:
     async def _session(self, socket: ServerConnection) -> None:
         heard = Heard()
         self.sessions.append(heard)
-        self._now += 1
-        self.most_at_a_time = max(self.most_at_a_time, self._now)
+        under_way = sum(not session.over for session in self.sessions)
+        self.most_at_a_time = max(self.most_at_a_time, under_way)
         try:
             await _Session(socket, self.behaviour, heard).run()
         except ConnectionClosed:
             pass
         finally:
-            self._now -= 1
+            heard.over = True
+
+
+@contextmanager
+def nobody() -> Iterator[str]:
+    """The address of a service that is not there, and that no other program takes meanwhile."""
+    reservation, port = reserved_port()
+    with reservation:
+        yield f"http://127.0.0.1:{port}"
 
 
 class _Session:
@@ -304,6 +317,7 @@ class _Session:
             "dropped_samples": 0,
         }
         midi = base64.b64encode(self._midi()).decode()
+        self.heard.over = True  # the client may begin the next before this one is closed
         await self.say("done", reason=reason, totals=totals, midi_base64=midi)
 
     def _midi(self) -> bytes:

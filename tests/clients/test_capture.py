@@ -42,12 +42,12 @@ async def test_the_chosen_channel_arrives_whole_and_in_order() -> None:
 
 async def test_leaving_closes_the_device() -> None:
     fake = FakeSounddevice(seconds=None)
-    backlog = Backlog(2, 10 * RATE)
+    backlog = Backlog(2, 600 * RATE)
     with Microphone(as_module(fake), None) as microphone:
         microphone.open(backlog)
         assert await backlog.read(0) is not None
     assert fake.streams[0].closed.is_set()
-    await asyncio.wait_for(backlog.wait_ended(), 10)
+    await asyncio.wait_for(backlog.wait_ended(), 60)
 
 
 def test_input_devices_are_listed_with_the_default_marked() -> None:

@@ -119,7 +119,9 @@ async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
     for cuts in ([], [0.9, 1.75]):
         proxy = CuttingProxy(server.port, [round(2 * RATE * cut_s) for cut_s in cuts])
         async with proxy.running() as url:
-            async with TranscriptionClient(url, options, delays=lambda: repeat(0.0)) as client:
+            async with TranscriptionClient(
+                url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
+            ) as client:
                 for start in range(0, len(audio), RATE // 10):
                     await client.send(audio[start : start + RATE // 10])
                 done = await client.stop()
@@ -197,7 +199,6 @@ async def test_a_killed_service_is_taken_up_again_by_the_next(
     monkeypatch.setattr(backoff, "LONGEST_DELAY_S", 0.2)
     monkeypatch.setattr(microphone, "MAX_BUFFERED_S", 600.0)  # a slow machine starts slowly
     port, device = FakePort(), ToneDevice(seconds=None)
-    device.pause_s = 0.01  # about the pace of life
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)
     monkeypatch.setattr(microphone, "open_port", lambda name: port)
     take = tmp_path / "take.mid"

@@ -17,7 +17,7 @@ from clients import backoff, file
 from clients.client import TranscriptionClient
 from clients.file import main
 from clients.recording import Recording
-from tests.clients.fake_service import Behaviour, FakeService
+from tests.clients.fake_service import Behaviour, FakeService, nobody
 from tests.conftest import REPOSITORY
 
 RATE = 16_000
@@ -269,7 +269,8 @@ async def test_a_full_or_absent_service_is_told(
     async with FakeService(behaviour).running() as service:
         assert await run(service, song) == file.NO_SERVICE
         assert "all sessions are taken" in capfd.readouterr().err
-    assert await run(service, song) == file.NO_SERVICE
+    with nobody() as service.url:
+        assert await run(service, song) == file.NO_SERVICE
     assert "cannot connect" in capfd.readouterr().err
 
 

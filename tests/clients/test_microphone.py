@@ -7,6 +7,8 @@ import subprocess
 import sys
 from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import mido
 import numpy as np
@@ -14,8 +16,10 @@ import pytest
 import soundfile
 
 from clients import backoff, microphone
-from clients.microphone import main
-from tests.clients.fake_devices import RATE, FakePort, FakeSounddevice
+from clients.capture import Microphone
+from clients.client import TranscriptionClient
+from clients.microphone import Recorder, main
+from tests.clients.fake_devices import RATE, FakeInputStream, FakePort, FakeSounddevice
 from tests.clients.fake_service import Behaviour, FakeService
 from tests.conftest import REPOSITORY
 
@@ -124,6 +128,30 @@ def test_a_wrong_device_or_file_is_told(
     assert "harp" in capsys.readouterr().err
     assert main(["--save", str(tmp_path / "none" / "take.wav")]) == 1
     assert "take.wav" in capsys.readouterr().err
+
+
+async def test_the_block_that_comes_while_the_device_is_closed_is_no_block_after_the_end() -> None:
+    heard: list[bytes] = []
+
+    class LastWord(FakeInputStream):
+        def start(self) -> None:
+            pass
+
+        def close(self) -> None:
+            block = np.ones((self.blocksize, self.options["channels"]), np.int16)
+            self.callback(block, self.blocksize, None, None)
+
+    fake: Any = FakeSounddevice()
+    fake.InputStream = lambda **options: LastWord(fake, **options)
+    device = Microphone(fake, None)
+    client = SimpleNamespace(put=heard.append, finish=lambda: heard.append(b"the end"))
+    recorder = Recorder(cast(TranscriptionClient, client), None)
+    device.open(recorder)
+    microphone._Interrupt(device, recorder)._interrupted()
+    async with asyncio.timeout(60):
+        while len(heard) < 2:
+            await asyncio.sleep(0)
+    assert [len(block) for block in heard] == [2 * RATE // 100, len(b"the end")]
 
 
 INTERRUPTED = """

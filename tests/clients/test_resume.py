@@ -13,7 +13,7 @@ from clients.errors import ConnectError, ServerError, TranscriptionError
 from clients.events import Connected, Disconnected, Event, Gap
 from clients.protocol import NoteOff, NoteOn, StartOptions
 from clients.retry import MAX_FRUITLESS
-from tests.clients.fake_service import Behaviour, FakeService
+from tests.clients.fake_service import Behaviour, FakeService, nobody
 from tests.clients.test_client import assert_no_stuck_note, collect, seconds
 
 RATE = 8_000
@@ -33,9 +33,11 @@ async def until(holds: Callable[[], bool]) -> None:
 async def perform(
     behaviour: Behaviour, duration_s: float
 ) -> tuple[FakeService, TranscriptionClient, list[Event]]:
-    """A whole performance that must come to its end."""
+    """A whole performance that must come to its end; no break is so long that it ends notes."""
     async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(service.url, OPTIONS, delays=at_once) as client:
+        async with TranscriptionClient(
+            service.url, OPTIONS, delays=at_once, hold_notes_s=3600
+        ) as client:
             reading = asyncio.create_task(collect(client))
             for _ in range(round(duration_s * 10)):
                 await client.send(seconds(0.1))
@@ -105,13 +107,13 @@ async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
                         behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
 
             reading = asyncio.create_task(read())
-            await client.send(seconds(1.6))
+            await client.send(seconds(1.5))
             await until(lambda: len([e for e in events if isinstance(e, NoteOff)]) == 2)
             behaviour.refuse_with = None
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             rest = asyncio.create_task(collect(client))
-            await client.send(seconds(1.4))
+            await client.send(seconds(1.5))
             await client.stop()
             more, failure = await rest
     assert failure is None
@@ -217,15 +219,14 @@ async def test_a_busy_service_is_asked_again() -> None:
 
 
 async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection() -> None:
-    async with FakeService().running() as service:
-        url = service.url
-    client = TranscriptionClient(
-        url, OPTIONS, give_up_s=None, delays=lambda: itertools.repeat(3600.0)
-    )
-    client.start()
-    client.put(seconds(1))
-    with pytest.raises(TranscriptionError):
-        await client.stop()
+    with nobody() as url:
+        client = TranscriptionClient(
+            url, OPTIONS, give_up_s=None, delays=lambda: itertools.repeat(3600.0)
+        )
+        client.start()
+        client.put(seconds(1))
+        with pytest.raises(TranscriptionError):
+            await client.stop()
 
 
 def test_delays_grow_to_a_limit_and_differ() -> None:

@@ -32,6 +32,10 @@ def test_an_outage_is_given_up_after_a_time_and_a_connection_ends_it() -> None:
     assert retry.after(connected=False, fruitful=False, audio_ended=False) is None
 
 
+def test_without_patience_the_first_failure_is_the_last_on_any_clock() -> None:
+    assert Retry(0.0, clock=Clock()).after(connected=True, fruitful=True, audio_ended=False) is None
+
+
 def test_without_a_limit_only_the_end_of_the_audio_ends_the_waiting() -> None:
     clock = Clock()
     retry = Retry(None, lambda: map(float, count()), clock)

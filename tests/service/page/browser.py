@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ import httpx
 import mido
 from playwright.sync_api import Browser, Download, Page, Playwright
 
-from tests.service.conftest import RunningServer
+from tests.service.conftest import START_S, RunningServer
 
 PATIENCE_MS = 60_000  # of a machine that does much else
 LISTENING = "body[data-state=listening]"
@@ -37,12 +36,14 @@ FAKE_MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-medi
 def chromium(
     playwright: Playwright, executable: str, microphone: Path | None = None
 ) -> Iterator[Browser]:
-    """A headless browser; `microphone` is a WAV that its fake microphone plays once."""
+    """A headless browser; `microphone` is a WAV that its fake microphone plays over and over."""
     flags = list(FLAGS)
     if microphone is not None:
         flags += FAKE_MICROPHONE
-        flags.append(f"--use-file-for-fake-audio-capture={microphone}%noloop")
-    browser = playwright.chromium.launch(executable_path=executable, headless=True, args=flags)
+        flags.append(f"--use-file-for-fake-audio-capture={microphone}")
+    browser = playwright.chromium.launch(
+        executable_path=executable, headless=True, args=flags, timeout=1000 * START_S
+    )
     processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
     try:
         yield browser
@@ -81,14 +82,19 @@ class Tab:
             arg=count,
         )
 
-    def wait_for_position(self, seconds: float) -> None:
-        """Until so much of a live take is transcribed."""
+    def wait_for_melody(self, names: list[str]) -> None:
+        """Until the list of notes, which is open, has these one after the other.
+
+        Repetitions are left out: a busy machine lets the microphone stutter, which cuts a tone in
+        two.
+        """
         self.page.wait_for_function(
-            """seconds => {
-              const [minutes, rest] = document.getElementById('position').textContent.split(':');
-              return 60 * minutes + Number(rest) >= seconds;
+            """melody => {
+              const cells = [...document.querySelectorAll('#notes td:first-child')];
+              const names = cells.map((cell) => cell.textContent);
+              return names.filter((name, at) => name !== names[at - 1]).join(' ').includes(melody);
             }""",
-            arg=seconds,
+            arg=" ".join(names),
         )
 
     def press(self, name: str) -> None:
@@ -119,11 +125,6 @@ class Tab:
 
 def pitches_of(midi: Path) -> list[int]:
     return [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity > 0]
-
-
-def melody(pitches: list[int]) -> list[int]:
-    """Without repetitions: a busy machine lets the microphone stutter, which cuts a tone in two."""
-    return [pitch for pitch, _ in itertools.groupby(pitches)]
 
 
 def saved(download: Download, folder: Path) -> Path:

@@ -1,4 +1,6 @@
-"""One browser and one server for all tests of the page; the fake microphone plays four tones.
+"""One browser and one server for all tests of the page.
+
+The fake microphone plays four tones, over and over: what a page misses while it opens comes again.
 
 The model is the one that hears pure tones, so every note is known.
 """
@@ -19,7 +21,7 @@ from tests.service.conftest import RunningServer, server_starter
 from tests.service.page.browser import PATIENCE_MS, Tab, chromium
 
 RATE_HZ = 48_000
-# (pitch, onset, offset) in seconds; the fake microphone plays this once from when it is opened
+# (pitch, onset, offset) in seconds
 TONES = [(69, 0.5, 1.0), (81, 1.2, 1.6), (57, 1.8, 2.4), (69, 2.6, 3.0)]
 DURATION_S = 3.4
 LONG_TONES = [(69, 0.5, 20.0), (81, 21.0, 40.0), (57, 41.0, 60.0)]

@@ -14,13 +14,12 @@ from tests.service.page.browser import (
     IDLE,
     LISTENING,
     Tab,
-    melody,
     notes_of,
     pitches_of,
     saved,
     transcribed,
 )
-from tests.service.page.conftest import NAMES, PITCHES, TONES
+from tests.service.page.conftest import NAMES, PITCHES
 
 pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
@@ -47,8 +46,8 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
     tab.press("Listen")
     page.wait_for_selector(LISTENING)
     expect(page.locator("#delay")).to_have_text(re.compile(r"^\d+ ms$"))
-    tab.wait_for_notes(len(TONES))
-    tab.wait_for_position(TONES[-1][2])
+    page.locator("summary", has_text="List").click()
+    tab.wait_for_melody(NAMES)
     expect(page.locator("#measured")).to_have_text(re.compile(r"\d+ m?s$"))
     assert page.locator("#lag").inner_text() != "–"
     tab.press("Stop")
@@ -57,15 +56,15 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
     count = int(tab.roll["noteCount"])
     assert tab.roll["openCount"] == "0"
     expect(page.locator("#status")).to_have_text("Ready")
-    page.locator("summary", has_text="List").click()
     expect(page.locator("#notes tr")).to_have_count(count)
     assert set(page.locator("#notes td:first-child").all_inner_texts()) == set(NAMES)
-    assert melody(pitches_of(saved(tab.download(), tmp_path))) == PITCHES
+    midi = saved(tab.download(), tmp_path)
 
     # What was heard can be kept, and as a recording it gives the very same notes.
     sound = saved(tab.download("Download WAV"), tmp_path)
     notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
     assert notes == transcribed(server, sound, **LIVE_OPTIONS)
+    assert pitches_of(midi) == [note["pitch"] for note in notes]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,9 @@ def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
     expect(tab.page.locator("#status.trouble")).to_contain_text("microphone went away")
     tab.page.wait_for_selector(IDLE)
     assert tab.roll["openCount"] == "0"
-    assert pitches_of(saved(tab.download(), tmp_path))[0] == PITCHES[0]
+    pitches = pitches_of(saved(tab.download(), tmp_path))
+    assert len(pitches) == int(tab.roll["noteCount"]) >= 2
+    assert set(pitches) <= set(PITCHES)
 
 
 def test_changes_while_listening_are_told_and_the_take_goes_on(tab: Tab) -> None:

@@ -49,6 +49,7 @@ def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:
 def test_no_sideways_scrolling(bench: Tab, width: int) -> None:
     bench.page.set_viewport_size({"width": width, "height": 800})
     expect(bench.page.get_by_role("button", name="Listen")).to_be_visible()
+    bench.page.wait_for_function("width => innerWidth === width", arg=width)
     assert bench.run("() => document.documentElement.scrollWidth") <= width
 
 

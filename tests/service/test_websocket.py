@@ -77,8 +77,8 @@ def test_events_do_not_depend_on_the_sizes_of_messages(size: int) -> None:
         usual = transcribe(client)
         with client.websocket_connect(ADDRESS) as socket:
             begin(socket)
-            # One byte at a time splits every sample; a tenth of the piece is enough of that.
-            cut = SAMPLES // 10 * 2 if size == 1 else 2 * SAMPLES
+            # One byte at a time splits every sample; a fiftieth of the piece is enough of that.
+            cut = SAMPLES // 50 * 2 if size == 1 else 2 * SAMPLES
             data = pcm16(melody())
             for chunk in chunks(data[:cut], size) + chunks(data[cut:]):
                 socket.send_bytes(chunk)

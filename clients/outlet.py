@@ -31,14 +31,14 @@ class Outlet:
 
     def tell(self, event: Event) -> None:
         """Add what is no note; raises TranscriptionError where too much waits already."""
-        if len(self.events) >= self._max_events:
-            raise TranscriptionError(f"{len(self.events)} events were not read by the caller")
+        self._need_room()
         self.events.append(event)
 
     def follow(self, event: Told) -> None:
         """Add what the service tells, but for the end of a note that was ended while held."""
+        self._need_room()  # a note that is not told of does not sound, either
         if self.sounding.follow(event):
-            self.tell(event)
+            self.events.append(event)
 
     def keep(self, note_ids: Container[int]) -> None:
         """End the notes that are none of these."""
@@ -61,3 +61,7 @@ class Outlet:
         self.release()
         self.keep(())
         self._on_change()
+
+    def _need_room(self) -> None:
+        if len(self.events) >= self._max_events:
+            raise TranscriptionError(f"{len(self.events)} events were not read by the caller")

@@ -236,9 +236,12 @@ async def test_a_server_that_breaks_the_protocol_ends_the_session(raw: str) -> N
     assert not failure.retryable
 
 
-async def test_events_that_nobody_reads_end_the_session_instead_of_filling_memory() -> None:
+@pytest.mark.parametrize("most", [19, 20, 21])  # the next is a note's beginning, progress, its end
+async def test_events_that_nobody_reads_end_the_session_instead_of_filling_memory(
+    most: int,
+) -> None:
     async with FakeService().running() as service:
-        async with TranscriptionClient(service.url, OPTIONS, max_pending_events=20) as client:
+        async with TranscriptionClient(service.url, OPTIONS, max_pending_events=most) as client:
             with pytest.raises(TranscriptionError, match="not read"):
                 await client.send(seconds(60))
             events, _ = await collect(client)

@@ -78,11 +78,13 @@ export class LivePanel extends EventTarget {
     try {
       await live.start({ lookaheadMs: Number($("lookahead").value) });
     } catch (error) {
+      if (live !== this.#live) return; // abandoned: nobody waits for it
       this.#live = null;
       this.#changed();
       this.#say(error.message, true);
       return;
     }
+    if (live !== this.#live) return;
     this.#stage.show(take);
     this.#stage.roll.follow(() => (live === this.#live ? live.head() : take.head));
     listDevices(); // names are told only once a microphone was allowed
@@ -112,6 +114,10 @@ export class LivePanel extends EventTarget {
     });
     on("note_off", ({ key }) => this.#midi.noteOff(key));
     on("silence", () => this.#midi.silence());
+    on("abandoned", () => {
+      this.#live = null;
+      this.#changed();
+    });
     on("finish", () => {
       this.#live = null;
       this.#leaveTab();

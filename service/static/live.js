@@ -4,7 +4,7 @@
  * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `level`,
  * `note_on` and `note_off` {key, note}, `silence` (end whatever sounds elsewhere), `notice` (words
  * for the page, "" to take them back) and `finish` once, last. Whatever ends the take, its open
- * notes are closed.
+ * notes are closed. A take that is stopped before its source was there is `abandoned` instead.
  */
 
 import { Heat } from "./heat.js";
@@ -27,6 +27,7 @@ export class LiveTake extends EventTarget {
   #lag = 0; // ... as the roll shows it, eased
   #delays = []; // seconds from a note's sound to its message, of the newest notes
   #recordingFull = false;
+  #abandoned = false;
   state = "connecting";
 
   constructor(take, source) {
@@ -59,10 +60,15 @@ export class LiveTake extends EventTarget {
     return this.#origin === null ? 0 : performance.now() / 1000 - this.#origin;
   }
 
+  /** Resolves, or throws words for the page, once the source is there or the take abandoned. */
   async start({ lookaheadMs }) {
     this.#enter("connecting");
     const source = this.#source;
     await source.open();
+    if (this.#abandoned) {
+      await source.close();
+      return;
+    }
     this.#take.recording = new LiveRecording(source.rate);
     const url = new URL("ws/transcribe", document.baseURI);
     url.protocol = url.protocol.replace("http", "ws");
@@ -86,7 +92,12 @@ export class LiveTake extends EventTarget {
   }
 
   stop() {
-    if (!this.#socket || this.state === "finishing") return;
+    if (!this.#socket && !this.#abandoned) {
+      // The browser may still be asking for leave to listen, for as long as nobody answers.
+      this.#abandoned = true;
+      this.#tell("abandoned");
+    }
+    if (this.#abandoned || this.state === "finishing") return;
     this.#enter("finishing");
     this.#source.close();
     this.#socket.stop();

@@ -29,6 +29,14 @@ MICROPHONE_IN_HAND = """() => {
   const open = media.getUserMedia.bind(media);
   media.getUserMedia = async (wish) => (window.heard = await open(wish));
 }"""
+MICROPHONE_TO_BE_ALLOWED = """() => {
+  const media = navigator.mediaDevices;
+  const open = media.getUserMedia.bind(media);
+  media.getUserMedia = async (wish) => {
+    await new Promise((resolve) => (window.allow = resolve));
+    return (window.heard = await open(wish));
+  };
+}"""
 ENDLESS_A4 = """() => {
   navigator.mediaDevices.getUserMedia = async () => {
     const context = new AudioContext();
@@ -85,6 +93,23 @@ def test_microphone_that_cannot_be_had(tab: Tab, fault: str, words: str) -> None
     tab.press("Listen")
     expect(tab.page.locator("#status.trouble")).to_contain_text(words)
     expect(tab.page.get_by_role("button", name="Listen")).to_be_enabled()
+
+
+def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:
+    page = tab.page
+    tab.run(MICROPHONE_TO_BE_ALLOWED)
+    tab.press("Listen")
+    tab.press("Stop")
+    expect(page.locator("#status")).to_have_text("Ready")
+    page.evaluate("allow()")
+    page.wait_for_function("() => window.heard?.getTracks()[0].readyState === 'ended'")
+    expect(page.locator("#status")).to_have_text("Ready")
+
+    tab.press("Listen")
+    page.evaluate("allow()")
+    page.wait_for_selector(LISTENING)
+    tab.press("Stop")
+    page.wait_for_selector(IDLE)
 
 
 def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 import mido
 import numpy as np
 from fastapi import FastAPI
 from numpy.typing import NDArray
 from starlette.testclient import TestClient, WebSocketTestSession
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.app import create_app
 from service.faults import CloseCode
@@ -45,6 +47,25 @@ def chunks(data: bytes, size: int = 4000) -> list[bytes]:
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
+class LetSocketsEnd:
+    """Whoever leaves a socket is gone, and waits for what the application makes of that.
+
+    TestClient alone would cancel the application besides, which no server does.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with anyio.CancelScope(shield=scope["type"] == "websocket"):
+            await self._app(scope, receive, send)
+
+
+def client_for(app: FastAPI, **options: Any) -> TestClient:
+    app.add_middleware(LetSocketsEnd)
+    return TestClient(app, **options)
+
+
 @contextmanager
 def serving(
     transcriber: FakeTranscriber | None = None, **settings: Any
@@ -54,7 +75,7 @@ def serving(
     settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
     settings.setdefault("degrade_after_s", 600)  # a slow machine does not change the blocks
     app = create_app(Settings(**settings), load_model=lambda name, device: model)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_for(app, raise_server_exceptions=False) as client:
         deadline = time.monotonic() + READY_S
         while client.get("/readyz").status_code != 200:
             assert time.monotonic() < deadline, client.get("/readyz").text

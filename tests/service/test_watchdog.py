@@ -25,7 +25,7 @@ from service.engine import Engine, EngineClosedError, EngineStream, Priority
 from service.settings import Settings
 from service.watchdog import Watchdog
 from tests.fakes import FakeTranscriber
-from tests.service.apps import START, check_notes, hear, melody, pcm16, transcribe
+from tests.service.apps import START, check_notes, client_for, hear, melody, pcm16, transcribe
 
 PATIENCE_S = 60.0
 
@@ -88,7 +88,7 @@ def stage(go_on: threading.Event | None = None) -> Iterator[Stage]:
 
     settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
     app = create_app(settings, load_model=load)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_for(app, raise_server_exceptions=False) as client:
         made = Stage(client, models)
         made.wait_until_ready()
         try:
@@ -180,7 +180,7 @@ def test_a_replacement_that_fails_is_tried_again(failures: int) -> None:
         return models[-1]
 
     settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
-    with TestClient(create_app(settings, load_model=load)) as client:
+    with client_for(create_app(settings, load_model=load)) as client:
         here = Stage(client, models)  # type: ignore[arg-type]
         try:
             here.wait_until_ready()

@@ -92,12 +92,13 @@ export class LiveTake extends EventTarget {
   }
 
   stop() {
-    if (!this.#socket && !this.#abandoned) {
+    if (!this.#socket) {
       // The browser may still be asking for leave to listen, for as long as nobody answers.
       this.#abandoned = true;
       this.#tell("abandoned");
+      return;
     }
-    if (this.#abandoned || this.state === "finishing") return;
+    if (this.state === "finishing") return;
     this.#enter("finishing");
     this.#source.close();
     this.#socket.stop();

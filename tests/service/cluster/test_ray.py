@@ -66,8 +66,7 @@ def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def expected() -> list[dict[str, Any]]:
     """The notes that the application without Ray tells."""
     network: Any = checkpoint.load("live")
-    limits = {"degrade_after_s": LIMITS["degrade_after_s"]}
-    with serving(network, **limits) as (client, _), client.websocket_connect(ADDRESS) as socket:
+    with serving(network) as (client, _), client.websocket_connect(ADDRESS) as socket:
         socket.send_json(START)
         for chunk in chunks(AUDIO):
             socket.send_bytes(chunk)

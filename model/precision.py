@@ -8,7 +8,8 @@ import torch
 def fastest_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 where the processor multiplies it in hardware, else float32.
 
-    Elsewhere bfloat16 is emulated and slower than float32.
+    Elsewhere bfloat16 is emulated and slower than float32; so it is where ``ATEN_CPU_CAPABILITY``
+    holds torch to older instructions.
     """
     match device.type:
         case "cuda":
@@ -16,6 +17,7 @@ def fastest_dtype(device: torch.device) -> torch.dtype:
         case "cpu":
             capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
             native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
+            native = native and torch.backends.cpu.get_cpu_capability() not in ("AVX2", "DEFAULT")
         case _:
             native = False
     return torch.bfloat16 if native else torch.float32

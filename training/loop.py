@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.checkpoint import CheckpointError, save_checkpoint
+from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from training.log import MetricsLog
 from training.loop_config import LoopConfig
@@ -35,6 +36,8 @@ from training.state import read_state, write_state
 from training.task import Objective, Task
 
 logger = logging.getLogger(__name__)
+
+_REPORT_S = 30.0  # of training at most between two reports
 
 
 class Trainer:
@@ -52,6 +55,11 @@ class Trainer:
         self.earlier = list(earlier)
         self.fabric = make_fabric()
         self.device = self.fabric.device
+        self.bfloat16 = (
+            fastest_dtype(self.device) is torch.bfloat16
+            if config.bfloat16 == "auto"
+            else config.bfloat16
+        )
         self.share = Share(self.fabric.global_rank, self.fabric.world_size)
         self.objective = self.fabric.setup_module(Objective(task))
         self.optimizer = make_optimizer(task.network, config)
@@ -120,6 +128,7 @@ class Trainer:
         slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
         last_step = self.step + config.max_steps if config.max_steps else math.inf
         next_validation = self.seconds + 60 * config.validate_minutes
+        next_report = self.seconds + _REPORT_S
         bar = tqdm(
             total=1.0,
             initial=self.progress,
@@ -135,8 +144,9 @@ class Trainer:
                     loss, parts = self.train_step(list(islice(stream, config.accumulate)))
                     elapsed, interrupted = self._agree(time.monotonic() - began, bool(received))
                     self.seconds += elapsed
-                    if self.step % config.log_steps == 0:
+                    if self.step % config.log_steps == 0 or self.seconds >= next_report:
                         self._report(bar, {"loss": loss, **parts})
+                        next_report = self.seconds + _REPORT_S
                     if interrupted:
                         logger.warning("interrupted at step %d; saving", self.step)
                         break
@@ -189,7 +199,7 @@ class Trainer:
         for number, batch in enumerate(batches, start=1):
             # Processes exchange their gradients once, after the last batch.
             with self.fabric.no_backward_sync(self.objective, enabled=number < len(batches)):
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
                     loss, of_loss = self.objective(batch)
                 if not torch.isfinite(loss):
                     raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")

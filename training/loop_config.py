@@ -49,11 +49,12 @@ class LoopConfig:
     validate_steps: int = 0
     """Between validations and checkpoints, in optimiser steps; 0 leaves it to the minutes."""
     log_steps: int = 50
-    """Optimiser steps between lines of training loss."""
+    """Optimiser steps between lines of training loss; slow steps are reported every half minute."""
     tensorboard: bool = False
     """Write TensorBoard events beside metrics.jsonl."""
-    bfloat16: bool = True
-    """Autocast the forward pass."""
+    bfloat16: bool | Literal["auto"] = "auto"
+    """Autocast the forward pass; "auto": where the device multiplies bfloat16 in hardware, since
+    emulation is many times slower than float32."""
     compile: str = ""
     """Backend of torch.compile for the switch layers ("inductor"), which fuses their many small
     operations; empty runs them as they are."""

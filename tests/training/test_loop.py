@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -180,6 +181,38 @@ def test_the_pace_is_told_in_windows(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     at_end = [line for line in lines if line["kind"] == "train"][-1]
     assert at_end["windows_per_s"] == pytest.approx(4 * 3 * 16 / (3600 * at_end["hours"]))
+
+
+def test_slow_steps_are_reported_within_the_first_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0.0, 20.0)  # two readings a step
+    monkeypatch.setattr("training.loop.time.monotonic", lambda: next(clock))
+    Trainer(Line(), replace(QUICK, steps=4, log_steps=100), tmp_path).run()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("bfloat16", "in_hardware", "expected"),
+    [("auto", True, True), ("auto", False, False), (True, False, True), (False, True, False)],
+)
+def test_bfloat16_follows_the_processor_unless_it_is_set(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bfloat16: bool | Literal["auto"],
+    in_hardware: bool,
+    expected: bool,
+) -> None:
+    class Seen(Line):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            assert torch.is_autocast_enabled("cpu") is expected
+            return super().loss(batch)
+
+    capabilities = {"avx512_bf16": in_hardware}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    Trainer(Seen(), replace(QUICK, steps=1, bfloat16=bfloat16), tmp_path).run()
 
 
 def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:

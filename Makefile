@@ -77,12 +77,12 @@ train-live: $(VENV)/.installed-dev
 	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
 	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \
 	  $(call resume,runs/live-on)
-	$(PY) -m training.ship runs/live-on --name live --checkpoint last --synth $(SHARED)/synth
+	$(PY) -m training.shipping.ship runs/live-on --name live --checkpoint last --synth $(SHARED)/synth
 
 # Grown from the weights "live" of the package: an hour.
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
-	$(PY) -m training.ship runs/accurate --name accurate --checkpoint last --synth $(SHARED)/synth
+	$(PY) -m training.shipping.ship runs/accurate --name accurate --checkpoint last --synth $(SHARED)/synth
 
 # The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from model.checkpoint import CheckpointError, save_checkpoint
 from model.config import RELEASED, RELEASED_RSE, ModelConfig, RSEConfig, StridedConfig
-from model.released_names import ROOT, from_released, released_shapes
+from model.released.names import ROOT, from_released, released_shapes
+from model.released.tf_checkpoint import read_checkpoint
 from model.symbols import SymbolConfig, SymbolNetwork
-from model.tf_checkpoint import read_checkpoint
 from model.transcriber import Transcriber
 
 Shape = tuple[int, ...]

@@ -14,10 +14,10 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from model import checkpoint
-from service import logs, tracing
+from service.access.keys import KeysError
 from service.app import create_app, pick_device, pick_model
-from service.keys import KeysError
-from service.server import DrainingServer, server_config
+from service.ops import logs, tracing
+from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 
 

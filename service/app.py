@@ -11,15 +11,20 @@ import torch
 from fastapi import FastAPI
 
 from model import checkpoint
-from service import access, health, metrics, page, problems, tokens, upload, websocket
-from service.engine import Engine, Transcriber
-from service.engine_interface import EngineLike, EngineObserver
-from service.problems import ProblemDetails
+from service import page
+from service.access import gate as access
+from service.access import problems, tokens
+from service.access.problems import ProblemDetails
+from service.engine.engine import Engine, Transcriber
+from service.engine.interface import EngineLike, EngineObserver
+from service.live import websocket
+from service.ops import health, metrics
+from service.ops.threads import start_thread
+from service.ops.watchdog import Watchdog
 from service.settings import Settings
 from service.state import ServiceState
-from service.threads import start_thread
-from service.upload_answer import Transcript
-from service.watchdog import Watchdog
+from service.upload import endpoint as upload
+from service.upload.answer import Transcript
 
 logger = logging.getLogger(__name__)
 

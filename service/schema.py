@@ -1,43 +1,8 @@
-"""The live protocol as JSON Schema, made from its messages: ``python -m service.schema``."""
+"""`python -m service.schema` prints the live protocol's JSON Schema (`service.protocol.schema`)."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Any
-
-from pydantic.json_schema import models_json_schema
-
-from service.client_messages import CLIENT_MESSAGES
-from service.server_messages import SERVER_MESSAGES
-
-
-def protocol_schema() -> dict[str, Any]:
-    """All messages under ``$defs``; ``properties`` tells who says which."""
-    _, schema = models_json_schema(
-        [(message, "validation") for message in CLIENT_MESSAGES]
-        + [(message, "serialization") for message in SERVER_MESSAGES],
-        title="Live transcription protocol",
-        description="See PROTOCOL.md. Every text message is one of these, told apart by `type`.",
-    )
-    sides = {"client": (CLIENT_MESSAGES, ["type"]), "server": (SERVER_MESSAGES, ["seq", "type"])}
-    schema["properties"] = {}
-    for side, (messages, always) in sides.items():
-        references = [{"$ref": f"#/$defs/{message.__name__}"} for message in messages]
-        schema["properties"][side] = {"oneOf": references}
-        for message in messages:
-            definition = schema["$defs"][message.__name__]
-            definition["required"] = [*always, *definition.get("required", [])]
-            if side == "server":
-                del definition["additionalProperties"]  # a newer server may say more
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return schema
-
-
-def main() -> None:
-    json.dump(protocol_schema(), sys.stdout, indent=1, sort_keys=True)
-    sys.stdout.write("\n")
-
+from service.protocol.schema import main
 
 if __name__ == "__main__":
     main()

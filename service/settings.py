@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.logs import LogFormat
-from service.options import Mode
-from service.origins import is_loopback
+from service.access.origins import is_loopback
+from service.ops.logs import LogFormat
+from service.session.options import Mode
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+")

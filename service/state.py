@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from service.clients import ClientPlaces
-from service.engine_interface import EngineLike
-from service.faults import ErrorCode, ProtocolError
-from service.keys import KeysError, read_keys
-from service.metrics import Metrics
-from service.problems import Problem, ProblemCode, busy
+from service.access.clients import ClientPlaces
+from service.access.keys import KeysError, read_keys
+from service.access.problems import Problem, ProblemCode, busy
+from service.access.tokens import TokenBook
+from service.engine.interface import EngineLike
+from service.ops.metrics import Metrics
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings
-from service.tokens import TokenBook
 
 NOT_RUNNING = "the model is not loaded yet, or has failed"
 

@@ -43,6 +43,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+# Recordings and oracles beside the repository; tests that read them skip where there are none.
+SHARED = Path(os.environ.get("SHARED", REPOSITORY.parent / "shared"))
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +83,6 @@ def _require_system() -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """The folder of recordings and oracles beside the repository (or ``$SHARED``)."""
-    folder = Path(os.environ.get("SHARED", REPOSITORY.parent / "shared"))
-    if not folder.is_dir():
-        pytest.skip(f"no recordings or oracles at {folder}")
-    return folder
+    if not SHARED.is_dir():
+        pytest.skip(f"no recordings or oracles at {SHARED}")
+    return SHARED

@@ -11,10 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from docker.capacity import MARK, SHEET, Machine, capacity, inputs, machines, renewed
 from model.config import CONFIGS, HOP, LIVE, WINDOW
-from model.fast_network import fast_network
+from model.fast.network import fast_network
 from model.transcriber import Transcriber
-from service.options import StreamOptions
-from service.windows import WindowSchedule
+from service.engine.windows import WindowSchedule
+from service.session.options import StreamOptions
 from tests.benchmarks.streams import STREAM
 
 TEXT = SHEET.read_text(encoding="utf-8")

@@ -24,14 +24,14 @@ from websockets.typing import Origin, Subprotocol
 from clients.client import TranscriptionClient
 from clients.events import Event
 from clients.protocol import StartOptions
-from service.keys import hash_key
+from service.access.keys import hash_key
 from service.settings import Settings
 from tests.clients.test_client import assert_no_stuck_note, collect
 from tests.conftest import REPOSITORY, require_system
 from tests.fakes import play
 from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
 from tests.service.conftest import TONES, RunningServer, reserved_port, server_starter
-from tests.service.test_real_uploads import FILE_HEAD, flac
+from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
 

@@ -133,7 +133,7 @@ package = importlib.import_module(sys.argv[1])
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     # The kernel is looked for on a GPU alone, where there is Triton; the two modules of the extra
     # "cluster" have Ray.
-    needs_more = (".import_tf", ".triton_switch", ".cluster", ".cluster_drain")
+    needs_more = (".triton_switch", ".deployment", ".drain")
     if not module.name.endswith(("__main__", *needs_more)):
         importlib.import_module(module.name)
 """

@@ -2,7 +2,7 @@
 
 ``python -m training.evaluate real --data-dir DIR --lookahead-ms 200 --json OUT``
 
-DIR holds audio and labels in any of the layouts of ``training.recordings``. The JSON holds
+DIR holds audio and labels in any of the layouts of ``training.music.recordings``. The JSON holds
 ``recordings`` and ``mean``, each with frame_ap, frame_f1 (of the frames that the tracked notes
 cover), onset_f1 and onset_offset_f1, and where the labels have velocities onset_velocity_f1; the
 95 % bootstrap ``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave
@@ -36,15 +36,15 @@ from typing import Any
 import torch
 
 from model.checkpoint import CheckpointError, load, shipped
-from service.options import StreamOptions
-from training.archive.data import ArchiveConfig
-from training.archive.evaluate import labelled_test_set, papers_figure
-from training.archive.layout import TEST
-from training.archive.windows import TEST_STRIDE
-from training.junk import evaluate_junk, made_sounds, recorded_sounds
-from training.real import evaluate_collection
-from training.recordings import read_collection
-from training.report import Report
+from service.session.options import StreamOptions
+from training.evaluation.junk import evaluate_junk, made_sounds, recorded_sounds
+from training.evaluation.real import evaluate_collection
+from training.evaluation.report import Report
+from training.music.recordings import read_collection
+from training.musicnet.data import ArchiveConfig
+from training.musicnet.evaluate import labelled_test_set, papers_figure
+from training.musicnet.layout import TEST
+from training.musicnet.windows import TEST_STRIDE
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream, too, reads the middle of the window
 

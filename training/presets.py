@@ -12,8 +12,8 @@ from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.loop_config import LoopConfig
-from training.musicnet import MusicConfig, MusicTask
+from training.loop.config import LoopConfig
+from training.music.task import MusicConfig, MusicTask
 from training.task import Task
 
 

@@ -28,11 +28,11 @@ import tyro
 from model.checkpoint import CheckpointError
 from model.transcriber import Transcriber
 from training.algorithmic.generators import PROBLEMS
-from training.loop import Trainer
-from training.parallel import leave
+from training.loop.loop import Trainer
+from training.loop.parallel import leave
+from training.loop.state import STATE
+from training.loop.warm_start import warm_start
 from training.presets import COMMANDS, MusicRun, Run
-from training.state import STATE
-from training.warm_start import warm_start
 
 DEFAULT_PRESET = "laptop"
 

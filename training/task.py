@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from training.parallel import Share
+from training.loop.parallel import Share
 
 
 class Task(Protocol):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from service.runners import available_cores
+from service.engine.runners import available_cores
 from tests.benchmarks.live import PERCENTILES
 from tests.benchmarks.machine import spread, write_music
 from tests.benchmarks.streams import MOST, measured

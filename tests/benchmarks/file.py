@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from model import checkpoint
-from service.engine import Engine
-from service.transcribe import FileProgress, Performance, transcribe_file
+from service.engine.engine import Engine
+from service.session.transcribe import FileProgress, Performance, transcribe_file
 from tests.benchmarks.machine import peak_mb, spread, write_music
 
 HOUR_S = 3600.0

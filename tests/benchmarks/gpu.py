@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from model.config import HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig
-from model.fast_network import fast_network
-from model.fast_switch import FastSwitch, fast_switch
+from model.fast.network import fast_network
+from model.fast.switch import FastSwitch, fast_switch
 from model.switch import ResidualSwitchUnit
 from model.transcriber import Transcriber
-from service.cuda_graphs import GraphRunner
-from service.options import Mode, StreamOptions
-from service.windows import WindowSchedule
+from service.engine.cuda_graphs import GraphRunner
+from service.engine.windows import WindowSchedule
+from service.session.options import Mode, StreamOptions
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.work import matrix_rate, window_flops
 

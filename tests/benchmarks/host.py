@@ -18,7 +18,7 @@ from torch import Tensor
 
 from model.config import FRAMES, PITCHES
 from service.app import create_app
-from service.server import DrainingServer, server_config
+from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 from tests.benchmarks import load
 from tests.benchmarks.machine import spread, write_music

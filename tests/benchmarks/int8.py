@@ -12,8 +12,8 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from model.fast_network import FastNetwork, fast_network
-from model.fast_switch import FastSwitch
+from model.fast.network import FastNetwork, fast_network
+from model.fast.switch import FastSwitch
 from model.switch import ResidualSwitchUnit, activate
 from model.transcriber import Transcriber
 
@@ -46,7 +46,7 @@ def packed(weight: Tensor, bias: Tensor | None) -> Any:
 
 def int8_network(transcriber: Transcriber) -> FastNetwork:
     """The fast arrangement of a float32 transcriber with its switch units in int8."""
-    with mock.patch("model.fast_switch.fast_switch", Int8Switch):
+    with mock.patch("model.fast.switch.fast_switch", Int8Switch):
         fast = fast_network(transcriber)
     assert fast is not None
     return fast

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.runners import available_cores
+from service.engine.runners import available_cores
 from service.settings import Settings
 from tests.benchmarks import machine
 from tests.service.conftest import RunningServer, server_starter

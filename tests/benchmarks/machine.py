@@ -14,7 +14,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from service.runners import available_cores
+from service.engine.runners import available_cores
 from tests.fakes import play
 
 RATE_HZ = 44_100

@@ -22,14 +22,14 @@ import torch
 
 from model import checkpoint
 from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
-from model.fast_network import FastNetwork, fast_network
+from model.fast.network import FastNetwork, fast_network
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from model.transcriber import Transcriber
-from service.batching import EngineSettings
-from service.options import FILE_OPTIONS, Mode, StreamOptions
-from service.runners import CrewRunner
-from service.windows import WindowSchedule
+from service.engine.batching import EngineSettings
+from service.engine.runners import CrewRunner
+from service.engine.windows import WindowSchedule
+from service.session.options import FILE_OPTIONS, Mode, StreamOptions
 from tests.benchmarks.compiled import compiled
 from tests.benchmarks.int8 import int8_network
 from tests.benchmarks.machine import seconds, spread

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from model.checkpoint import CheckpointError, load
 from model.config import HOP, PITCHES, SAMPLE_RATE
-from service.options import StreamOptions
-from training.metrics import note_list
-from training.real import evaluate_collection, score
-from training.recordings import Recording, read_collection
-from training.report import Report, interval, report
+from service.session.options import StreamOptions
+from training.evaluation.real import evaluate_collection, score
+from training.evaluation.report import Report, interval, report
+from training.music.metrics import note_list
+from training.music.recordings import Recording, read_collection
 
 SCRIPT = Path(__file__).with_name("peer_basic_pitch.py")
 LOWEST = 21  # MIDI pitch of its first row
@@ -89,7 +89,7 @@ def check_peer(peer: Path) -> None:
 
 
 def evaluate_peer(peer: Path, found: list[Recording], label_shift_s: float) -> Report:
-    """As ``training.report.report``, and ``times_real_time``. Raises PeerError."""
+    """As ``training.evaluation.report.report``, and ``times_real_time``. Raises PeerError."""
     with tempfile.TemporaryDirectory() as folder:
         audio = [str(recording.audio.resolve()) for recording in found]
         done = subprocess.run(

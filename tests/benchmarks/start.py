@@ -13,7 +13,7 @@ import numpy as np
 
 from clients.client import TranscriptionClient
 from clients.protocol import NoteOn, StartOptions
-from service.runners import available_cores
+from service.engine.runners import available_cores
 from tests.benchmarks.machine import spread
 from tests.fakes import play
 from tests.service.conftest import server_starter

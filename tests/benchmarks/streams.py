@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from clients.protocol import StartOptions
-from service.runners import available_cores
+from service.engine.runners import available_cores
 from tests.benchmarks.live import PERCENTILES, RATE_HZ, read_pcm, stream
 from tests.benchmarks.machine import write_music
 from tests.service.conftest import server_starter

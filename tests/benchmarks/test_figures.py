@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from model.config import FRAMES, PAPER
-from model.fast_network import fast_network
-from model.pruning import prune
+from model.fast.network import fast_network
+from model.fast.pruning import prune
 from model.transcriber import Transcriber
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.__main__ import rows

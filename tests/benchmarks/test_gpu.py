@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig
-from service.batching import Probabilities
-from service.cuda_graphs import GraphRunner
+from service.engine.batching import Probabilities
+from service.engine.cuda_graphs import GraphRunner
 from tests.benchmarks import gpu
 from tests.benchmarks.__main__ import rows
-from tests.service.test_cuda_graphs import again
+from tests.service.engine.test_cuda_graphs import again
 
 SMALL = RSEConfig(maps=8, blocks=1)
 QUICK = argparse.Namespace(quick=True)

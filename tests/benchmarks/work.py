@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import WINDOW
-from model.fast_network import FastNetwork
+from model.fast.network import FastNetwork
 from model.transcriber import Transcriber
 from tests.benchmarks.machine import seconds
 

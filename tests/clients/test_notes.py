@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from clients.beat import TICKS_PER_BEAT, Beat, TempoMap
 from clients.notes import NoteList
 from clients.protocol import NoteOff, NoteOn
-from service.events import Note as ServiceNote
-from service.midi import midi_file
+from service.notes.events import Note as ServiceNote
+from service.notes.midi import midi_file
 
 
 def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from service.app import create_app
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 

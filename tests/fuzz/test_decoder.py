@@ -10,10 +10,10 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.decode import AudioDecoder, DecodeError
-from service.options import AudioFormat, Encoding, SampleRateError
-from service.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
-from service.problems import STATUS, ProblemCode
+from service.access.problems import STATUS, ProblemCode
+from service.audio.decode import AudioDecoder, DecodeError
+from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
+from service.session.options import AudioFormat, Encoding, SampleRateError
 from tests.fuzz.conftest import count, inputs
 
 RATE_HZ = 8_000

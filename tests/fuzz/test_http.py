@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from service.problems import MEDIA_TYPE, STATUS, ProblemCode, ProblemDetails
+from service.access.problems import MEDIA_TYPE, STATUS, ProblemCode, ProblemDetails
 from tests.fuzz.conftest import count, inputs
 from tests.fuzz.test_decoder import WHOLE, damaged
 from tests.service.apps import serving

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from pydantic import TypeAdapter
 
-from service.faults import CLOSE_CODES, CloseCode, ErrorCode
-from service.server_messages import ServerMessage
+from service.protocol.faults import CLOSE_CODES, CloseCode, ErrorCode
+from service.protocol.server_messages import ServerMessage
 from tests.fakes import FAKE_PITCHES, play
 from tests.fuzz.conftest import count, inputs
 from tests.fuzz.live import Service

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.client_messages import CLIENT_MESSAGES, Start, parse_message, parse_query
-from service.faults import ErrorCode, ProtocolError
+from service.protocol.client_messages import CLIENT_MESSAGES, Start, parse_message, parse_query
+from service.protocol.faults import ErrorCode, ProtocolError
 from tests.fuzz.conftest import count, inputs
 
 # What reading may complain of; all other codes belong to a session under way.

@@ -21,9 +21,10 @@ from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedCon
 from model.import_tf import build, import_checkpoint, main
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import Transcriber
-from tests.model.tf_writer import released_variables, training_variables, write_checkpoint
+from tests.conftest import SHARED
+from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
 
-ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
+ORACLES = SHARED / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)
 
 

@@ -12,11 +12,12 @@ import torch
 
 from model.config import ModelConfig
 from model.import_tf import infer_config
-from model.released_names import from_released
+from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, Transcriber
+from tests.conftest import SHARED
 
-ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
+ORACLES = SHARED / "reference" / "oracles"
 FORWARD = sorted(p for p in ORACLES.glob("*_n*_h*.npz") if not p.name.startswith("train_"))
 MUSICNET = sorted(ORACLES.glob("musicnet_w*_h*.npz"))
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from model import import_tf
 from model import predict as prediction
+from tests.conftest import SHARED
+from tests.model.released.tf_writer import training_variables, write_checkpoint
 from tests.model.restatement import ROOT, predict
-from tests.model.tf_writer import training_variables, write_checkpoint
 
-ORACLES = Path(__file__).parents[3] / "shared" / "reference" / "oracles"
+ORACLES = SHARED / "reference" / "oracles"
 RECORDED = sorted(p for p in ORACLES.glob("*_*.npz") if not p.name.startswith("train_"))
 TOLERANCE = 1e-4
 

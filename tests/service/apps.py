@@ -20,7 +20,7 @@ from starlette.testclient import TestClient, WebSocketTestSession
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.app import create_app
-from service.faults import CloseCode
+from service.protocol.faults import CloseCode
 from service.settings import Settings
 from tests.fakes import FakeTranscriber, play
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.engine import Engine
+from service.engine.engine import Engine
 from tests.fakes import FakeTranscriber
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from service.__main__ import leave
 from service.app import create_app
-from service.server import DrainingServer, server_config
+from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 

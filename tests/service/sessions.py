@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP
-from service.engine import Engine, Priority
-from service.events import NoteEvent
-from service.options import AudioFormat, Encoding, Mode, StreamOptions
-from service.session import TranscriptionSession
+from service.engine.engine import Engine, Priority
+from service.notes.events import NoteEvent
+from service.session.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_RATE_HZ
 
 FRAME_S = HOP / FAKE_RATE_HZ

@@ -18,7 +18,7 @@ from model.import_tf import main
 from model.transcriber import Transcriber
 from service.app import create_app
 from service.settings import Settings
-from tests.model.tf_writer import released_variables, training_variables, write_checkpoint
+from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
 
 HELD = 69  # the note that the calibration makes certain, whatever the network says
 READY_S = 100.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service import logs
 from service.__main__ import address_to_open, main
 from service.app import pick_model
-from service.server import DrainingServer
+from service.ops import logs
+from service.ops.server import DrainingServer
 
 
 @pytest.mark.parametrize(

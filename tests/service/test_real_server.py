@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from model.checkpoint import save_checkpoint
 from model.config import ModelConfig, RSEConfig, StridedConfig
 from model.transcriber import Transcriber
-from service.server import drain_budget
+from service.ops.server import drain_budget
 from tests.service.apps import (
     MELODY,
     RATE_HZ,

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from service.options import Mode
+from service.session.options import Mode
 from service.settings import Settings
 from tests.conftest import REPOSITORY
 

@@ -20,8 +20,8 @@ from model.checkpoint import save_checkpoint
 from model.config import LIVE, SAMPLE_RATE, FilterbankConfig, RSEConfig
 from model.transcriber import Transcriber
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
-from training.synth.bank import HELD_OUT
-from training.synth.config import SynthConfig
+from training.music.synth.bank import HELD_OUT
+from training.music.synth.config import SynthConfig
 
 GAP = 256
 PRE_S = 0.004  # silence before the attack of each recorded note

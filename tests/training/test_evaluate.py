@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from training.evaluate import main
-from training.metrics import FIGURES
+from training.music.metrics import FIGURES
 
 
 def test_the_command_writes_json_and_pictures(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.algorithmic.generators import PADDING, Problem, Symbols
-from training.parallel import WHOLE, Share
+from training.loop.parallel import WHOLE, Share
 
 BINS = (8, 16, 32, 64)
 EXAMPLES_PER_LENGTH = 10_000

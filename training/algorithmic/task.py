@@ -26,8 +26,8 @@ from training.algorithmic.data import (
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.algorithmic.generators import PROBLEMS
-from training.parallel import WHOLE, Share
-from training.symbol_losses import algorithmic_accuracy, algorithmic_loss
+from training.loop.parallel import WHOLE, Share
+from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
 

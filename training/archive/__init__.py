@@ -1,1 +1,1 @@
-"""The MusicNet archive: finding, fetching, resampling and cutting its recordings into windows."""
+"""The command `training.archive.fetch`; the MusicNet archive is in `training.musicnet`."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from training.lambada.encoding import Encoder, Symbols, place
 from training.lambada.passages import Passages
 from training.lambada.vocabulary import Vocabulary
-from training.parallel import WHOLE, Share
+from training.loop.parallel import WHOLE, Share
 
 PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.lambada.vocabulary import KINDS, UNKNOWN, Vocabulary
-from training.symbol_losses import ANSWER, PADDING
+from training.loop.symbol_losses import ANSWER, PADDING
 
 OTHER = 1  # class of a word that is not the answer
 

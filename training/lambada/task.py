@@ -29,8 +29,8 @@ from training.lambada.passages import (
 )
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.vocabulary import Vocabulary, common_names, known_words
-from training.parallel import WHOLE, Share, is_first
-from training.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
+from training.loop.parallel import WHOLE, Share, is_first
+from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
 VOCABULARY = "vocabulary.json"

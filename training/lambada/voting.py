@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.lambada.encoding import Encoded
-from training.symbol_losses import ANSWER
+from training.loop.symbol_losses import ANSWER
 
 Scores = Sequence[NDArray[np.float32]]
 """Of each placing, the logits of all its positions: (length,)."""

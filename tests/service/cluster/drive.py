@@ -18,8 +18,9 @@ from ray.serve._private import api, client
 
 from model import checkpoint
 from model.transcriber import Transcriber
-from service import cluster, cluster_drain
-from service.cluster_settings import ClusterSettings
+from service.cluster import deployment as cluster
+from service.cluster import drain as cluster_drain
+from service.cluster.settings import ClusterSettings
 from service.settings import Settings
 
 # Two replicas of each kind fit, and those of an upgrade beside them, a fifth of one for each.

@@ -8,12 +8,12 @@ import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from service.batching import EngineError, Probabilities
-from service.cluster_calls import Description, ReplicaLostError, WindowRequest
-from service.cluster_model import ModelWorker, weights_digest
-from service.cluster_settings import ClusterSettings
-from service.engine import Engine
-from service.runners import Transcriber
+from service.cluster.calls import Description, ReplicaLostError, WindowRequest
+from service.cluster.model import ModelWorker, weights_digest
+from service.cluster.settings import ClusterSettings
+from service.engine.batching import EngineError, Probabilities
+from service.engine.engine import Engine
+from service.engine.runners import Transcriber
 
 # A machine that does much else may leave a stream alone for long, and take long over a request.
 SETTINGS = ClusterSettings(
@@ -26,7 +26,7 @@ SETTINGS = ClusterSettings(
 
 
 class LocalReplicas:
-    """Implements ``service.cluster_calls.ModelReplicas``; messages are pickled on the way."""
+    """Implements ``service.cluster.calls.ModelReplicas``; messages are pickled on the way."""
 
     def __init__(self, workers: list[ModelWorker]) -> None:
         self.workers = workers

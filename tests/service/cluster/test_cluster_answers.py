@@ -16,7 +16,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import RequestCancelledError
 
 from service import cluster
-from service.batching import EngineBusyError
+from service.engine.batching import EngineBusyError
 
 
 class Response:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from service import cluster_scaling
-from service.cluster_settings import ClusterSettings
+from service.cluster import scaling as cluster_scaling
+from service.cluster.settings import ClusterSettings
 from service.settings import Settings
 from tests.conftest import REPOSITORY
 
@@ -21,15 +21,15 @@ CONFIG = REPOSITORY / "docker" / "serve.yaml"
 CHECK = """
 import sys, yaml
 from ray.serve.schema import ServeDeploySchema
-from service import cluster
-from service.cluster_settings import ClusterSettings
+from service.cluster import deployment
+from service.cluster.settings import ClusterSettings
 from service.settings import Settings
 
 ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1])))
-application = cluster.build(Settings(max_sessions=6), ClusterSettings())
+application = deployment.build(Settings(max_sessions=6), ClusterSettings())
 ingress = application._bound_deployment._deployment_config
 assert ingress.autoscaling_config.target_ongoing_requests == 4
-assert ingress.max_ongoing_requests == 6 + Settings().max_uploads + cluster.SPARE_REQUESTS
+assert ingress.max_ongoing_requests == 6 + Settings().max_uploads + deployment.SPARE_REQUESTS
 """
 
 
@@ -84,5 +84,5 @@ def test_the_config_file_agrees_with_the_settings(
     grace_s = settings.drain_timeout_s + 2 * cluster.drain_poll_s
     assert ingress["graceful_shutdown_timeout_s"] > grace_s
     policy = model["autoscaling_config"]["policy"]
-    assert policy["policy_function"] == "service.cluster_scaling:StepTimePolicy"
+    assert policy["policy_function"] == "service.cluster.scaling:StepTimePolicy"
     cluster_scaling.StepTimePolicy(**policy["policy_kwargs"])

@@ -15,7 +15,11 @@ from torch import Tensor
 
 from model import checkpoint
 from model.config import HOP, WINDOW
-from service.batching import (
+from service.cluster.calls import OtherWeightsError, refill_windows
+from service.cluster.engine import RemoteEngine
+from service.cluster.model import ModelWorker
+from service.cluster.settings import ClusterSettings
+from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
     EngineError,
@@ -23,15 +27,11 @@ from service.batching import (
     Priority,
     Probabilities,
 )
-from service.cluster_calls import OtherWeightsError, refill_windows
-from service.cluster_engine import RemoteEngine
-from service.cluster_model import ModelWorker
-from service.cluster_settings import ClusterSettings
-from service.engine import Engine
-from service.engine_interface import EngineLike
-from service.events import NoteEvent
-from service.options import AudioFormat, Encoding, StreamOptions
-from service.session import TranscriptionSession
+from service.engine.engine import Engine
+from service.engine.interface import EngineLike
+from service.notes.events import NoteEvent
+from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.session.session import TranscriptionSession
 from tests.fakes import FakeStream, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import DURATION_S, MELODY, RATE_HZ, pcm16
 from tests.service.cluster.replicas import SETTINGS, LocalReplicas, workers_of

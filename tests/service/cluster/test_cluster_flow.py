@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.cluster_flow import LOST, TOO_FAR_AHEAD, UnreadLimit
+from service.cluster.flow import LOST, TOO_FAR_AHEAD, UnreadLimit
 
 LIMIT = 10_000
 CONNECT: Message = {"type": "websocket.connect"}

@@ -12,10 +12,10 @@ import torch
 
 from model import checkpoint
 from model.config import HOP, WINDOW
-from service.batching import EngineError, Priority
-from service.cluster_calls import WindowRequest
-from service.cluster_model import ModelWorker, weights_digest
-from service.engine import Engine
+from service.cluster.calls import WindowRequest
+from service.cluster.model import ModelWorker, weights_digest
+from service.engine.batching import EngineError, Priority
+from service.engine.engine import Engine
 from tests.fakes import FakeTranscriber
 from tests.service.cluster.replicas import SETTINGS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.batching import Priority
-from service.cluster_model import StepTime
-from service.cluster_scaling import StepTimePolicy
+from service.cluster.model import StepTime
+from service.cluster.scaling import StepTimePolicy
+from service.engine.batching import Priority
 
 
 def context(replicas: int, busy: list[float], streams: list[float]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.clients import Client
-from service.cluster_tokens import SharedTokenBook
+from service.access.clients import Client
+from service.cluster.tokens import SharedTokenBook
 
 ALICE = Client("key alice", max_sessions=3)
 SECRET = b"s" * 32

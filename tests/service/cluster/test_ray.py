@@ -26,7 +26,7 @@ from clients.client import TranscriptionClient
 from clients.events import Disconnected, Event
 from clients.protocol import NoteOff, NoteOn, StartOptions
 from model import checkpoint
-from service.cluster_flow import TOO_FAR_AHEAD
+from service.cluster.flow import TOO_FAR_AHEAD
 from tests.service.apps import RATE_HZ, START, chunks, hear, serving
 from tests.service.cluster.conftest import PATIENCE_S, Cluster
 from tests.service.cluster.test_cluster_engine import chords

@@ -12,14 +12,13 @@ import service
 from tests.service.apps import serving, transcribe
 
 # Replicas on several nodes have no other clock in common; a jump ends their tokens early or late.
-SHARED_CLOCK = "cluster_tokens.py"
-SOURCES = [
-    path for path in sorted(Path(service.__path__[0]).glob("*.py")) if path.name != SHARED_CLOCK
-]
+SHARED_CLOCK = "cluster/tokens.py"
+ROOT = Path(service.__path__[0])
+SOURCES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / SHARED_CLOCK]
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today"}
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_source_reads_the_wall_clock(source: Path) -> None:
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute):

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from model import checkpoint
 from model.config import WINDOW
-from service.engine import Engine, Priority
-from service.events import NoteEvent
-from service.options import AudioFormat, Encoding, StreamOptions
-from service.pcm import MAX_AMPLITUDE, BadAudioError
-from service.session import TranscriptionSession
+from service.audio.pcm import MAX_AMPLITUDE, BadAudioError
+from service.engine.engine import Engine, Priority
+from service.notes.events import NoteEvent
+from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.session.session import TranscriptionSession
 from tests.fakes import FakeTranscriber
 
 RATE_HZ = 44_100

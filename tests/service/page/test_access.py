@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from service.keys import hash_key
+from service.access.keys import hash_key
 from tests.service.conftest import TONES as TONES_SERVER
 from tests.service.conftest import StartServer
 from tests.service.page.browser import LISTENING, Tab

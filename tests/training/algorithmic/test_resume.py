@@ -11,7 +11,7 @@ import torch
 from model.checkpoint import read_tensors
 from model.config import RSEConfig
 from training.algorithmic.task import AlgorithmicConfig
-from training.loop_config import LoopConfig
+from training.loop.config import LoopConfig
 from training.presets import AlgorithmicRun
 from training.run import train
 

@@ -10,9 +10,9 @@ import torch
 from model.config import RSEConfig
 from model.symbols import load_symbol_network
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
-from training.loop import Trainer
-from training.loop_config import LoopConfig
-from training.symbol_losses import algorithmic_loss
+from training.loop.config import LoopConfig
+from training.loop.loop import Trainer
+from training.loop.symbol_losses import algorithmic_loss
 
 TINY = AlgorithmicConfig(
     task="sorting",

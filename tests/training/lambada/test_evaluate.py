@@ -12,7 +12,7 @@ import pytest
 
 from training.lambada.evaluate import main
 from training.lambada.task import LambadaConfig
-from training.loop_config import LoopConfig
+from training.loop.config import LoopConfig
 from training.presets import LambadaRun
 from training.run import main as run_main
 from training.run import parse, train

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.vocabulary import Vocabulary
-from training.symbol_losses import ANSWER
+from training.loop.symbol_losses import ANSWER
 
 VOCABULARY = Vocabulary.clean(("ada", "bea", "cid", "said"), numbered=2)
 

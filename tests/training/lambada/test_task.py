@@ -16,11 +16,11 @@ from model.symbols import load_symbol_network
 from training.lambada.network import WordNetwork
 from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.loop_config import LoopConfig
-from training.parallel import Share
+from training.loop.config import LoopConfig
+from training.loop.parallel import Share
+from training.loop.symbol_losses import PADDING
 from training.presets import LambadaRun
 from training.run import train
-from training.symbol_losses import PADDING
 
 LOOP = LoopConfig(steps=12, learning_rate=0.01, average=0.5, log_steps=4, bfloat16=False)
 

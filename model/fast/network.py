@@ -1,0 +1,190 @@
+"""A transcription network arranged for inference: the same answers as ``Transcriber``, sooner.
+
+Built from a transcriber once it has its weights and its ``compute_dtype``. Batch norms are folded
+into the convolutions before them, convolutions run channels last, and the shuffle-exchange
+network is computed for the frames that are read (``model.fast.switch``).
+
+Every window's numbers are computed by the same steps whatever else is in the batch. Thread-safety:
+may be called from several threads at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
+from model.fast.switch import FastShuffleExchange
+from model.transcriber import (
+    FilterbankNetwork,
+    StridedNetwork,
+    Transcriber,
+    place_pitches,
+)
+
+ALL_FRAMES = slice(0, FRAMES)
+
+LayerT = TypeVar("LayerT", bound=nn.Module)
+
+
+class FastNetwork(ABC):
+    """What stands in for ``Transcriber.predict_features``."""
+
+    _rse: FastShuffleExchange
+    _length: int  # positions of the sequence that it gets
+
+    def __init__(self, transcriber: Transcriber) -> None:
+        self._transcriber = transcriber
+        self._dtype = transcriber.compute_dtype
+
+    @property
+    def sample_rate(self) -> int:
+        """Hz of the windows."""
+        return self._transcriber.config.sample_rate
+
+    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
+        """The same for whole windows, (batch, WINDOW)."""
+        match self._transcriber.network:
+            case FilterbankNetwork() as network:
+                return self.predict_features(network.filterbank(windows), positions)
+            case _:
+                return self.predict_features(windows, positions)
+
+    @torch.inference_mode()
+    def predict_features(self, features: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
+        """A batch of ``FeatureStream.advance`` rows -> probabilities of the frames at these
+        positions, (batch, heads, positions, PITCHES) float32."""
+        frames = range(FRAMES)[positions]
+        logits = self._logits(features, frames)
+        return torch.sigmoid(self._transcriber.calibrate(logits.float()))
+
+    def indices(self, positions: slice, device: torch.device) -> list[Tensor]:
+        """See ``FastShuffleExchange.indices``."""
+        return self._rse.indices(self._length, self._read(range(FRAMES)[positions]), device)
+
+    @abstractmethod
+    def _read(self, frames: range) -> range:
+        """The positions of the sequence that answer for these frames."""
+
+    @abstractmethod
+    def _logits(self, features: Tensor, frames: range) -> Tensor:
+        """(batch, heads, frames, PITCHES)."""
+
+
+def fast_network(transcriber: Transcriber) -> FastNetwork | None:
+    """The fast arrangement of a transcriber; None for networks that have none (gated units)."""
+    match transcriber.network:
+        case _ if transcriber.network.rse.gated:
+            return None
+        case FilterbankNetwork() as network:
+            return FastFilterbankNetwork(transcriber, network)
+        case StridedNetwork() as network:
+            return FastStridedNetwork(transcriber, network)
+
+
+class FastStridedNetwork(FastNetwork):
+    """The paper's network: only the positions of the frames that are read leave the RSE."""
+
+    def __init__(self, transcriber: Transcriber, network: StridedNetwork) -> None:
+        super().__init__(transcriber)
+        self._front_end = network.front_end
+        self._rse = FastShuffleExchange(network.rse, self._dtype)
+        self._head = network.head
+        self._step = HOP // network.front_end.stride  # positions a frame
+        self._length = WINDOW // network.front_end.stride
+
+    def _read(self, frames: range) -> range:
+        return range(frames.start * self._step, frames.stop * self._step, self._step)
+
+    def _logits(self, features: Tensor, frames: range) -> Tensor:
+        reduced = self._dtype != torch.float32
+        with torch.autocast(features.device.type, self._dtype, enabled=reduced):
+            sequence = self._front_end(features)
+            raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
+        return (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
+
+
+class FastFilterbankNetwork(FastNetwork):
+    """The filterbank network: octave patches of the columns that are read leave the RSE."""
+
+    def __init__(self, transcriber: Transcriber, network: FilterbankNetwork) -> None:
+        super().__init__(transcriber)
+        bank, convolutions, dtype = network.filterbank, network.convolutions, self._dtype
+        self._stack = network.stack
+        self._patches = network.patches
+        self._lowest_pitch = network.lowest_pitch
+        octave = network.octave.detach()
+        with torch.inference_mode():
+            self._silence = bank.compress(octave.new_zeros(())).to(dtype)
+        self._layers = [
+            _folded(layer, norm, dtype)
+            for layer, norm in zip(
+                (convolutions.stem, *convolutions.layers),
+                (convolutions.stem_norm, *convolutions.norms),
+                strict=True,
+            )
+        ]
+        self._embed = _copied(network.embed, dtype)
+        self._octave = octave.float().repeat(self._patches.columns, 1)  # (positions, m)
+        self._rse = FastShuffleExchange(network.rse, dtype)
+        self._length = self._patches.positions
+        self._unembed = _copied(network.unembed, dtype)
+        self._skip = _copied(network.skip, dtype)
+        self._bias = network.pitch_bias.detach().float() + LOGIT_OFFSET  # (heads, pitches, 1)
+
+    def _logits(self, features: Tensor, frames: range) -> Tensor:
+        x = self._convolved(features)  # (batch, channels, pitches, GRID)
+        sequence = self._embed(self._patches.cut(x)) + self._octave
+        out = self._rse(sequence, self._read(frames))
+        routed = self._patches.join(self._unembed(out.to(self._dtype)))
+        offset = frames[0] % self._patches.frames
+        routed = routed[..., offset : offset + len(frames)]
+        skip = self._skip(x[..., frames.start : frames.stop])
+        logits = skip + routed + self._bias  # (batch, heads, pitches, frames)
+        return place_pitches(logits.transpose(2, 3), self._lowest_pitch)
+
+    def _read(self, frames: range) -> range:
+        per, octaves = self._patches.frames, self._patches.octaves
+        return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
+
+    def _convolved(self, features: Tensor) -> Tensor:
+        """Harmonic stack and convolutions, channels last."""
+        x = self._stack(features.to(self._dtype), self._silence)
+        x = x.contiguous(memory_format=torch.channels_last)
+        stem, *layers = self._layers
+        x = F.relu_(stem(x))
+        for layer in layers:
+            x = F.relu_(layer(x)).add_(x)
+        return x
+
+
+def _copied(layer: LayerT, dtype: torch.dtype) -> LayerT:
+    """A layer for inference in this type."""
+    return deepcopy(layer).to(dtype).requires_grad_(False)
+
+
+def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
+    """One convolution for a convolution without bias and the batch norm behind it."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    folded = nn.Conv2d(
+        convolution.in_channels,
+        convolution.out_channels,
+        convolution.kernel_size,  # type: ignore[arg-type]
+        convolution.stride,  # type: ignore[arg-type]
+        convolution.padding,  # type: ignore[arg-type]
+        device=convolution.weight.device,
+    ).requires_grad_(False)
+    scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    with torch.no_grad():
+        folded.weight.copy_(convolution.weight.float() * scale[:, None, None, None])
+        assert folded.bias is not None
+        folded.bias.copy_(norm.bias - norm.running_mean * scale)
+    folded = folded.to(dtype)
+    folded.weight.data = folded.weight.contiguous(memory_format=torch.channels_last)
+    return folded

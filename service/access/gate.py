@@ -1,0 +1,171 @@
+"""The gate before every endpoint: `Host`, `Origin`, rate of requests, key or token.
+
+Plain ASGI, as middleware of frameworks passes websockets by. Endpoints find their client with
+`service.access.clients.client_of`; with no keys configured a client is its address.
+
+The page and its files are open to all: a key is asked for by what it does, not by what it shows.
+Nor do they count as requests: a page is forty small files, and a class may sit behind one address.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from service.access.clients import Client, set_client
+from service.access.origins import (
+    LOOPBACK_HOSTS,
+    host_allowed,
+    host_is_private,
+    is_loopback,
+    origin_allowed,
+)
+from service.access.problems import Problem, ProblemCode
+from service.access.rate import RateLimiter
+from service.live.refusal import deny, offered_token, refuse
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+
+# Asked often, by machines under whatever name they have for this one; they tell next to nothing.
+PROBES = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = PROBES | {"/openapi.json"}
+
+# A page of anywhere can have a browser send these; answers that only say something stay unread.
+_HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+
+
+def install(app: FastAPI, state: ServiceState) -> None:
+    """Puts the gate before all endpoints of `app`."""
+    app.add_middleware(Gate, routes=app.router, state=state)
+    if state.settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(state.settings.allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization"],
+            expose_headers=["Retry-After", "Content-Disposition"],
+        )
+
+
+class Gate:
+    """Lets a request through, or refuses it where its client can see that."""
+
+    def __init__(self, app: ASGIApp, *, routes: Router, state: ServiceState) -> None:
+        self._app = app
+        self._routes = routes
+        self._state = state
+        self._settings = settings = state.settings
+        self._keys = state.keys
+        self._refused = state.metrics.refused
+        self._rate = RateLimiter(
+            settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
+        )
+        self._hosts = settings.allowed_hosts
+        # Without keys, a page whose name was made to resolve to this machine had nothing to show.
+        self._open = not self._keys and not is_loopback(settings.host)
+        if not self._keys and is_loopback(settings.host):
+            self._hosts += LOOPBACK_HOSTS
+        if self._open:
+            logger.warning(
+                "there are no API keys: everybody who reaches %s may use the service, under %s",
+                settings.host,
+                "the names of RSE_ALLOWED_HOSTS" if self._hosts else "any address or private name",
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        fault = self._foreign(scope, headers)
+        if fault is not None:
+            await self._answer(fault, scope, receive, send, hidden=True)
+            return
+        if not self._is_endpoint(scope):
+            await self._app(scope, receive, send)
+            return
+        client = self._authenticate(scope, headers)
+        identity = client or Client.of_address(scope)
+        wait_s = self._rate.admit(identity.name, identity.max_requests_per_s)
+        if wait_s:
+            fault = ProtocolError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"more than {identity.max_requests_per_s or self._settings.max_requests_per_s:g} "
+                "requests a second",
+            )
+            await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
+        elif client is None and scope["path"] not in OPEN_PATHS:
+            fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
+            extra = _CHALLENGE
+            if offered_token(scope) is not None:
+                # Whoever gave it: where there is no room it matters not whose it is.
+                refusal = self._state.session_refusal(self._state.sessions.free, True)
+                if refusal is not None:
+                    fault, extra = refusal, {"Retry-After": str(self._settings.retry_after_s)}
+            await self._answer(fault, scope, receive, send, extra)
+        else:
+            token = offered_token(scope)
+            if token is not None:
+                self._state.tokens.spend(token)
+            set_client(scope, identity)
+            await self._app(scope, receive, send)
+
+    def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
+        """Whether the request is meant for another server, or comes from another's page."""
+        host = headers.get("host")
+        any_private = self._open and not self._hosts
+        if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
+            return ProtocolError(
+                ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"
+            )
+        if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
+            return None
+        if not origin_allowed(headers.get("origin"), host, self._settings.allowed_origins):
+            return ProtocolError(
+                ErrorCode.ORIGIN_NOT_ALLOWED, "this origin is not in RSE_ALLOWED_ORIGINS"
+            )
+        return None
+
+    def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
+        """Who proves to be a client; without keys everybody is."""
+        if not self._keys:
+            return Client.of_address(scope)
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            key = self._keys.find(secret.strip())
+            return Client.of_key(key) if key else None
+        token = offered_token(scope)
+        return self._state.tokens.owner(token) if token is not None else None
+
+    def _is_endpoint(self, scope: Scope) -> bool:
+        """Whether this is more than the page: every route there is, so that none is forgotten."""
+        return any(route.matches(scope)[0] is not Match.NONE for route in self._routes.routes)
+
+    async def _answer(
+        self,
+        fault: ProtocolError,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: dict[str, str] | None = None,
+        hidden: bool = False,
+    ) -> None:
+        """Refuses; `hidden` from pages, whose socket is then not even opened."""
+        self._refused.labels(fault.code).inc()
+        if scope["type"] == "http":
+            problem = Problem(ProblemCode(fault.code), fault.message, headers=headers)
+            await problem.response()(scope, receive, send)
+            return
+        websocket = WebSocket(scope, receive, send)
+        await (deny if hidden else refuse)(websocket, fault, headers)

@@ -1,0 +1,158 @@
+"""API keys: `python -m service.keys new NAME` makes one; the server keeps its hash alone.
+
+A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256` or `NAME:SHA256:LIMITS`:
+
+    alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae:max_sessions=4
+
+A key is 256 random bits, so that a plain hash of it tells nothing; slow hashes are for passwords.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "rse_"  # lets scanners of leaked secrets know it for what it is
+
+_ENTRY = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<digest>[0-9a-f]{64})(:(?P<limits>[^:]*))?"
+)
+_LIMITS = ("max_sessions", "max_requests_per_s")
+_MOST = 1_000_000
+
+
+class KeysError(ValueError):
+    """The keys file, or the setting, cannot be read; says where, never what a key is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A client of the service, and limits of its own where it has some.
+
+    Attributes:
+        digest: SHA-256 of the key.
+        max_sessions: live sessions at one time, in place of `max_sessions_per_client`.
+        max_requests_per_s: in place of the setting of that name.
+    """
+
+    name: str
+    digest: bytes
+    max_sessions: int | None = None
+    max_requests_per_s: float | None = None
+
+
+class KeyRing:
+    """The keys that are valid."""
+
+    def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
+        self._keys = tuple(keys)
+        names = [key.name for key in self._keys]
+        for name in names:
+            if names.count(name) > 1:
+                raise KeysError(f"the name {name} is there twice")
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def find(self, secret: str) -> ApiKey | None:
+        """The entry of a key. Every entry is compared, each in constant time."""
+        digest = hash_key(secret)
+        found = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        return found
+
+
+def hash_key(secret: str) -> bytes:
+    """What is kept of a key."""
+    return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
+
+
+def new_key() -> str:
+    """A key nobody can guess."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def read_keys(text: str, path: str) -> KeyRing:
+    """The keys of a setting (entries between blanks) and of a file (one a line, `#` comments).
+
+    Raises:
+        KeysError: the file cannot be read, or an entry is malformed.
+    """
+    entries = [(f"entry {n}", entry) for n, entry in enumerate(text.split(), 1)]
+    if path:
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeysError(f"the keys file cannot be read: {error}") from None
+        for n, line in enumerate(lines, 1):
+            entry = line.partition("#")[0].strip()
+            if entry:
+                entries.append((f"line {n} of the keys file", entry))
+    return KeyRing(_parse(where, entry) for where, entry in entries)
+
+
+def _parse(where: str, entry: str) -> ApiKey:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        raise KeysError(f"{where} is not NAME:SHA256[:LIMITS], as `service.keys new` prints it")
+    limits: dict[str, float] = {}
+    for limit in filter(None, (match["limits"] or "").split(",")):
+        field, _, value = limit.partition("=")
+        if field not in _LIMITS or field in limits:
+            raise KeysError(f"{where}: {match['name']} has an unknown limit, or one twice")
+        limits[field] = _positive(value, f"{where}: {field} of {match['name']}")
+    max_sessions = limits.get("max_sessions")
+    if max_sessions is not None and max_sessions != int(max_sessions):
+        raise KeysError(f"{where}: max_sessions of {match['name']} is not a whole number")
+    return ApiKey(
+        name=match["name"],
+        digest=bytes.fromhex(match["digest"]),
+        max_sessions=None if max_sessions is None else int(max_sessions),
+        max_requests_per_s=limits.get("max_requests_per_s"),
+    )
+
+
+def _positive(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= _MOST:
+        raise KeysError(f"{what} is not a number above 0, up to {_MOST}")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m service.keys new NAME >> keys`: the key is shown, its line goes into the file."""
+    parser = argparse.ArgumentParser(prog="python -m service.keys", description=main.__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    new = commands.add_parser("new", help="make a key")
+    new.add_argument("name", help="whom it is for; shown in logs")
+    new.add_argument("--max-sessions", help="live sessions at one time")
+    new.add_argument("--max-requests-per-s", help="requests in a second, on average")
+    given = vars(parser.parse_args(arguments))
+    limits = ",".join(f"{field}={given[field]}" for field in _LIMITS if given[field] is not None)
+    secret = new_key()
+    line = f"{given['name']}:{hash_key(secret).hex()}" + (f":{limits}" if limits else "")
+    try:
+        _parse("the new entry", line)
+    except KeysError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(line)
+    print(f"The key of {given['name']}, shown this once: {secret}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

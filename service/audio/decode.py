@@ -1,0 +1,155 @@
+"""Audio files to mono samples, block by block: WAV, FLAC, OGG, MP3 and what else libsndfile reads.
+
+Memory is bounded by a block, whatever the file claims to hold.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import BinaryIO, ClassVar, Self
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from service.audio.pcm import check_and_mix
+from service.session.options import AudioFormat, Encoding
+
+_BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
+_UNKNOWN_LENGTH = 1 << 62  # libsndfile says more than this where the header does not tell
+
+
+class DecodeError(ValueError):
+    """A file that gives no audio, or gives up; ``code`` is a stable snake_case word."""
+
+    code: ClassVar[str] = "undecodable"
+
+
+class EmptyAudioError(DecodeError):
+    """A file without a byte, or an audio file without a sample."""
+
+    code = "empty_audio"
+
+
+class AudioTooLongError(DecodeError):
+    """More seconds of audio than are taken."""
+
+    code = "audio_too_long"
+
+
+class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # it has no types
+    """A sound file that is read from the beginning to the end.
+
+    soundfile seeks after every read of a seekable file. That restarts the decoder: at every block
+    an MP3 would lose the bits that frames borrow from earlier ones (an audible gap).
+    """
+
+    def seekable(self) -> bool:
+        return False
+
+
+class AudioDecoder:
+    """Mono float32 samples of an audio file, in blocks.
+
+    Thread-safety: ``read`` and ``close`` may be called from different threads; ``close`` waits
+    for a ``read`` under way.
+    """
+
+    def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
+        """Args:
+            file: seekable, at its beginning; it is not closed.
+            max_duration_s: seconds of audio above which AudioTooLongError is raised, at once
+                where the file's header says so, else when they have been read.
+
+        Raises:
+            DecodeError: not an audio file that libsndfile knows, or one without a sample.
+            SampleRateError: a sample rate that the resampler is not made for.
+        """
+        self._lock = threading.Lock()
+        self._max_duration_s = max_duration_s
+        self._position = 0
+        if not file.read(1):
+            raise EmptyAudioError("the file is empty")
+        file.seek(0)
+        try:
+            self._sound = _ForwardSoundFile(file)
+        except (soundfile.SoundFileError, TypeError, ValueError) as error:
+            raise DecodeError(f"not a readable audio file: {_reason(error)}") from error
+        try:
+            self.audio = AudioFormat(
+                encoding=Encoding.PCM_F32LE, sample_rate_hz=self._sound.samplerate, channels=1
+            )
+            if self.stated_duration_s is not None:
+                self._check_duration(self._sound.frames)
+            # Some headers state no length, or a wrong one: only reading shows that there is audio.
+            self._first: NDArray[np.float32] | None = self._read_values()
+            if len(self._first) == 0:
+                raise EmptyAudioError("the file holds no audio")
+        except ValueError:
+            self._sound.close()
+            raise
+
+    @property
+    def stated_duration_s(self) -> float | None:
+        """What the header says, None where it does not; a damaged file may give less."""
+        if not 0 < self._sound.frames < _UNKNOWN_LENGTH:
+            return None
+        return float(self._sound.frames / self._sound.samplerate)
+
+    def read(self) -> NDArray[np.float32] | None:
+        """The next block, shape [n], the channels mixed; None at the end or once closed.
+
+        Raises:
+            DecodeError: the file is damaged here. All blocks before were good.
+            AudioTooLongError: the limit is passed.
+            BadAudioError: a sample of a float file is NaN or infinite.
+        """
+        with self._lock:
+            if self._sound.closed:
+                return None
+            values, self._first = self._first, None
+            if values is None:
+                values = self._read_values()
+        if len(values) == 0:
+            return None
+        self._check_duration(self._position + len(values))
+        samples = check_and_mix(values, self._position)
+        self._position += len(samples)
+        return samples
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        while (block := self.read()) is not None:
+            yield block
+
+    def close(self) -> None:
+        """Let go of the file, without closing it; safe to call twice."""
+        with self._lock:
+            self._sound.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_values(self) -> NDArray[np.float32]:
+        """The next block as it is in the file, [n, channels]."""
+        frames = max(1, _BLOCK_SAMPLES // self._sound.channels)
+        try:
+            return self._sound.read(frames, dtype="float32", always_2d=True)
+        except soundfile.SoundFileError as error:
+            at_s = self._position / self._sound.samplerate
+            raise DecodeError(
+                f"the file is damaged after {at_s:.1f} s: {_reason(error)}"
+            ) from error
+
+    def _check_duration(self, samples: int) -> None:
+        most_s = self._max_duration_s
+        if most_s is not None and samples > most_s * self._sound.samplerate:
+            raise AudioTooLongError(f"the file holds more than {most_s:g} s of audio")
+
+
+def _reason(error: Exception) -> str:
+    """libsndfile's own words, without the address of a Python object."""
+    return str(getattr(error, "error_string", error)).strip()

@@ -1,0 +1,129 @@
+"""PCM bytes of any chunking to mono float32 samples."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.notes.events import NoteEvent
+from service.session.options import AudioFormat, Encoding
+
+INT16_FULL_SCALE = 32_768.0
+# 36 dB above full scale. Beyond it lie integers sent as floats and numbers near the end of the
+# float range, which would overflow in the resampler and silence the model for its whole window.
+MAX_AMPLITUDE = 64.0
+
+
+class BadAudioError(ValueError):
+    """A sample that is no sound: NaN, infinite, or far beyond full scale.
+
+    Attributes:
+        position: its index in the stream, counted per channel from 0.
+        samples: the mono samples of the chunk that lie before it.
+        dropped: samples of the chunk from it on, per channel.
+        events: events of the audio before it, where a session raises this.
+    """
+
+    code = "bad_audio"
+
+    def __init__(
+        self, position: int, value: float, samples: NDArray[np.float32], dropped: int
+    ) -> None:
+        super().__init__(
+            f"sample {position} is {value:g}: samples must be finite, with full scale 1.0 "
+            f"(at most {MAX_AMPLITUDE:g})"
+        )
+        self.position = position
+        self.samples = samples
+        self.dropped = dropped
+        self.events: list[NoteEvent] = []
+
+
+class OddBytesError(ValueError):
+    """The audio ended within a sample.
+
+    Attributes:
+        pending_bytes: bytes of the incomplete sample.
+        events: the last events of the audio before it, where a session raises this.
+    """
+
+    code = "odd_bytes"
+
+    def __init__(self, pending_bytes: int, frame_bytes: int) -> None:
+        super().__init__(
+            f"the audio ended with {pending_bytes} of the {frame_bytes} bytes of its last sample"
+        )
+        self.pending_bytes = pending_bytes
+        self.events: list[NoteEvent] = []
+
+
+class PcmDecoder:
+    """Mono samples of a PCM byte stream; partial samples wait for the next chunk."""
+
+    def __init__(self, audio: AudioFormat, position: int = 0) -> None:
+        """Args:
+        position: index of the first sample in the stream.
+        """
+        self._audio = audio
+        self._dtype = np.dtype("<i2" if audio.encoding is Encoding.PCM_S16LE else "<f4")
+        self._carry = b""
+        self._position = position
+
+    @property
+    def position(self) -> int:
+        """Index of the next sample in the stream, per channel."""
+        return self._position
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a sample that is not complete yet."""
+        return len(self._carry)
+
+    def decode(self, data: bytes) -> NDArray[np.float32]:
+        """Mono float32 samples, shape [n], that ``data`` completes; full scale is 1.0.
+
+        Raises:
+            BadAudioError: with the samples before the bad one; the rest of ``data`` is dropped.
+        """
+        data = self._carry + data
+        whole = len(data) - len(data) % self._audio.frame_bytes
+        self._carry = data[whole:]
+        values = np.frombuffer(data, self._dtype, count=whole // self._dtype.itemsize)
+        values = values.reshape(-1, self._audio.channels)
+        if self._audio.encoding is Encoding.PCM_S16LE:
+            samples = mix_to_mono(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
+        else:
+            try:
+                samples = check_and_mix(values, self._position)
+            except BadAudioError as error:
+                self._position += len(error.samples)
+                self._carry = b""
+                raise
+        self._position += len(samples)
+        return samples
+
+
+def mix_to_mono(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mean of the channels: [n, channels] -> [n]."""
+    if values.shape[1] == 1:
+        return np.ascontiguousarray(values[:, 0])
+    return values.mean(axis=1, dtype=np.float32)
+
+
+def check_and_mix(values: NDArray[np.float32], position: int) -> NDArray[np.float32]:
+    """Mono samples of checked floats.
+
+    Args:
+        values: float32, shape [n, channels].
+        position: index of the first of them in the stream, for the message of an error.
+
+    Raises:
+        BadAudioError: with the samples before the bad one.
+    """
+    good = np.abs(values) <= MAX_AMPLITUDE  # False for NaN too
+    if good.all():
+        return mix_to_mono(values)
+    index, channel = np.argwhere(~good)[0]
+    bad = float(values[index, channel])
+    before = mix_to_mono(values[:index])
+    raise BadAudioError(position + int(index), bad, before, dropped=len(values) - int(index))

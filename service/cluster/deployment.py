@@ -1,0 +1,266 @@
+"""The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
+
+Two deployments. Replicas of `Ingress` hold the sessions: the application of the single process,
+but for its engine, which sends windows to the replicas of `Model`. Those run the model, each with
+an engine of its own. This module and `service.cluster.drain` import Ray, the extra `cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any, cast
+
+import ray
+from ray import serve
+from ray.exceptions import RayTaskError
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
+from ray.serve.handle import DeploymentHandle, DeploymentResponse
+from ray.serve.schema import LoggingConfig
+from ray.util.metrics import Histogram
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from model import checkpoint
+from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
+from service.cluster.calls import Description, ReplicaLostError, WindowRequest
+from service.cluster.drain import drain_when_stopping
+from service.cluster.engine import RemoteEngine
+from service.cluster.flow import UnreadLimit
+from service.cluster.model import ModelWorker, StepTime, weights_digest
+from service.cluster.settings import ClusterSettings
+from service.cluster.tokens import SharedTokenBook
+from service.engine.batching import EngineError, Priority, Probabilities
+from service.ops import logs, tracing
+from service.ops.metrics import STEP_BUCKETS_S
+from service.settings import Settings
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+
+# Requests that an ingress replica takes beside sessions and uploads: pages, probes, refusals. It
+# is for the service to refuse, in words, before Serve does without.
+SPARE_REQUESTS = 64
+
+# Share of their sessions from which on there are to be more ingress replicas.
+TARGET_SESSIONS = 2 / 3
+
+
+class RayReplicas:
+    """Implements ``service.cluster.calls.ModelReplicas`` by a deployment's handle."""
+
+    def __init__(self, model: DeploymentHandle) -> None:
+        self._model = model
+
+    async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
+        """See ``ModelReplicas``."""
+        answer: Probabilities | None = await _answer(
+            self._model.options(session_id=route).predict.remote(request)
+        )
+        return answer
+
+    async def describe(self, route: str) -> Description:
+        """See ``ModelReplicas``."""
+        answer: Description = await _answer(self._model.options(session_id=route).describe.remote())
+        return answer
+
+    async def load(self, route: str) -> float:
+        """See ``ModelReplicas``."""
+        answer: float = await _answer(self._model.options(session_id=route).load.remote())
+        return answer
+
+
+async def _answer(response: DeploymentResponse) -> Any:
+    """What the replica returns or raises; all that keeps it from answering is ReplicaLostError."""
+    task = asyncio.current_task()
+    try:
+        return await response
+    except asyncio.CancelledError:
+        if task is not None and not task.cancelling():  # what Serve makes of a request's end there
+            raise ReplicaLostError("the request was cancelled") from None
+        response.cancel()
+        raise
+    except RayTaskError as error:  # what the replica's code has raised
+        if isinstance(error.cause, EngineError):
+            raise error.cause from None
+        raise EngineError(f"the model replica failed: {error}") from error
+    except EngineError:  # likewise, where gRPC carries it
+        raise
+    except Exception as error:  # of Ray, Serve or gRPC
+        raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
+
+
+class Steps(StepTime):
+    """Tells Ray's metrics of the steps too, under the name that the single process has for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seconds = Histogram(
+            "rse_step_seconds",
+            description="Time of the model for a batch",
+            boundaries=list(STEP_BUCKETS_S),
+            tag_keys=("way",),
+        )
+
+    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
+        """A batch has run."""
+        super().batch_done(priority, windows, step_s, waited_s)
+        self._seconds.observe(step_s, {"way": priority.name.lower()})
+
+
+@serve.deployment(
+    ray_actor_options={"num_cpus": 1},
+    # Streams come back to the replica that has their front-end.
+    request_router_config=RequestRouterConfig(
+        request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+    ),
+    max_ongoing_requests=1024,  # waiting is for the engine, which knows what is urgent
+    autoscaling_config=AutoscalingConfig(
+        min_replicas=1,
+        max_replicas=16,
+        policy=AutoscalingPolicy(policy_function="service.cluster.scaling:StepTimePolicy"),
+    ),
+    health_check_period_s=5,
+    graceful_shutdown_timeout_s=10,
+    logging_config=LoggingConfig(enable_access_log=False),  # a line for every window
+)
+class Model:
+    """A model replica, on the CPUs or the share of a GPU that ``ray_actor_options`` give it."""
+
+    def __init__(self, settings: Settings, cluster: ClusterSettings, load_model: LoadModel) -> None:
+        configure_process(settings)
+        cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+        os.environ["OMP_NUM_THREADS"] = str(max(1, int(cpus)))  # cores of the engine's workers
+        device = pick_device(settings.device)
+        name = pick_model(settings.model, device)
+        transcriber = load_model(name, device)
+        self._step_time = Steps()
+        engine = warm_engine(lambda: transcriber, self._step_time)
+        self._hang_timeout_s = settings.hang_timeout_s
+        self._engine = engine
+        self._worker = ModelWorker(engine, weights_digest(transcriber), device, cluster)
+        logger.info("model %s is ready on %s", engine.config.name, device)
+
+    async def predict(self, request: WindowRequest) -> Probabilities | None:
+        """See ``service.cluster.model.ModelWorker``."""
+        return await self._worker.predict(request)
+
+    async def describe(self) -> Description:
+        """What is run here."""
+        return self._worker.description
+
+    async def load(self) -> float:
+        """For streams that choose a replica."""
+        return self._worker.load
+
+    def check_health(self) -> None:
+        """For Serve, which replaces a replica whose engine hangs or has ended."""
+        if not self._engine.ready or self._engine.heartbeat_age_s > self._hang_timeout_s:
+            raise RuntimeError("the engine hangs or has ended")
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """For ``service.cluster.scaling``."""
+        return {
+            "busy": self._step_time.share(self._engine.workers),
+            "streams": float(self._worker.streams),
+        }
+
+    async def __del__(self) -> None:
+        await asyncio.to_thread(self._engine.close)
+
+
+@serve.deployment(
+    ray_actor_options={"num_cpus": 1},
+    health_check_period_s=5,
+    graceful_shutdown_wait_loop_s=0.5,
+)
+@serve.ingress()
+class Ingress:
+    """Sessions and endpoints: the application of the single process, on an engine elsewhere."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: ClusterSettings,
+        model: DeploymentHandle,
+        token_secret: bytes,
+    ) -> None:
+        configure_process(settings)
+        self._settings = settings
+        self._cluster = cluster
+        self._token_secret = token_secret
+        self._replicas = RayReplicas(model)
+
+    async def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Called by Serve on the replica's event loop."""
+        settings = self._settings
+        app = create_app(settings, get_engine=self._engine)
+        state: ServiceState = app.state.service
+        state.tokens = SharedTokenBook(
+            self._token_secret, settings.token_lifetime_s, settings.max_tokens
+        )
+        context = serve.get_replica_context()
+        self._draining = state.draining
+        self._drain = asyncio.create_task(
+            drain_when_stopping(self._draining, context, self._cluster.drain_poll_s)
+        )
+        limited: Any = UnreadLimit(app, self._cluster.max_unread_bytes)
+        return cast(ASGIApp, ProxyHeadersMiddleware(limited, list(settings.trusted_proxies)))
+
+    def check_health(self) -> None:
+        """For Serve, which asks those that are to stay: one that drains by mistake is replaced."""
+        if self._draining.is_set():
+            raise RuntimeError("the replica drains")
+
+    async def _engine(self, state: ServiceState) -> RemoteEngine:
+        engine = await RemoteEngine.connect(self._replicas, self._cluster)
+        state.device = engine.description.device
+        return engine
+
+
+def configure_process(settings: Settings) -> None:
+    """Logs and traces of a replica, as those of the single process."""
+    logs.configure(settings.log_format)
+    tracing.configure()
+
+
+def build(
+    settings: Settings,
+    cluster: ClusterSettings,
+    load_model: LoadModel = checkpoint.load,
+    ingress_options: Mapping[str, Any] | None = None,
+    model_options: Mapping[str, Any] | None = None,
+) -> serve.Application:
+    """The application, with options of the two deployments beside those that the settings imply.
+
+    `settings.max_sessions`, and all that counts clients, hold for each ingress replica.
+    """
+    model = cast(Any, Model).options(**(model_options or {})).bind(settings, cluster, load_model)
+    ingress = cast(Any, Ingress).options(  # Serve's decorator has made deployments of them
+        **{
+            "max_ongoing_requests": settings.max_sessions + settings.max_uploads + SPARE_REQUESTS,
+            "autoscaling_config": AutoscalingConfig(
+                min_replicas=1,
+                max_replicas=16,
+                target_ongoing_requests=TARGET_SESSIONS * settings.max_sessions,
+                upscale_delay_s=5,
+            ),
+            # The drain, and the time until it is noticed.
+            "graceful_shutdown_timeout_s": settings.drain_timeout_s + 2 * cluster.drain_poll_s,
+            **(ingress_options or {}),
+        }
+    )
+    return ingress.bind(settings, cluster, model, secrets.token_bytes(32))
+
+
+def app(arguments: dict[str, str]) -> serve.Application:
+    """For `serve run` and config files; all settings come from the environment.
+
+    Raises `pydantic.ValidationError` where they cannot be used.
+    """
+    if arguments:
+        raise ValueError("settings are environment variables (service/SETTINGS.md)")
+    return build(Settings(), ClusterSettings())

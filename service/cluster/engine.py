@@ -1,0 +1,335 @@
+"""The engine of an ingress replica: sends windows to model replicas, wherever they run.
+
+It stands behind ``service.engine.interface``, so that sessions and endpoints are those of the
+single process. What a stream has sent lately is kept, so that any replica can take over: after a
+fault a request is sent again by another route, with the audio that a fresh front-end needs.
+
+Knows nothing of Ray: ``service.cluster.calls.ModelReplicas`` is the way to the replicas.
+
+Thread-safety: requests run on the event loop that the engine was made on; ``submit``, ``close``,
+``abandon`` and all properties may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, WINDOW, ModelConfig
+from service.cluster.attempts import attempts, describe
+from service.cluster.calls import (
+    Description,
+    ModelReplicas,
+    OtherWeightsError,
+    WindowRequest,
+    refill_windows,
+)
+from service.cluster.settings import ClusterSettings
+from service.engine.batching import (
+    EngineBusyError,
+    EngineClosedError,
+    EngineError,
+    EngineSettings,
+    Priority,
+    Probabilities,
+    Window,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteEngine:
+    """The model's replicas as one engine. Made by ``connect``, on the loop that it will use."""
+
+    def __init__(
+        self, replicas: ModelReplicas, description: Description, settings: ClusterSettings
+    ) -> None:
+        """description: what the replicas are known to run; ``connect`` asks for it."""
+        self._replicas = replicas
+        self._description = description
+        self._cluster = settings
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = time.monotonic()
+        self._lock = threading.Lock()
+        self._windows = 0  # sent and not answered
+        self._closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()  # of the loop
+        self._keep(self._loop.create_task(self._watch()))
+
+    @classmethod
+    async def connect(cls, replicas: ModelReplicas, settings: ClusterSettings) -> RemoteEngine:
+        """Waits until a replica says what it runs, however long that takes."""
+        while True:
+            try:
+                return cls(replicas, await describe(replicas, settings, None), settings)
+            except EngineError as error:
+                logger.warning("no model yet: %s", error)
+            await asyncio.sleep(settings.heartbeat_s)
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's dimensions, rate and heads."""
+        return self._description.config
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """What the model's checkpoint says of itself."""
+        return self._description.card
+
+    @property
+    def settings(self) -> EngineSettings:
+        """Bounds of requests; that of the queue holds for what this engine has sent."""
+        return self._description.settings
+
+    @property
+    def description(self) -> Description:
+        """What the replicas run."""
+        return self._description
+
+    @property
+    def ready(self) -> bool:
+        """Not closed, and a replica has answered lately."""
+        return not self._closed and self.heartbeat_age_s <= self._cluster.heartbeat_patience_s
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since a replica has answered anything.
+
+        They are asked whether they are there all the time: a request that takes long is no hang.
+        """
+        return time.monotonic() - self._heard_s
+
+    def open_stream(self, priority: Priority, positions: slice) -> RemoteStream:
+        """A stream on the weights of now. Raises EngineClosedError."""
+        if self._closed:
+            raise EngineClosedError("the engine is closed")
+        return RemoteStream(self, self._description.weights, priority, positions)
+
+    def submit(
+        self, stream: RemoteStream, windows: Sequence[Window], new_hops: int
+    ) -> Future[Probabilities]:
+        """See ``service.engine.interface.EngineStreamLike``."""
+        count, limit = len(windows), self.settings.limit(stream.priority)
+        if not 1 <= count <= limit:
+            raise ValueError(f"a request holds 1 to {limit} windows, not {count}")
+        samples = _joined(windows, new_hops)
+        with self._lock:
+            if self._closed:
+                raise EngineClosedError("the engine is closed")
+            if self._windows + count > self.settings.max_queued_windows:
+                raise EngineBusyError(f"{self._windows} windows wait for the model already")
+            self._windows += count
+        future: Future[Probabilities] = Future()
+        self._loop.call_soon_threadsafe(self._send, stream, samples, count, new_hops, future)
+        return future
+
+    async def ask(self, stream: RemoteStream, request: WindowRequest) -> Probabilities | None:
+        """A request's answer from some replica. Raises EngineError once no attempt is left."""
+        live = stream.priority is Priority.LIVE
+        timeout_s = self._cluster.live_timeout_s if live else self._cluster.file_timeout_s
+        try:
+            answer = await attempts(
+                lambda: self._replicas.predict(request, stream.route),
+                stream.change_route,
+                timeout_s,
+                self._cluster,
+            )
+        except OtherWeightsError:
+            await self._look()  # who comes back for the rest of the performance finds the new
+            raise
+        self._heard_s = time.monotonic()
+        return answer
+
+    async def load(self, route: str) -> float:
+        """Streams on the replica of this route; infinitely many where it hangs or does not say."""
+        try:
+            async with asyncio.timeout(self._cluster.live_timeout_s):
+                return await self._replicas.load(route)
+        except (EngineError, TimeoutError):
+            return math.inf
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Fail what waits and take nothing more; there is no worker to wait for."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Fail what waits, take nothing more; safe to call twice."""
+        self._closed = True
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all tasks
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    # -- on the loop ------------------------------------------------------------------------------
+
+    def _send(
+        self,
+        stream: RemoteStream,
+        samples: NDArray[np.float32],
+        count: int,
+        new_hops: int,
+        future: Future[Probabilities],
+    ) -> None:
+        task = self._loop.create_task(stream.predict(samples, count, new_hops))
+        self._keep(task)
+
+        def settle(task: asyncio.Task[Probabilities]) -> None:
+            with self._lock:
+                self._windows -= count
+            if not future.set_running_or_notify_cancel():
+                return
+            if task.cancelled():
+                future.set_exception(EngineClosedError("the engine was given up"))
+            elif (error := task.exception()) is not None:
+                future.set_exception(_engine_error(error))
+            else:
+                future.set_result(task.result())
+
+        def cancelled(future: Future[Probabilities]) -> None:
+            if future.cancelled():
+                self._loop.call_soon_threadsafe(task.cancel)
+
+        task.add_done_callback(settle)
+        future.add_done_callback(cancelled)
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self._closed:
+            task.cancel()
+
+    def _cancel(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _watch(self) -> None:
+        """Asks whether the model is there."""
+        while True:
+            await asyncio.sleep(self._cluster.heartbeat_s)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Hears from a replica, and takes over new weights once the old are gone.
+
+        Streams of the old weights fail with their next request; their clients resume on the new.
+        """
+        try:
+            found = await describe(self._replicas, self._cluster, self._description.weights)
+        except EngineError as error:
+            logger.warning("the model does not answer: %s", error)
+            return
+        self._heard_s = time.monotonic()
+        if found.weights != self._description.weights:
+            logger.warning("the weights were replaced: %s goes on", found.config.name)
+            self._description = found
+
+
+class RemoteStream:
+    """One stream: its route, and the audio that another replica would need."""
+
+    def __init__(
+        self, engine: RemoteEngine, weights: str, priority: Priority, positions: slice
+    ) -> None:
+        self.priority = priority
+        self._engine = engine
+        self._weights = weights
+        self._positions = (positions.start, positions.stop)
+        self._turn = asyncio.Lock()  # a stream's requests follow each other
+        self._audio: NDArray[np.float32] = np.empty(0, np.float32)  # windows before the next
+        self._begin(0)
+
+    @property
+    def route(self) -> str:
+        """Requests with the same one go to the same replica while it is there."""
+        return f"{self._name}-{self._detours}"
+
+    def change_route(self) -> None:
+        """Go to another replica, if chance will have it, from now on."""
+        self._detours += 1
+
+    def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
+        """``RemoteEngine.submit`` for this stream."""
+        return self._engine.submit(self, windows, new_hops)
+
+    def close(self) -> None:
+        """Nothing is held elsewhere for long: replicas forget a stream that is silent."""
+
+    async def predict(
+        self, samples: NDArray[np.float32], count: int, new_hops: int
+    ) -> Probabilities:
+        """Probabilities of the next windows, which the samples hold. Raises EngineError."""
+        async with self._turn:
+            if new_hops != self._new_hops:
+                self._begin(new_hops)
+            step = new_hops * HOP
+            if self._first:
+                audio = np.concatenate([self._audio, samples[-count * step :]])
+            else:
+                audio = samples
+                await self._choose_route()
+            try:
+                answer = await self._engine.ask(self, self._request(samples, count))
+                if answer is None:
+                    answer = await self._engine.ask(self, self._request(audio, count))
+                if answer is None:
+                    raise EngineError("no model replica takes the stream over")
+            except BaseException:
+                self._begin(0)  # these windows are missing: the next cannot follow them
+                raise
+            self._first += count
+            kept = min(self._first, refill_windows(new_hops))
+            self._audio = audio[-(WINDOW + (kept - 1) * step) :].copy()
+            return answer
+
+    async def _choose_route(self) -> None:
+        """To the emptier of two replicas: far more even than one that chance chooses."""
+        first = await self._engine.load(self.route)
+        if first:
+            self.change_route()
+            if await self._engine.load(self.route) > first:
+                self._detours -= 1
+
+    def _begin(self, new_hops: int) -> None:
+        """A fresh front-end: at the beginning, after a fault, where windows slide another way."""
+        self._name = secrets.token_hex(8)
+        self._detours = 0
+        self._new_hops = new_hops
+        self._first = 0  # number of the next window
+
+    def _request(self, samples: NDArray[np.float32], count: int) -> WindowRequest:
+        return WindowRequest(
+            stream=self._name,
+            weights=self._weights,
+            priority=self.priority,
+            positions=self._positions,
+            new_hops=self._new_hops,
+            first=self._first,
+            count=count,
+            samples=samples,
+        )
+
+
+def _joined(windows: Sequence[Window], new_hops: int) -> NDArray[np.float32]:
+    """Windows that overlap as one piece of audio, a copy."""
+    step = new_hops * HOP
+    if not 0 < step <= WINDOW:
+        raise ValueError(f"windows cannot slide by {new_hops} hops")
+    return np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
+
+
+def _engine_error(error: BaseException) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    logger.error("a request to the model failed", exc_info=error)
+    failure = EngineError(f"the model could not be asked: {error}")
+    failure.__cause__ = error
+    return failure

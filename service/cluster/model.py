@@ -1,0 +1,169 @@
+"""A model replica of a cluster: an engine, and the front-ends of the streams that come to it.
+
+A request carries whole windows. A replica that had the stream's last request goes on where it
+was; any other slides a fresh front-end over the audio before, and comes to the same bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from service.cluster.calls import Description, OtherWeightsError, WindowRequest, refill_windows
+from service.cluster.settings import ClusterSettings
+from service.engine.batching import Priority, Probabilities, Window
+from service.engine.interface import EngineLike, EngineStreamLike
+from service.engine.runners import Transcriber
+from service.ops.health import version_of
+
+
+def weights_digest(transcriber: Transcriber) -> str:
+    """Tells networks apart whose names are the same: by configuration, card, tensors, device type
+    and the releases of this package and of torch.
+
+    Device and releases count as frames may differ in their last bits.
+    """
+    digest = hashlib.sha256(f"{version_of('rse-transcribe')} {torch.__version__}".encode())
+    digest.update(json.dumps(transcriber.config.to_json(), sort_keys=True).encode())
+    digest.update(json.dumps(transcriber.card, sort_keys=True, default=str).encode())
+    if isinstance(transcriber, torch.nn.Module):
+        for name, tensor in sorted(transcriber.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tensor.device.type}".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+class StepTime:
+    """How much of its time the engine computes; implements ``EngineObserver``."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._step_s = 0.0
+        self._asked_s = clock()
+
+    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
+        """A batch has run."""
+        with self._lock:
+            self._step_s += step_s
+
+    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
+        """Its request's session tells."""
+
+    def share(self, workers: int) -> float:
+        """Of the time of so many workers, since the last call."""
+        with self._lock:
+            now_s = self._clock()
+            elapsed_s, self._asked_s = now_s - self._asked_s, now_s
+            step_s, self._step_s = self._step_s, 0.0
+        return step_s / (workers * elapsed_s) if elapsed_s > 0 else 0.0
+
+
+@dataclass(slots=True)
+class _Held:
+    """A stream of which the engine has the front-end."""
+
+    stream: EngineStreamLike
+    next: int  # number of the window to come
+    used_s: float
+
+
+class ModelWorker:
+    """Answers requests with an engine of its own process; used from one event loop."""
+
+    def __init__(
+        self,
+        engine: EngineLike,
+        weights: str,
+        device: str,
+        settings: ClusterSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """weights: digest of what the engine runs."""
+        self.engine = engine
+        self.description = Description(
+            weights=weights,
+            config=engine.config,
+            card=dict(engine.card),
+            settings=engine.settings,
+            device=device,
+        )
+        self._settings = settings
+        self._clock = clock
+        self._held: dict[str, _Held] = {}  # the least recently used first
+
+    @property
+    def streams(self) -> int:
+        """Streams whose front-end is kept, and used."""
+        self._forget_idle()
+        return len(self._held)
+
+    @property
+    def load(self) -> float:
+        """Streams, for one more that has the choice: infinitely many where the engine hangs."""
+        hangs = self.engine.heartbeat_age_s > self._settings.live_timeout_s
+        return math.inf if hangs else self.streams
+
+    async def predict(self, request: WindowRequest) -> Probabilities | None:
+        """See ``service.cluster.calls.ModelReplicas``.
+
+        Raises:
+            OtherWeightsError: the stream began with others.
+            EngineError: the model failed, or cannot take more.
+        """
+        if request.weights != self.description.weights:
+            raise OtherWeightsError("the weights were replaced")
+        self._forget_idle()
+        windows = request.windows
+        # Out of the table while it is worked on: the same request, sent again meanwhile, finds
+        # nothing that is half-way.
+        held = self._held.pop(request.stream, None)
+        if held is not None and held.next == request.first:
+            stream, windows = held.stream, windows[-request.count :]
+        else:
+            if held is not None:
+                held.stream.close()
+            before = len(windows) - request.count
+            if before < min(request.first, refill_windows(request.new_hops)):
+                return None
+            stream = self.engine.open_stream(request.priority, slice(*request.positions))
+        try:
+            answer = await self._run(stream, windows, request)
+        except BaseException:
+            stream.close()
+            raise
+        if request.stream in self._held:
+            stream.close()  # the same request, sent again, was quicker
+            return answer
+        self._held[request.stream] = _Held(stream, request.first + request.count, self._clock())
+        if len(self._held) > self._settings.max_streams:
+            self._forget(next(iter(self._held)))
+        return answer
+
+    async def _run(
+        self, stream: EngineStreamLike, windows: list[Window], request: WindowRequest
+    ) -> Probabilities:
+        """The wanted frames, after those of the windows before them."""
+        most = self.engine.settings.limit(request.priority)
+        parts: list[Probabilities] = []
+        for start in range(0, len(windows), most):
+            future = stream.submit(windows[start : start + most], request.new_hops)
+            parts.append(await asyncio.wrap_future(future))
+        return np.concatenate(parts)[-request.count :]
+
+    def _forget_idle(self) -> None:
+        oldest_s = self._clock() - self._settings.stream_idle_s
+        while self._held and next(iter(self._held.values())).used_s < oldest_s:
+            self._forget(next(iter(self._held)))
+
+    def _forget(self, name: str) -> None:
+        self._held.pop(name).stream.close()

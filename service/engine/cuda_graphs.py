@@ -1,0 +1,149 @@
+"""Batches on a GPU: windows in, probabilities out, the whole network recorded as one CUDA graph.
+
+A network of this kind is hundreds of small kernels, which a processor launches more slowly than
+the GPU runs them; a graph launches them as one. A graph has fixed shapes, so there is one for each
+bucket (a power of two of windows) and each set of positions that is read; batches are filled up
+with what the bucket held before. Windows cross whole, in pinned memory; the filterbank's frames
+are computed anew for each, which costs a GPU less than keeping the state of every stream.
+
+Thread-safety: one worker thread predicts; nothing else touches the graphs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.config import WINDOW
+from model.fast.network import FastNetwork
+from service.engine.batching import EngineSettings, Probabilities
+from service.engine.runners import FeatureStream, Plan, least_ms
+from service.engine.windows import WindowSchedule
+from service.session.options import FILE_OPTIONS, Mode, StreamOptions
+
+_MOST_GRAPHS = 64
+_LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing
+# What most streams ask for is recorded before there are any.
+_COMMON = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
+
+Replay = Callable[[], None]
+Capture = Callable[[Callable[[], None]], Replay]
+"""Records what a function does on the device; what it returns does it again."""
+
+
+def capture_cuda_graph(work: Callable[[], None]) -> Replay:
+    """A CUDA graph of ``work``, whose tensors stay where they are."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):  # kernels are compiled and workspaces allocated outside of the graph
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may use the device
+        work()
+    return graph.replay
+
+
+class _Bucket:
+    """Buffers and graph of one number of windows, read at one set of positions."""
+
+    def __init__(
+        self,
+        fast: FastNetwork,
+        windows: int,
+        positions: slice,
+        device: torch.device,
+        capture: Capture,
+    ) -> None:
+        pinned = device.type == "cuda"
+        self.given = torch.zeros(windows, WINDOW, pin_memory=pinned)
+        on_device = torch.zeros(windows, WINDOW, device=device)
+        with torch.inference_mode():
+            shape = fast.predict(on_device[:1], positions).shape[1:]
+        self.indices = fast.indices(positions, device)  # read again by each replay
+        self.found = torch.zeros(windows, *shape, pin_memory=pinned)
+
+        def work() -> None:
+            with torch.inference_mode():
+                on_device.copy_(self.given, non_blocking=True)
+                self.found.copy_(fast.predict(on_device, positions), non_blocking=True)
+
+        self.work = work  # a graph keeps nothing of what it reads and writes
+        self.replay = capture(work)
+
+
+class GraphRunner:
+    """A network on a GPU (see ``service.engine.runners.Runner``)."""
+
+    batches_pay = True
+    threads = None
+
+    def __init__(
+        self, fast: FastNetwork, device: torch.device, capture: Capture = capture_cuda_graph
+    ) -> None:
+        self._fast = fast
+        self._device = device
+        self._capture = capture
+        self._buckets: OrderedDict[tuple[int, int, int], _Bucket] = OrderedDict()
+
+    def open_stream(self) -> FeatureStream:
+        """Streams need no state: windows are whole."""
+        return _Whole()
+
+    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
+        """The window itself, on the processor."""
+        return stream.advance(torch.from_numpy(window), new_hops)
+
+    def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
+        """See ``Runner``."""
+        bucket = self._bucket(len(rows), positions)
+        torch.stack(list(rows), out=bucket.given[: len(rows)])
+        bucket.replay()
+        if self._device.type == "cuda":
+            torch.cuda.current_stream().synchronize()  # of this worker thread alone
+        return bucket.found[: len(rows)].numpy().copy()
+
+    def plan(self, settings: EngineSettings) -> Plan:
+        """One worker; records the common graphs and sees which batch is still quick enough."""
+        most = size = _LEAST_WINDOWS
+        while size <= max(settings.max_batch_windows, _LEAST_WINDOWS):
+            rows = [torch.zeros(WINDOW)] * size
+            took_ms = 0.0
+            for options in _COMMON:
+                positions = WindowSchedule.of(options, self._fast.sample_rate).positions
+
+                def run(rows: list[Tensor] = rows, positions: slice = positions) -> None:
+                    self.predict(rows, positions)
+
+                took_ms = max(took_ms, least_ms(run, time.perf_counter))
+            if took_ms > settings.max_step_ms and size > _LEAST_WINDOWS:
+                break
+            most, size = size, 2 * size
+        return Plan(workers=1, threads=None, batch_windows=most)
+
+    def _bucket(self, windows: int, positions: slice) -> _Bucket:
+        """The smallest bucket that holds them; the least recently used ones are forgotten."""
+        size = max(_LEAST_WINDOWS, 1 << (windows - 1).bit_length())
+        key = (size, positions.start, positions.stop)
+        bucket = self._buckets.pop(key, None)
+        if bucket is None:
+            bucket = _Bucket(self._fast, size, positions, self._device, self._capture)
+            if len(self._buckets) >= _MOST_GRAPHS:
+                self._buckets.popitem(last=False)
+        self._buckets[key] = bucket
+        return bucket
+
+
+class _Whole:
+    """The feature stream of windows that cross whole."""
+
+    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+        """The window."""
+        return window

@@ -1,0 +1,320 @@
+"""The one owner of the model: gathers due windows of all streams and runs them as batches.
+
+Sessions ``submit`` windows and wait for futures; nothing else reaches the model. They know it by
+``service.engine.interface``, behind which another transport can stand. ``batching`` has the order
+of work, ``runners`` the ways to compute.
+
+A request fails alone where its own windows fail, and with its batch where the batch does; either
+way the worker goes on, and the streams concerned begin with a fresh front-end state.
+
+Thread-safety: ``submit``, ``open_stream``, ``EngineStream.close``, ``close`` and all properties
+may be called from any thread. The worker threads alone touch the model, and one at a time a
+stream's front-end. The queue has its own lock, which is never held while the model runs. Futures
+are resolved by the workers: from asyncio, await ``asyncio.wrap_future``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.config import HOP, WINDOW, ModelConfig
+from service.engine.batching import (
+    EngineBusyError,
+    EngineClosedError,
+    EngineError,
+    EngineSettings,
+    Part,
+    Priority,
+    Probabilities,
+    Request,
+    RequestQueue,
+    RequestStream,
+    Window,
+)
+from service.engine.interface import EngineObserver
+from service.engine.runners import FeatureStream, Transcriber, runner_of
+
+__all__ = [
+    "Engine",
+    "EngineBusyError",
+    "EngineClosedError",
+    "EngineError",
+    "EngineSettings",
+    "EngineStream",
+    "FeatureStream",
+    "Priority",
+    "Transcriber",
+]
+
+logger = logging.getLogger(__name__)
+
+_HEARTBEAT_S = 0.5  # an idle worker shows that it lives this often
+
+
+class EngineStream(RequestStream):
+    """One stream's place in the engine: its priority, its output positions, its front-end."""
+
+    def __init__(self, engine: Engine, priority: Priority, positions: slice) -> None:
+        super().__init__(priority, positions)
+        self.engine = engine
+        self.features: FeatureStream | None = None  # the workers'; None: to be opened anew
+
+    def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
+        """``Engine.submit`` for this stream."""
+        return self.engine.submit(self, windows, new_hops)
+
+    def close(self) -> None:
+        """Give up the place; safe to call twice."""
+        self.engine.release(self)
+
+
+_EnginePart = Part[EngineStream]
+
+
+class Engine:
+    """Worker threads that run the model for all streams. Close it, or use it in ``with``."""
+
+    def __init__(
+        self,
+        transcriber: Transcriber,
+        settings: EngineSettings | None = None,
+        observer: EngineObserver | None = None,
+    ) -> None:
+        """The model runs on the device that its weights are on. There is one worker until
+        ``warm_up`` has seen how many are worth it."""
+        self._settings = settings or EngineSettings()
+        self._observer = observer
+        self._transcriber = transcriber
+        self._runner = runner_of(transcriber)
+        self._requests: RequestQueue[EngineStream] = RequestQueue(self._settings)
+        if not self._runner.batches_pay:
+            self._requests.bound(1, gather_s=0)
+        self._hop_s = HOP / transcriber.config.sample_rate
+        self._warm = False
+        self._threads = self._runner.threads
+        self._beats: dict[int, float] = {}  # by worker
+        self._running: dict[int, list[_EnginePart]] = {}  # by worker
+        self._given_up: EngineClosedError | None = None  # by `abandon`
+        self._workers: list[threading.Thread] = []
+        self._add_worker()
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's dimensions, rate and heads."""
+        return self._transcriber.config
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """What the model's checkpoint says of itself."""
+        return self._transcriber.card
+
+    @property
+    def settings(self) -> EngineSettings:
+        """Bounds of requests and of the queue."""
+        return self._settings
+
+    @property
+    def ready(self) -> bool:
+        """Warmed up, alive and not closed."""
+        alive = all(worker.is_alive() for worker in self._workers)
+        return self._warm and not self._requests.closed and alive
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the worker that is longest silent showed that it lives: long ones mean
+        that it hangs."""
+        return time.monotonic() - min(self._beats.copy().values())
+
+    @property
+    def queued_windows(self) -> int:
+        """Windows waiting for the workers."""
+        return self._requests.windows
+
+    @property
+    def workers(self) -> int:
+        """Batches that are computed at a time."""
+        return len(self._workers)
+
+    def warm_up(self) -> None:
+        """Run silence through the model, so that no stream pays for first-time work, and see how
+        fast it is: that decides on the workers and on the size of the batches.
+
+        Raises EngineError where the model does not run.
+        """
+        stream = self.open_stream(Priority.FILE, slice(0, 1))
+        try:
+            stream.submit([np.zeros(WINDOW, np.float32)], new_hops=1).result()
+        finally:
+            stream.close()
+        plan = self._runner.plan(self._settings)
+        self._threads = plan.threads
+        self._requests.bound(plan.batch_windows, self._gather_s)
+        while len(self._workers) < plan.workers:
+            self._add_worker()
+        self._warm = True
+        logger.info("%s", plan)
+
+    def open_stream(self, priority: Priority, positions: slice) -> EngineStream:
+        """A place for a stream whose requests are answered with these of the model's FRAMES
+        positions. Raises EngineClosedError."""
+        stream = EngineStream(self, priority, positions)
+        self._requests.enter(stream)
+        return stream
+
+    def release(self, stream: EngineStream) -> None:
+        """Forget a stream; its requests that wait are still answered."""
+        self._requests.leave(stream)
+
+    def submit(
+        self, stream: EngineStream, windows: Sequence[Window], new_hops: int
+    ) -> Future[Probabilities]:
+        """Ask for the probabilities of a stream's next windows, oldest first.
+
+        Args:
+            windows: float32, [WINDOW] each; they must stay as they are until the future is done.
+            new_hops: hops from each window to the next, and to the first from the stream's last.
+
+        Returns:
+            A future of float32 [windows, heads, positions, PITCHES]. It fails with EngineError.
+
+        Raises:
+            EngineBusyError: too many windows wait.
+            EngineClosedError: there is no worker any more.
+            ValueError: no windows, or more than a request holds.
+        """
+        due_s = float("inf")
+        if stream.priority is Priority.LIVE:
+            due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
+        request = Request(stream, list(windows), new_hops, due_s)
+        self._requests.put(request)
+        return request.future
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Stop the workers after their current batches and fail what waits; safe to call twice."""
+        for request in self._requests.close():
+            request.fail(EngineClosedError("the engine was closed"))
+        deadline = time.monotonic() + timeout_s  # for all of them together
+        for worker in self._workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+
+    def abandon(self) -> None:
+        """Give up workers that hang: fail what waits and what they have, and take nothing more.
+
+        A worker that comes back finds its requests answered and ends.
+        """
+        hanging = self._given_up = EngineClosedError("the engine hangs and was given up")
+        for request in self._requests.close():
+            request.fail(hanging)
+        for batch in list(self._running.values()):
+            for part in batch:
+                part.request.fail(hanging)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the workers ------------------------------------------------------------------------------
+
+    @property
+    def _gather_s(self) -> float:
+        return self._settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
+
+    def _add_worker(self) -> None:
+        number = len(self._workers)
+        self._beats[number] = time.monotonic()
+        worker = threading.Thread(
+            target=self._run, args=[number], name=f"engine-{number}", daemon=True
+        )
+        self._workers.append(worker)
+        worker.start()
+
+    def _run(self, number: int) -> None:
+        # Of this thread: audio that fades out below 1e-38 would make the front-end fifty times
+        # slower (x86 computes with denormal numbers in microcode).
+        torch.set_flush_denormal(True)
+        threads: int | None = None
+        while not self._requests.closed:
+            batch: list[_EnginePart] = []
+            try:
+                self._beats[number] = time.monotonic()
+                batch = self._requests.next_batch(_HEARTBEAT_S)
+                self._beats[number] = time.monotonic()
+                if threads != self._threads and self._threads is not None:
+                    threads = self._threads
+                    torch.set_num_threads(threads)  # of this thread
+                self._running[number] = batch
+                if self._given_up is not None:  # since the batch was taken, perhaps
+                    for part in batch:
+                        part.request.fail(self._given_up)
+                elif batch:
+                    self._step(batch)
+            except Exception as error:  # a fault of the engine itself must not end all streams
+                logger.exception("the engine failed on a batch of %d requests", len(batch))
+                _fail(batch, error)
+
+    def _step(self, batch: list[_EnginePart]) -> None:
+        """Front-end by stream, network by batch, results by request."""
+        began_s = time.monotonic()
+        waited_s = began_s - min(part.request.submitted_s for part in batch)
+        priority = batch[0].request.stream.priority
+        rows: list[Tensor] = []
+        run: list[_EnginePart] = []
+        for part in batch:
+            if (features := self._features(part)) is not None:
+                rows += features
+                run.append(part)
+        if not run:
+            return
+        try:
+            probabilities = self._runner.predict(rows, run[0].request.stream.positions)
+        except Exception as error:
+            logger.exception("the model failed on a batch of %d windows", len(rows))
+            if self._observer is not None:  # before the answer: who has it finds it counted
+                self._observer.batch_failed(priority, len(rows), error)
+            _fail(run, error)
+            return
+        if self._observer is not None:
+            step_s = time.monotonic() - began_s
+            self._observer.batch_done(priority, len(rows), step_s, waited_s)
+        first = 0
+        for part in run:
+            part.request.answer(part.first, probabilities[first : first + len(part)])
+            first += len(part)
+
+    def _features(self, part: _EnginePart) -> list[Tensor] | None:
+        """Rows of the part's windows; None where nobody waits for them, or they failed."""
+        request, stream = part.request, part.request.stream
+        try:
+            if not request.begin():
+                stream.features = None  # it missed a window
+                return None
+            features = stream.features
+            if features is None:  # a worker on which this stream's last batch fails may say so now
+                features = stream.features = self._runner.open_stream()
+            return [self._runner.row(features, window, request.new_hops) for window in part.windows]
+        except Exception as error:
+            logger.exception("the front-end failed on a request")
+            _fail([part], error)
+            return None
+        finally:
+            self._requests.release(stream)
+
+
+def _fail(parts: Sequence[_EnginePart], error: Exception) -> None:
+    """Tell the requests, and let their streams begin anew: their front-end may be half-way."""
+    for part in parts:
+        part.request.stream.features = None
+        failure = EngineError(f"the model failed: {error}")
+        failure.__cause__ = error
+        part.request.fail(failure)

@@ -1,0 +1,225 @@
+"""Ways to run the model's batches: plainly, or on the cores of a processor.
+
+A crew of workers, each computing alone on one core, beats all cores sharing each small product;
+so a processor gets one worker for each core, unless a window takes one core so long that a single
+stream would be late: then one worker uses all cores. Either way a window's numbers are the same
+in any company, bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.config import WINDOW, ModelConfig
+from model.fast.network import FastNetwork, fast_network
+from model.transcriber import Transcriber as Network
+from service.engine.batching import EngineSettings, Probabilities
+
+# A window that takes one core longer than this is shared out over all of them.
+_ALONE_MS = 40.0
+# Windows that a core computes in one go: more gain little and keep others waiting.
+_CHUNK = 4
+_TIMED_RUNS = 3
+_TRIED = slice(48, 56)  # a usual block's positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How an engine uses its machine.
+
+    Attributes:
+        workers: batches at a time.
+        threads: cores for each; None leaves them as they are.
+        batch_windows: windows of a batch at most.
+    """
+
+    workers: int
+    threads: int | None
+    batch_windows: int
+
+
+class FeatureStream(Protocol):
+    """Front-end state of one stream (see ``model.transcriber``)."""
+
+    def advance(self, window: Tensor, new_hops: int) -> Tensor: ...
+
+
+class Transcriber(Protocol):
+    """What the engine needs of ``model.transcriber.Transcriber``."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    @property
+    def card(self) -> Mapping[str, Any]: ...
+
+    def open_stream(self) -> FeatureStream: ...
+
+    def predict_features(self, features: Tensor) -> Tensor: ...
+
+
+class Runner(Protocol):
+    """A model on its device. Streams and predictions may be used from several threads."""
+
+    @property
+    def batches_pay(self) -> bool:
+        """Whether it is worth a pause to make a batch larger."""
+        ...
+
+    @property
+    def threads(self) -> int | None:
+        """Cores of the one worker that there is before the plan; None leaves them as they are."""
+        ...
+
+    def open_stream(self) -> FeatureStream:
+        """Front-end state of a new stream; used by one thread at a time."""
+        ...
+
+    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
+        """The stream's next row for ``predict``."""
+        ...
+
+    def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
+        """Rows to probabilities [rows, heads, positions, PITCHES], float32."""
+        ...
+
+    def plan(self, settings: EngineSettings) -> Plan:
+        """How to use the machine, found by trying; takes as long as some windows."""
+        ...
+
+
+class PlainRunner:
+    """Any transcriber: whole batches, all positions."""
+
+    batches_pay = True
+    threads = None
+
+    def __init__(self, transcriber: Transcriber) -> None:
+        self._transcriber = transcriber
+        self._device = torch.device("cpu")
+        if isinstance(transcriber, torch.nn.Module):
+            self._device = next(transcriber.parameters(), torch.empty(0)).device
+
+    def open_stream(self) -> FeatureStream:
+        """The transcriber's own."""
+        return self._transcriber.open_stream()
+
+    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
+        """On the device of the weights."""
+        return stream.advance(torch.from_numpy(window).to(self._device), new_hops)
+
+    def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
+        """See ``Runner``."""
+        probabilities = self._transcriber.predict_features(torch.stack(list(rows)))
+        return probabilities[:, :, positions].cpu().numpy()
+
+    def plan(self, settings: EngineSettings) -> Plan:
+        """One worker, threads as they come, batches that take no longer than they may."""
+        windows = settings.max_file_batch_windows
+        row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
+        batch_ms = least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
+        fitting = max(1, int(settings.max_step_ms * windows / batch_ms))
+        return Plan(workers=1, threads=None, batch_windows=fitting)
+
+
+class CrewRunner:
+    """A network on a processor's cores, arranged for inference."""
+
+    batches_pay = False  # what waits anyway makes the batches
+    threads = 1
+
+    def __init__(self, network: Network, fast: FastNetwork) -> None:
+        self._network = network
+        self._fast = fast
+        # Whether so many rows computed together give the bits of each alone, by positions.
+        self._exact: dict[tuple[int, int, int], bool] = {}
+
+    def open_stream(self) -> FeatureStream:
+        """The network's own."""
+        return self._network.open_stream()
+
+    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
+        """See ``Runner``."""
+        return stream.advance(torch.from_numpy(window), new_hops)
+
+    def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
+        """Rows together only where the processor's kernels give the bits that each has alone.
+
+        That depends on the shapes, so the first rows of each number and positions are tried.
+        """
+        shape = (len(rows), positions.start, positions.stop)
+        exact = self._exact.get(shape)  # asked once: another worker may try the same meanwhile
+        if len(rows) == 1 or exact is False:
+            return self._alone(rows, positions).numpy()
+        together = self._fast.predict_features(torch.stack(list(rows)), positions)
+        if exact is None:
+            alone = self._alone(rows, positions)
+            self._exact[shape] = torch.equal(together, alone)
+            return alone.numpy()
+        return together.numpy()
+
+    def _alone(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
+        return torch.cat([self._fast.predict_features(row[None], positions) for row in rows])
+
+    def plan(self, settings: EngineSettings) -> Plan:
+        """A worker for each core, or all cores for one worker.
+
+        What counts is the time on the core, in which others may be at work too.
+        """
+        row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
+
+        def window_ms() -> float:
+            torch.set_num_threads(1)  # of this thread
+            return least_ms(lambda: self._alone([row], _TRIED), time.thread_time)
+
+        with ThreadPoolExecutor(1) as thread:
+            alone_ms = thread.submit(window_ms).result()
+        cores = available_cores()
+        if alone_ms > _ALONE_MS:
+            return Plan(workers=1, threads=cores, batch_windows=1)
+        fitting = max(1, int(settings.max_step_ms / alone_ms))
+        return Plan(workers=cores, threads=1, batch_windows=min(_CHUNK, fitting))
+
+
+def runner_of(transcriber: Transcriber) -> Runner:
+    """The fastest way to run a transcriber where its weights are."""
+    if isinstance(transcriber, Network):
+        device = next(transcriber.parameters()).device
+        fast = fast_network(transcriber)
+        if fast is not None and device.type == "cpu":
+            return CrewRunner(transcriber, fast)
+        if fast is not None and device.type == "cuda":
+            from service.engine.cuda_graphs import GraphRunner  # which needs what is above
+
+            return GraphRunner(fast, device)
+    return PlainRunner(transcriber)
+
+
+def least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """The quickest of some runs: the first has more to do, and others may use the machine."""
+    times_s = []
+    for _ in range(_TIMED_RUNS):
+        began_s = clock()
+        work()
+        times_s.append(clock() - began_s)
+    return 1000 * max(min(times_s), 1e-6)
+
+
+def available_cores() -> int:
+    """Cores that this process may use: ``OMP_NUM_THREADS`` where set, else its affinity."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

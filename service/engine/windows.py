@@ -1,0 +1,72 @@
+"""Which window speaks of which frames.
+
+Frame f describes sample HOP * f of the stream at the model's rate. Block j holds the frames
+k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after its newest frame:
+
+    samples    ...--+--------+--------+--------+--------+-- ... --+
+    frames         kj      kj+1      ...    kj+k-1                |
+                    |<--------- k - 1 hops ------>|<--- L hops -->| window ends here
+
+A frame that lies d hops before the window's end is position FRAMES - d of the model's output.
+With L = 32 and k = 1 this is the paper's way: the middle frame of a window per hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.config import FRAMES, HOP
+from service.session.options import StreamOptions
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSchedule:
+    """Windows and frames of a stream.
+
+    Attributes:
+        lookahead_hops: L, from the newest frame of a block to the end of its window.
+        block_frames: k, frames of a block; windows follow each other at k hops.
+    """
+
+    lookahead_hops: int
+    block_frames: int
+
+    def __post_init__(self) -> None:
+        oldest = self.lookahead_hops + self.block_frames - 1
+        if self.lookahead_hops < 1 or self.block_frames < 1 or oldest > FRAMES:
+            raise ValueError(
+                f"a look-ahead of {self.lookahead_hops} hops and blocks of {self.block_frames} "
+                f"frames do not fit into a window of {FRAMES} frames"
+            )
+
+    @classmethod
+    def of(cls, options: StreamOptions, model_rate_hz: int) -> WindowSchedule:
+        """The schedule that a stream of these options has."""
+        return cls(options.lookahead_hops(model_rate_hz), options.frames_per_window)
+
+    def with_blocks(self, block_frames: int) -> WindowSchedule:
+        """The same look-ahead with other blocks."""
+        return WindowSchedule(self.lookahead_hops, block_frames)
+
+    @property
+    def positions(self) -> slice:
+        """Positions of a block's frames, oldest first, in the model's FRAMES positions."""
+        newest = FRAMES - self.lookahead_hops
+        return slice(newest - self.block_frames + 1, newest + 1)
+
+    def first_frame(self, block: int) -> int:
+        """The oldest frame of a block."""
+        return self.block_frames * block
+
+    def end_sample(self, block: int) -> int:
+        """One past the last sample of a block's window."""
+        newest = self.first_frame(block) + self.block_frames - 1
+        return HOP * (newest + self.lookahead_hops)
+
+    def frames(self, samples: int) -> int:
+        """Frames of a stream of so many samples: those that begin within it."""
+        return -(-samples // HOP)
+
+    def blocks(self, samples: int) -> int:
+        """Blocks that hold all frames of a stream of so many samples."""
+        return -(-self.frames(samples) // self.block_frames)

@@ -1,0 +1,79 @@
+"""What a client has sent and the session has not yet taken, bounded in time and in number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from service.live.pacing import ArrivalClock
+from service.protocol.client_messages import Flush
+from service.protocol.faults import ProtocolError
+from service.protocol.server_messages import DoneReason
+from service.session.options import AudioFormat
+
+# Tiny messages hold little audio each: their number needs a bound of its own.
+MAX_MESSAGES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """No more audio comes: why, and the fault if there was one."""
+
+    reason: DoneReason
+    error: ProtocolError | None = None
+
+
+class Inbox:
+    """Audio and control messages in the order of their arrival.
+
+    One task puts and one takes. The one that puts waits while more than `max_buffered_ms` of
+    audio lie here or are being transcribed, so that a socket is read no faster than its audio is
+    used; one message is always let in, whatever its length.
+    """
+
+    def __init__(self, audio: AudioFormat, max_buffered_ms: float) -> None:
+        self._audio = audio
+        self._max_buffered_ms = max_buffered_ms
+        self.arrivals = ArrivalClock()
+        self._messages: deque[bytes | Flush | End] = deque()
+        self._queued_ms = 0.0
+        self._working_ms = 0.0
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+
+    @property
+    def queued_ms(self) -> float:
+        """Audio that nobody has taken yet."""
+        return self._queued_ms
+
+    async def put(self, message: bytes | Flush | End) -> None:
+        self.arrivals.arrived(self._duration_ms(message) / 1000)
+        while self._full:
+            self._emptied.clear()
+            await self._emptied.wait()
+        self._messages.append(message)
+        self._queued_ms += self._duration_ms(message)
+        self._filled.set()
+
+    async def get(self) -> bytes | Flush | End:
+        """The oldest message; asking for it says that the one before is done with."""
+        self._working_ms = 0.0
+        self._emptied.set()
+        while not self._messages:
+            self._filled.clear()
+            await self._filled.wait()
+        message = self._messages.popleft()
+        self._working_ms = self._duration_ms(message)
+        # An empty queue holds exactly nothing: sums of floats would drift over hours.
+        self._queued_ms = self._queued_ms - self._working_ms if self._messages else 0.0
+        self._emptied.set()
+        return message
+
+    @property
+    def _full(self) -> bool:
+        too_long = self._queued_ms + self._working_ms > self._max_buffered_ms
+        return too_long or len(self._messages) >= MAX_MESSAGES
+
+    def _duration_ms(self, message: bytes | Flush | End) -> float:
+        return self._audio.duration_ms(len(message)) if isinstance(message, bytes) else 0.0

@@ -1,0 +1,70 @@
+"""What the session has for its client and the socket has not yet taken, bounded in number."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import NoReturn
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from service.live.receiver import VanishedError
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.server_messages import ServerMessage
+
+
+class Outbox:
+    """Messages in the order in which they leave.
+
+    Many tasks put and one writes. Those that put wait while the outbox is full, but no longer than
+    `send_timeout_s`: a client that reads nothing for so long is not waited for.
+    """
+
+    def __init__(self, websocket: WebSocket, max_messages: int, send_timeout_s: float) -> None:
+        self._websocket = websocket
+        self._send_timeout_s = send_timeout_s
+        self._messages: asyncio.Queue[ServerMessage | None] = asyncio.Queue(max_messages)
+        self._seq = 0
+
+    async def put(self, message: ServerMessage) -> None:
+        """Takes a message; raises `ProtocolError` where no place becomes free in time."""
+        await self._put(message)
+
+    async def write(self) -> None:
+        """Writes to the socket up to the end that `finish` puts."""
+        while (message := await self._messages.get()) is not None:
+            await self.send(message)
+
+    async def finish(self, writer: asyncio.Task[None]) -> None:
+        """Waits until the task of `write` has written all, as long as the client reads at all."""
+        await self._put(None)
+        done, _ = await asyncio.wait([writer], timeout=self._send_timeout_s)
+        if not done:
+            self._too_slow()
+
+    async def send(self, message: ServerMessage) -> None:
+        """Writes one message at once, past those that wait: for when `write` does not run.
+
+        The counter is that of what really leaves.
+        """
+        message.seq = self._seq
+        self._seq += 1
+        try:
+            await self._websocket.send_text(message.model_dump_json())
+        except (WebSocketDisconnect, RuntimeError):  # the latter: uvicorn closed it itself
+            raise VanishedError from None
+
+    async def _put(self, message: ServerMessage | None) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            return self._messages.put_nowait(message)
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._messages.put(message)
+        except TimeoutError:
+            self._too_slow()
+
+    def _too_slow(self) -> NoReturn:
+        raise ProtocolError(
+            ErrorCode.SLOW_READER,
+            f"the client has read nothing for {self._send_timeout_s:g} s",
+        )

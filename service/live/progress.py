@@ -1,0 +1,150 @@
+"""What a live session tells its client on the way: notes, and how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from service.live.heat import HeatLog
+from service.live.inbox import Inbox
+from service.live.outbox import Outbox
+from service.notes.events import NoteEvent
+from service.ops.metrics import Metrics
+from service.protocol.client_messages import Checkpoint
+from service.protocol.server_messages import Lagging, Progress, Quality, note_message
+from service.session.session import TranscriptionSession
+from service.settings import Settings
+
+
+class Teller:
+    """Puts notes and progress into the outbox, in an order that a client can resume from.
+
+    The checkpoint of a `progress` is the sum of the notes before it: none of them is missing in
+    it, and none after it is in it. One follows each note at once, so that a client whose
+    connection breaks has little to hear again.
+    """
+
+    def __init__(
+        self,
+        session: TranscriptionSession,
+        session_id: str,
+        inbox: Inbox,
+        outbox: Outbox,
+        settings: Settings,
+        *,
+        frame_s: float,
+        metrics: Metrics,
+        known_events: int = 0,
+        heat: HeatLog | None = None,
+    ) -> None:
+        """Args:
+        known_events: so many of the first note events the client has heard already.
+        heat: the probabilities to be told too.
+        """
+        self._session = session
+        self._session_id = session_id
+        self._inbox = inbox
+        self._outbox = outbox
+        self._settings = settings
+        self._frame_s = frame_s
+        self._metrics = metrics
+        self._known_events = known_events
+        self._heat = heat
+        self._point = session.point
+        self._speaking = asyncio.Lock()
+        self._told: tuple[int, int, float] | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where a client could resume that has heard all that was told."""
+        return Checkpoint.of(self._session_id, self._point)
+
+    async def events(self, events: list[NoteEvent]) -> None:
+        """What a push has returned, and the progress that it is."""
+        async with self._speaking:
+            await self._put_heat()
+            await self._put_notes(events)
+            if self._known_events == 0:
+                self._point = self._session.point
+                if events:
+                    await self._put_progress()
+
+    @property
+    def late_ms(self) -> float:
+        """Audio that should have been transcribed by now, had it come from a microphone."""
+        return self._inbox.arrivals.late_ms(self._behind_ms)
+
+    async def quality(self) -> None:
+        """The session's blocks have changed."""
+        self._metrics.quality_changes.inc()
+        delay = self._session.delay
+        await self._outbox.put(
+            Quality(
+                block_frames=self._session.block_frames,
+                delay_ms=round(delay.note_on_ms, 3),
+                note_off_delay_ms=round(delay.note_off_ms, 3),
+            )
+        )
+
+    async def last_events(self, events: Iterable[NoteEvent]) -> None:
+        """What comes of the end of a session, from which nothing goes on."""
+        async with self._speaking:
+            await self._put_heat()
+            await self._put_notes(events)
+
+    async def tell_progress(self) -> None:
+        """Says every `progress_interval_ms` how far the session has come; does not return."""
+        lagging = False
+        while True:
+            await asyncio.sleep(self._settings.progress_interval_ms / 1000)
+            behind_ms = self._behind_ms
+            self._metrics.behind_s.observe(behind_ms / 1000)
+            if behind_ms > self._settings.lagging_ms and not lagging:
+                lagging = True
+                self._metrics.lagging.inc()
+                await self._outbox.put(Lagging(behind_ms=behind_ms))
+            elif behind_ms < self._settings.lagging_ms / 2:
+                lagging = False  # told again only after it had caught up
+            async with self._speaking:
+                if self._known_events == 0 and self._state != self._told:
+                    await self._put_progress()
+
+    async def _put_heat(self) -> None:
+        if self._heat is not None and (frames := self._heat.take()) is not None:
+            await self._outbox.put(frames)
+
+    async def _put_notes(self, events: Iterable[NoteEvent]) -> None:
+        for event in events:
+            if self._known_events:
+                self._known_events -= 1
+            else:
+                self._metrics.event_lateness_s.observe(self._lateness_s(event))
+                await self._outbox.put(note_message(event))
+
+    async def _put_progress(self) -> None:
+        self._told = received_samples, frames, behind_ms = self._state
+        await self._outbox.put(
+            Progress(
+                received_samples=received_samples,
+                frames=frames,
+                time_s=round(frames * self._frame_s, 6),
+                behind_ms=behind_ms,
+                checkpoint=self.checkpoint,
+            )
+        )
+
+    def _lateness_s(self, event: NoteEvent) -> float:
+        """Seconds since the event could first have been told."""
+        delay = self._session.delay
+        delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
+        known_ms = 1000 * event.time_s + delay_ms
+        end_ms = 1000 * self._session.totals.audio_s + self._inbox.queued_ms
+        return self._inbox.arrivals.age_s((end_ms - known_ms) / 1000)
+
+    @property
+    def _state(self) -> tuple[int, int, float]:
+        return self._session.totals.received_samples, self._point.frames, self._behind_ms
+
+    @property
+    def _behind_ms(self) -> float:
+        return round(self._inbox.queued_ms + self._session.behind_ms, 1)

@@ -1,0 +1,92 @@
+"""The messages of a client as they come off its socket, within their limits of time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from starlette.websockets import WebSocket
+
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.settings import Settings
+
+
+class VanishedError(Exception):
+    """The client is gone: there is nobody to tell."""
+
+
+class DrainingError(Exception):
+    """The server is going down while the client may still be sending."""
+
+
+class Receiver:
+    """Reads one socket; the time that a session may last begins here.
+
+    Args:
+        websocket: accepted already.
+        draining: set when the server goes down.
+    """
+
+    def __init__(self, websocket: WebSocket, settings: Settings, draining: asyncio.Event) -> None:
+        self._websocket = websocket
+        self._settings = settings
+        self._draining = draining
+        self._deadline = asyncio.get_running_loop().time() + settings.max_session_s
+
+    async def receive(self) -> bytes | str:
+        """The next message.
+
+        Raises:
+            ProtocolError: it is too big, or it did not come in time.
+            VanishedError: the client has closed the socket.
+            DrainingError: the server goes down.
+        """
+        loop = asyncio.get_running_loop()
+        left_s = max(0.0, self._deadline - loop.time())
+        message = await self._next_event(min(left_s, self._settings.idle_timeout_s))
+        if message is None:
+            if left_s < self._settings.idle_timeout_s:
+                raise ProtocolError(
+                    ErrorCode.SESSION_TOO_LONG,
+                    f"a session lasts at most {self._settings.max_session_s:g} s",
+                )
+            raise ProtocolError(
+                ErrorCode.IDLE_TIMEOUT,
+                f"no message for {self._settings.idle_timeout_s:g} s",
+            )
+        if message["type"] == "websocket.disconnect":
+            raise VanishedError
+        content: bytes | str | None = message.get("bytes")
+        if content is None:
+            content = str(message["text"])
+        size = len(content) if isinstance(content, bytes) else len(content.encode())
+        if size > self._settings.max_message_bytes:
+            raise ProtocolError(
+                ErrorCode.MESSAGE_TOO_BIG,
+                f"a message of {size} bytes; at most {self._settings.max_message_bytes} are taken",
+            )
+        return content
+
+    async def pause(self, seconds: float) -> None:
+        """Reads nothing for so long, or until the server goes down."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._draining.wait()
+
+    async def _next_event(self, timeout_s: float) -> Any:
+        """What the socket says next; None where it says nothing in time."""
+        receive = asyncio.ensure_future(self._websocket.receive())
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait(
+                [receive, draining], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            # First of the two: a client that never pauses must not hold up the end.
+            if draining.done():
+                raise DrainingError
+            return receive.result() if receive.done() else None
+        finally:
+            receive.cancel()
+            draining.cancel()

@@ -1,0 +1,75 @@
+"""How a websocket is refused where its client can see it."""
+
+from __future__ import annotations
+
+import contextlib
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from service.access.problems import STATUS, Problem, ProblemCode
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.server_messages import Error
+
+
+def asks_for_status(headers: Headers) -> bool:
+    """Whether a proxy asks that can ask another server next (docker/nginx.conf).
+
+    Whoever else says so changes nothing but its own answer.
+    """
+    return headers.get("x-refuse-with") == "status"
+
+
+async def refuse(
+    websocket: WebSocket, error: ProtocolError, headers: dict[str, str] | None = None
+) -> None:
+    """Refuses before the upgrade; a browser is told on an accepted socket.
+
+    A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
+    """
+    status = STATUS[ProblemCode(error.code)]
+    token_of_another = error.code is ErrorCode.UNAUTHORIZED and offered_token(websocket.scope)
+    by_status = asks_for_status(websocket.headers) and (
+        status == HTTPStatus.SERVICE_UNAVAILABLE or token_of_another
+    )
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        if by_status:
+            # nginx can be told to go on after a 403, and never after a 401.
+            await deny(websocket, error, headers, 403 if token_of_another else status)
+        elif "origin" in websocket.headers:
+            await websocket.accept(subprotocol=chosen_subprotocol(websocket))
+            await websocket.send_text(Error.of(error).model_dump_json())
+            await websocket.close(error.close_code, error.code)
+        else:
+            await deny(websocket, error, headers)
+
+
+async def deny(
+    websocket: WebSocket,
+    error: ProtocolError,
+    headers: dict[str, str] | None = None,
+    status: int | None = None,
+) -> None:
+    """Answers the handshake with an HTTP error, whoever asks; `status` in place of its own."""
+    response = Problem(ProblemCode(error.code), error.message, headers=headers).response()
+    response.status_code = status or response.status_code
+    await websocket.send_denial_response(response)
+
+
+SUBPROTOCOL = "rse.v1"
+TOKEN_SUBPROTOCOL = "rse.token."
+
+
+def chosen_subprotocol(websocket: WebSocket) -> str | None:
+    """A browser that offers subprotocols gives up where none is chosen; its token is never said."""
+    return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None
+
+
+def offered_token(scope: Scope) -> str | None:
+    """The token among the subprotocols that a handshake offers."""
+    for offered in scope.get("subprotocols", ()):
+        if offered.startswith(TOKEN_SUBPROTOCOL):
+            return str(offered.removeprefix(TOKEN_SUBPROTOCOL))
+    return None

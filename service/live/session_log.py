@@ -1,0 +1,71 @@
+"""A session as seen from outside: a line at its open, a line at its close, counters, one span."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+
+from service.access.clients import Client
+from service.ops import tracing
+from service.ops.logs import session_id
+from service.ops.metrics import Metrics
+from service.protocol.faults import ErrorCode
+from service.session.session_state import Totals
+
+logger = logging.getLogger(__name__)
+
+
+class SessionRecord:
+    """Told of what happens to a session; `closed` comes once, whatever ends it."""
+
+    def __init__(self, metrics: Metrics, client: Client) -> None:
+        self._metrics = metrics
+        self._client = client
+        self._began_s = monotonic()
+        self._before: Totals | None = None
+        self._totals: Totals | None = None
+        self._span = tracing.NO_SPAN
+        self._done = False
+
+    def opened(self, name: str, totals: Totals, **fields: object) -> None:
+        """It has a name and takes audio; the fields are about its options.
+
+        The totals are those of the sessions that it resumes, which told of them themselves.
+        """
+        self._before = totals
+        session_id.set(name)
+        self._metrics.opened.inc()
+        about = {"client": self._client.name, **fields}
+        self._span = tracing.start_session(name, about)
+        logger.info("session opened", extra={"fields": about})
+
+    def ended(self, totals: Totals) -> None:
+        """No more audio is taken; its numbers are final."""
+        self._totals = totals
+
+    def closed(self, reason: str) -> None:
+        """The socket is done with: `stop`, `draining`, `vanished`, or the code of an error.
+
+        Only the first call counts.
+        """
+        if self._done:
+            return
+        self._done = True
+        about: dict[str, object] = {
+            "reason": reason,
+            "client": self._client.name,
+            "duration_s": round(monotonic() - self._began_s, 3),
+        }
+        if (totals := self._totals) is not None and (before := self._before) is not None:
+            notes = totals.notes - before.notes
+            about |= {
+                "audio_s": round(totals.audio_s - before.audio_s, 3),
+                "frames": totals.frames - before.frames,
+                "notes": notes,
+                "dropped_samples": totals.dropped_samples,
+            }
+            self._metrics.dropped_samples.inc(totals.dropped_samples)
+            self._metrics.notes.inc(notes)
+        self._metrics.closed.labels(reason).inc()
+        self._span.end(about, failed=reason in (ErrorCode.INTERNAL, ErrorCode.OVERLOADED))
+        logger.info("session closed", extra={"fields": about})

@@ -1,0 +1,347 @@
+"""The live endpoint: one socket, one session (PROTOCOL.md).
+
+Four tasks share a connection. One reads the socket into a bounded inbox, one takes the inbox
+through the transcription session into a bounded outbox, one writes the outbox to the socket, one
+tells the progress twice a second. They end together: `End` travels through the inbox behind all
+audio before it, so that whatever ends a session, what was received is transcribed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import secrets
+from typing import NoReturn
+
+from fastapi import APIRouter
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from model.config import HOP
+from service.access.clients import client_of
+from service.audio.pcm import BadAudioError, OddBytesError
+from service.live.heat import HeatLog
+from service.live.inbox import End, Inbox
+from service.live.outbox import Outbox
+from service.live.overload import QualityControl
+from service.live.pacing import Pacer
+from service.live.progress import Teller
+from service.live.receiver import DrainingError, Receiver, VanishedError
+from service.live.refusal import chosen_subprotocol, refuse
+from service.live.session_log import SessionRecord
+from service.protocol.client_messages import (
+    Checkpoint,
+    Flush,
+    Keepalive,
+    Start,
+    Stop,
+    parse_message,
+    parse_query,
+)
+from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
+from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready, Totals
+from service.session.limits import SessionLimits, TooManyNotesError
+from service.session.options import AudioFormat, OptionsError, StreamOptions
+from service.session.session import TranscriptionSession
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+router = APIRouter()
+
+# A client that does not even take the close frame is not waited for.
+CLOSE_PATIENCE_S = 1.0
+
+
+@router.websocket("/ws/transcribe")
+async def transcribe_live(websocket: WebSocket) -> None:
+    """Admits a client, or says why not."""
+    state: ServiceState = websocket.app.state.service
+    client = client_of(websocket.scope)
+    with (
+        state.sessions.take() as placed,
+        state.client_sessions.take(client, client.max_sessions) as client_placed,
+    ):
+        refusal = state.session_refusal(placed, client_placed)
+        if refusal is not None:
+            state.metrics.refused.labels(refusal.code).inc()
+            await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
+            return
+        await websocket.accept(subprotocol=chosen_subprotocol(websocket))
+        record = SessionRecord(state.metrics, client)
+        try:
+            await Connection(websocket, state, record).run()
+        finally:
+            record.closed("cancelled")  # unless it has come to an end of its own
+
+
+class Connection:
+    """One accepted socket, from `start` to the close."""
+
+    def __init__(self, websocket: WebSocket, state: ServiceState, record: SessionRecord) -> None:
+        self._websocket = websocket
+        self._record = record
+        self._service = state
+        self._settings = state.settings
+        self._id = secrets.token_hex(8)
+        self._heat: HeatLog | None = None
+        self._receiver = Receiver(websocket, self._settings, state.draining)
+        self._outbox = Outbox(
+            websocket, self._settings.max_outbound_messages, self._settings.send_timeout_s
+        )
+
+    async def run(self) -> None:
+        """Serves the client; whatever happens, the session has ended when this returns."""
+        try:
+            start = await self._start()
+            close_code, reason = await self._converse(start)
+        except ProtocolError as error:
+            # Before `ready` no notes are owed; a slow reader would not read them.
+            logger.info("%s: %s", error.code, error.message)
+            close_code, reason = error.close_code, error.code
+            if error.code is not ErrorCode.SLOW_READER:
+                await self._tell(error)
+        except VanishedError:
+            self._record.closed("vanished")
+            return
+        except Exception:
+            logger.exception("the session failed")
+            fault = internal_error()
+            close_code, reason = fault.close_code, fault.code
+            await self._tell(fault)
+        self._record.closed(reason)
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                await self._websocket.close(close_code, reason)
+
+    async def _tell(self, error: ProtocolError) -> None:
+        """The last message to a client whose session did not come to its own end."""
+        with contextlib.suppress(VanishedError, TimeoutError):
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                await self._outbox.send(Error.of(error))
+
+    # -- the beginning ----------------------------------------------------------------------------
+
+    async def _start(self) -> Start:
+        """The start that the client gives, in the address or as its first message."""
+        start = parse_query(self._websocket.query_params.multi_items())
+        if start is None:
+            try:
+                message = await self._receiver.receive()
+            except DrainingError:
+                raise ProtocolError(ErrorCode.DRAINING, "the server is going down") from None
+            if isinstance(message, bytes):
+                raise ProtocolError(ErrorCode.NOT_STARTED, "audio came before start")
+            parsed = parse_message(message)
+            if not isinstance(parsed, Start):
+                raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
+            start = parsed
+        if not self._service.knows(start.model):
+            loaded = self._service.loaded().config.name  # not the path that it may come from
+            raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+        return start
+
+    def _open(self, audio: AudioFormat, start: Start) -> tuple[TranscriptionSession, StreamOptions]:
+        options = start.options(StreamOptions(mode=self._settings.mode))
+        limits = SessionLimits(max_notes=self._settings.max_notes)
+        engine = self._service.loaded()
+        point = None
+        if start.resume is not None:
+            self._id = start.resume.session_id
+            point = start.resume.point()
+        if start.frames:
+            self._heat = HeatLog(point.frames if point else 0)
+        session = TranscriptionSession(
+            engine,
+            audio,
+            options,
+            limits=limits,
+            resume=point,
+            on_frames=self._heat.add if self._heat else None,
+        )
+        return session, options
+
+    def _ready(
+        self, session: TranscriptionSession, options: StreamOptions, checkpoint: Checkpoint
+    ) -> Ready:
+        config = self._service.loaded().config
+        rate_hz = config.sample_rate
+        return Ready(
+            session_id=self._id,
+            model=config.name,
+            sample_rate_hz=rate_hz,
+            hop_samples=HOP,
+            frame_rate_hz=rate_hz / HOP,
+            mode=options.mode,
+            lookahead_ms=round(session.delay.lookahead_ms, 3),
+            block_frames=options.frames_per_window,
+            delay_ms=round(session.delay.note_on_ms, 3),
+            note_off_delay_ms=round(session.delay.note_off_ms, 3),
+            replay_ms=round(session.replay_ms, 3),
+            checkpoint=checkpoint,
+            limits=Limits.model_validate(self._settings, from_attributes=True),
+        )
+
+    # -- the four tasks ---------------------------------------------------------------------------
+
+    async def _converse(self, start: Start) -> tuple[int, str]:
+        """From `ready` to `done`; returns the code and the reason of the close."""
+        audio = start.audio()
+        try:
+            session, options = self._open(audio, start)
+        except OptionsError as error:
+            raise ProtocolError(ErrorCode(error.code), str(error)) from None
+        inbox = Inbox(audio, self._settings.max_buffered_ms)
+        teller = Teller(
+            session,
+            self._id,
+            inbox,
+            self._outbox,
+            self._settings,
+            frame_s=HOP / self._service.loaded().config.sample_rate,
+            metrics=self._service.metrics,
+            known_events=start.resume.known_events if start.resume else 0,
+            heat=self._heat,
+        )
+        chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
+        self._record.opened(self._id, session.totals, resumed=start.resume is not None, **chosen)
+        try:
+            async with asyncio.TaskGroup() as group:
+                writer = group.create_task(self._outbox.write())
+                await self._outbox.put(self._ready(session, options, teller.checkpoint))
+                reader = group.create_task(self._read(inbox, audio))
+                telling = group.create_task(teller.tell_progress())
+                end = await self._transcribe(session, inbox, teller)
+                reader.cancel()
+                telling.cancel()
+                await asyncio.wait([reader, telling])
+                end = await self._finish(session, teller, end)
+                await self._outbox.finish(writer)
+        except BaseExceptionGroup as group_error:
+            raise_first(group_error)
+        finally:
+            # After a regular end this does nothing. A session that was cut off frees its windows.
+            session.abort()
+            self._record.ended(session.totals)
+        if end.error is not None:
+            return end.error.close_code, end.error.code
+        return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
+
+    async def _read(self, inbox: Inbox, audio: AudioFormat) -> None:
+        """Moves what the client sends into the inbox, up to the `End` of it."""
+        try:
+            end = await self._read_to_end(inbox, audio)
+        except DrainingError:
+            end = End("draining")
+        except ProtocolError as error:
+            end = End("error", error)
+        await inbox.put(end)
+
+    async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
+        received_bytes = 0
+        pacer = Pacer(self._settings.max_pace, self._settings.pace_burst_s)
+        # Messages that hold next to no audio, or none, cost as much to read as others.
+        counter = Pacer(self._settings.max_messages_per_s, self._settings.max_message_burst)
+        most_ms = 1000.0 * self._settings.max_session_s
+        while True:
+            message = await self._receiver.receive()
+            await self._receiver.pause(counter.pause_s(1))
+            if isinstance(message, bytes):
+                received_bytes += len(message)
+                if audio.duration_ms(received_bytes) > most_ms:
+                    raise ProtocolError(
+                        ErrorCode.SESSION_TOO_LONG,
+                        f"a session takes at most {self._settings.max_session_s:g} s of audio",
+                    )
+                duration_s = audio.duration_ms(len(message)) / 1000
+                self._service.metrics.audio_s.labels("live").inc(duration_s)
+                await inbox.put(message)
+                await self._receiver.pause(pacer.pause_s(duration_s))
+                continue
+            parsed = parse_message(message)
+            match parsed:
+                case Flush():
+                    await inbox.put(parsed)
+                case Keepalive():
+                    pass
+                case Stop():
+                    return End("stop")
+                case Start():
+                    raise ProtocolError(
+                        ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
+                    )
+
+    async def _transcribe(self, session: TranscriptionSession, inbox: Inbox, teller: Teller) -> End:
+        """Takes the inbox through the session, up to its end or the first fault."""
+        quality = QualityControl(session, self._settings)
+        while True:
+            message = await inbox.get()
+            if isinstance(message, End):
+                return message
+            if isinstance(message, Flush):
+                await self._outbox.put(Flushed(id=message.id, frame=session.frames))
+                continue
+            try:
+                await teller.events(await session.push(message))
+                if quality.keep_up(teller.late_ms):
+                    await teller.quality()
+            except BadAudioError as error:
+                await teller.last_events(error.events)
+                return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
+            except TooManyNotesError as error:
+                return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
+            except ProtocolError as error:
+                if error.code is not ErrorCode.OVERLOADED:  # of the outbox: nobody reads
+                    raise
+                return End("error", error)
+            except Exception:
+                # The fault stays in this session, and its notes still end one by one.
+                logger.exception("transcription failed")
+                return End("error", internal_error())
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def _finish(self, session: TranscriptionSession, teller: Teller, end: End) -> End:
+        """Why it ends if not by the client, the last notes, `done`; returns how it ended."""
+        if end.error is not None:
+            await self._outbox.put(Error.of(end.error))
+        elif end.reason == "draining":
+            await self._outbox.put(Draining())
+        fault: ProtocolError | None = None
+        try:
+            events = await session.finish()
+        except OddBytesError as error:
+            events = error.events
+            # Only a client that says it is done has left a sample incomplete by its own fault.
+            if end.reason == "stop":
+                fault = ProtocolError(ErrorCode.ODD_BYTES, str(error))
+        except Exception:
+            logger.exception("transcription failed at the end")
+            events = session.abort()
+            fault = internal_error()
+        if fault is not None and end.error is None:
+            end = End("error", fault)
+            await self._outbox.put(Error.of(fault))
+        await teller.last_events(events)
+        midi = await asyncio.to_thread(session.midi)
+        await self._outbox.put(
+            Done(
+                reason=end.reason,
+                totals=Totals.model_validate(session.totals),
+                midi_base64=base64.b64encode(midi).decode(),
+            )
+        )
+        return end
+
+
+def internal_error() -> ProtocolError:
+    """What a client is told of a fault of ours; the log has the rest."""
+    return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
+
+
+def raise_first(group: BaseExceptionGroup[Exception]) -> NoReturn:
+    """Raises the first plain exception in a group: the tasks of a connection fail as one."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    raise error from None

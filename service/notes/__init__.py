@@ -1,0 +1,4 @@
+"""Probabilities to notes: the causal tracker, its events, the score of a performance, MIDI files.
+
+Nothing here knows of audio, engines or clients.
+"""

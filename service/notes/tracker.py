@@ -1,0 +1,327 @@
+"""Frame probabilities to notes: strictly causal, the same for a live stream and a file.
+
+A beginning is known sooner than an end. When frame n has come, a pitch
+
+* ends at frame n - ``off_delay_frames`` where its frame probability stays below a lower threshold
+  for several frames from there on;
+* ends at frame n - ``on_delay_frames`` where the offset probability, if the model has that head,
+  peaks and the frame probability has gone down since;
+* begins at frame n - ``on_delay_frames`` where the onset probability peaks above its threshold and
+  the frame probability confirms it; a silent pitch begins as well where its frame probability has
+  been high for several frames though no onset was seen (the only way for models without an onset
+  head);
+* is struck again where it sounds already and such a peak comes: the old note ends where its frame
+  probability fell just before, or else where the new one begins.
+
+Events come in the order in which they are known: the end of a note may lie before beginnings of
+other pitches that were told already. Of one pitch they come in the order of their times.
+
+What was said live cannot be taken back, so a note that turns out short is given the least length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from service.notes.events import NoteEvent
+from service.notes.tracker_settings import MAX_VELOCITY, TrackerSettings
+
+_SILENT = -1  # in place of the onset frame of a pitch that does not sound
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the probabilities say as each of n frames comes, before what sounds is considered.
+
+    All [n, 128]. ``release`` is about the frame ``off_delay_frames`` before, the others about the
+    one ``on_delay_frames`` before.
+    """
+
+    peak: NDArray[np.bool_]
+    start: NDArray[np.bool_]
+    offset: NDArray[np.bool_]
+    release: NDArray[np.bool_]
+
+
+class NoteTracker:
+    """Notes of one stream. Pure: no clock, no input but the probabilities, in order."""
+
+    def __init__(
+        self,
+        settings: TrackerSettings,
+        frame_seconds: float,
+        heads: tuple[str, ...] = ("frame", "onset", "velocity"),
+    ) -> None:
+        """Args:
+        frame_seconds: time from frame to frame.
+        heads: names of the rows of the probabilities; those of "frame", "onset", "velocity" and
+            "offset" are used, and "frame" must be there.
+        """
+        self.settings = settings
+        self._frame_seconds = frame_seconds
+        self._n_heads = len(heads)
+        rows = {head: row for row, head in enumerate(heads)}
+        self._frame = rows["frame"]
+        self._onset = rows.get("onset")
+        self._velocity = rows.get("velocity")
+        self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        self._on_delay = settings.on_delay_frames
+        self._off_delay = settings.off_delay_frames
+        if self._onset is None:  # then a note begins by its frames, and as soon as may be
+            self._start_threshold: float | None = settings.frame_on_threshold
+            self._start_frames = self._on_delay + 1
+        else:
+            self._start_threshold = settings.frame_start_threshold
+            self._start_frames = max(settings.frame_start_frames, self._on_delay + 1)
+        # Frames that are looked back upon; before the stream there was silence.
+        self._past = max(2 * self._on_delay, self._off_delay, self._start_frames - 1)
+        self._recent = np.zeros((self._n_heads, self._past, PITCHES), np.float32)
+        self._pushed = 0
+        self._onset_frame = np.full(PITCHES, _SILENT)
+        self._sounding: dict[int, NoteEvent] = {}
+        self._notes = 0
+        self._resumed = 0  # frames before this one were decided elsewhere
+
+    @property
+    def history_frames(self) -> int:
+        """Frames pushed last that bear on what is decided next."""
+        return self._past
+
+    @property
+    def on_delay_frames(self) -> float:
+        """Frames from the time of a note_on until it is known, at most.
+
+        Half a frame more than the frames waited for: an onset may lie that far before its frame.
+        """
+        return self._on_delay + 0.5
+
+    @property
+    def off_delay_frames(self) -> float:
+        """Frames from the time of a note_off until it is known, at most."""
+        return max(self.on_delay_frames, self._off_delay)  # a re-strike ends a note at its onset
+
+    @property
+    def pushed(self) -> int:
+        """Frames pushed so far."""
+        return self._pushed
+
+    @property
+    def sounding(self) -> int:
+        """Notes that have begun and not ended."""
+        return len(self._sounding)
+
+    def resume(
+        self, first_frame: int, frames: int, notes: int, sounding: Iterable[NoteEvent]
+    ) -> None:
+        """Go on where another tracker of the same stream stopped after ``frames`` frames.
+
+        Nothing is decided until as many have been pushed. If ``history_frames`` of them are, or
+        all from frame 0, this one then is as the other was.
+
+        Args:
+            first_frame: the frame that will be pushed first, at most ``frames``.
+            notes: notes that had begun.
+            sounding: the note_on of those that had not ended, one a pitch.
+        """
+        self._pushed = first_frame
+        self._resumed = frames
+        self._notes = notes
+        self._sounding = {event.pitch: event for event in sounding}
+        for event in self._sounding.values():
+            self._onset_frame[event.pitch] = event.frame
+
+    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
+        """Take the next frames; return the events that are known now, in the order in which they
+        came to be.
+
+        Args:
+            first_frame: index of the first of them; must be ``pushed``.
+            probabilities: shape [heads, n, 128].
+
+        Raises:
+            ValueError: frames are missing or repeated, or the shape is another.
+        """
+        if first_frame != self._pushed:
+            raise ValueError(f"expected frame {self._pushed} next, got {first_frame}")
+        if probabilities.ndim != 3 or probabilities.shape[::2] != (self._n_heads, PITCHES):
+            raise ValueError(
+                f"expected probabilities of shape ({self._n_heads}, n, {PITCHES}), "
+                f"got {probabilities.shape}"
+            )
+        count = probabilities.shape[1]
+        if count == 0:
+            return []
+        known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
+        self._recent = np.concatenate([self._recent[:, -self._past :], known], axis=1)
+        if self._pushed < self._resumed:  # these frames are remembered alone
+            self._pushed += count
+            return []
+        said = self._read(count)
+        begins = np.any(said.peak | said.start, axis=1).tolist()
+        ends = said.release | said.offset
+        events: list[NoteEvent] = []
+        for i in range(count):  # most frames of most music neither begin nor end a note
+            if begins[i] or (self._sounding and ends[i, list(self._sounding)].any()):
+                events += self._step(i, said)
+            self._pushed += 1
+        return events
+
+    def finish(self, end_frame: int) -> list[NoteEvent]:
+        """The stream has ended before ``end_frame``, which must be ``pushed``: decide the last
+        frames as if silence followed, and end all notes there."""
+        if end_frame != self._pushed:
+            raise ValueError(f"{self._pushed} frames were pushed, the end cannot be at {end_frame}")
+        silence = np.zeros((self._n_heads, self._off_delay, PITCHES), np.float32)
+        return [*self.push(end_frame, silence), *self._end_all(end_frame)]
+
+    def close(self) -> list[NoteEvent]:
+        """End all notes at the first frame of which it is not known what begins there."""
+        return self._end_all(max(self._pushed, self._resumed) - self._on_delay)
+
+    def _end_all(self, frame: int) -> list[NoteEvent]:
+        return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
+
+    def _read(self, count: int) -> _Said:
+        """The settings' conditions on all frames that have come, at once."""
+        settings, delay, radius = self.settings, self._on_delay, self.settings.onset_radius_frames
+        frame = self._recent[self._frame]
+
+        def over(
+            reduce: np.ufunc, values: NDArray[np.float32], first: int, last: int
+        ) -> NDArray[np.float32]:
+            """Row i: the frames from ``first`` to ``last``, counted from the i-th new one."""
+            out = values[self._past + first : self._past + first + count]
+            for shift in range(self._past + first + 1, self._past + last + 1):
+                out = reduce(out, values[shift : shift + count])
+            return out
+
+        def peaks(row: int, threshold: float) -> NDArray[np.bool_]:
+            values = self._recent[row]
+            here = over(np.maximum, values, -delay, -delay)
+            # The first of equals is the peak, so exactly one frame of a plateau is.
+            return np.asarray(
+                (here >= threshold)
+                & (here > over(np.maximum, values, -delay - radius, -delay - 1))
+                & (here >= over(np.maximum, values, -delay + 1, -delay + radius))
+            )
+
+        released = over(
+            np.maximum, frame, -self._off_delay, settings.release_frames - 1 - self._off_delay
+        )
+        never = np.zeros((count, PITCHES), np.bool_)
+        said = _Said(never, never, never, release=released < settings.frame_off_threshold)
+        if self._start_threshold is not None:
+            run = over(np.minimum, frame, 1 - self._start_frames, 0)
+            said.start = run >= self._start_threshold
+        if self._onset is not None:
+            confirmed = over(np.maximum, frame, -delay, 0) >= settings.frame_on_threshold
+            said.peak = peaks(self._onset, settings.onset_threshold) & confirmed
+            # Where an onset is coming, it begins the note, not its frames.
+            coming = over(np.maximum, self._recent[self._onset], -delay, 0)
+            said.start = said.start & (coming < settings.onset_threshold)
+        if self._offset is not None and settings.offset_threshold is not None:
+            gone = over(np.maximum, frame, 0, 0) < settings.frame_on_threshold
+            said.offset = peaks(self._offset, settings.offset_threshold) & gone
+        return said
+
+    def _step(self, i: int, said: _Said) -> list[NoteEvent]:
+        """The events that the i-th new frame, ``self._pushed``, makes known."""
+        past, frame = self._pushed - self._off_delay, self._pushed - self._on_delay
+        events: list[NoteEvent] = []
+        for ends, at in ((said.release[i], past), (said.offset[i], frame)):
+            ends = ends & self._sounds & (at - self._onset_frame >= self.settings.min_note_frames)
+            if at == frame:
+                ends &= ~said.peak[i]  # struck again, which is an end of its own
+            events += [self._end(pitch, at, at) for pitch in np.flatnonzero(ends).tolist()]
+        may_begin = ~self._sounds | (frame - self._onset_frame >= self.settings.min_note_frames)
+        begins: dict[int, float] = {}  # pitch -> time in frames
+        for pitch in np.flatnonzero(said.peak[i] & may_begin).tolist():
+            begins[pitch] = self._onset_time(i, pitch)
+            if pitch in self._sounding:
+                fell = self._fell(i, pitch)
+                events.append(self._end(pitch, fell, begins[pitch] if fell == frame else fell))
+        by_frames = said.start[i] & ~said.peak[i] & ~self._sounds
+        begins |= {pitch: frame for pitch in np.flatnonzero(by_frames).tolist()}
+        for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
+            head = self._frame if by_frames[pitch] else self._onset
+            events.append(self._begin(i, pitch, time_frames, head))
+        events.sort(key=lambda event: (event.time_s, event.kind == "note_on", event.pitch))
+        return events
+
+    @property
+    def _sounds(self) -> NDArray[np.bool_]:
+        return self._onset_frame != _SILENT
+
+    def _fell(self, i: int, pitch: int) -> int:
+        """The frame at which a note ends that is struck again ``on_delay_frames`` before the i-th
+        new frame: the first of those below the off threshold that lead up to it.
+
+        Not so far back that the end would come later than other ends do.
+        """
+        frame = self._pushed - self._on_delay
+        first = max(
+            self._pushed - self._off_delay,
+            int(self._onset_frame[pitch]) + self.settings.min_note_frames,
+        )
+        at = self._past + i - self._pushed  # index of frame 0
+        while frame > first and (
+            self._recent[self._frame, at + frame - 1, pitch] < self.settings.frame_off_threshold
+        ):
+            frame -= 1
+        return frame
+
+    def _onset_time(self, i: int, pitch: int) -> float:
+        """The time of a peak, in frames, between frames.
+
+        The onset head is trained towards a triangle, so the true top follows from the three
+        probabilities about the peak exactly as its two flanks meet; it lies within half a frame.
+        """
+        at = self._past + i - self._on_delay
+        before, peak, after = self._recent[self._onset, at - 1 : at + 2, pitch].tolist()
+        lowest = min(before, after)
+        shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
+        return max(0.0, self._pushed - self._on_delay + min(0.5, max(-0.5, shift)))
+
+    def _begin(self, i: int, pitch: int, time_frames: float, head: int | None) -> NoteEvent:
+        """head: the row of the probabilities that tells of the note."""
+        at = self._past + i - self._on_delay
+        event = NoteEvent(
+            kind="note_on",
+            note_id=self._notes,
+            pitch=pitch,
+            velocity=self._velocity_at(at, pitch),
+            confidence=round(min(1.0, float(self._recent[head, at, pitch])), 4),
+            frame=self._pushed - self._on_delay,
+            time_s=self._seconds(time_frames),
+        )
+        self._notes += 1
+        self._sounding[pitch] = event
+        self._onset_frame[pitch] = event.frame
+        return event
+
+    def _velocity_at(self, at: int, pitch: int) -> int:
+        if self._velocity is None:
+            return self.settings.default_velocity
+        if self._onset is not None:
+            # The head is trained about onsets: read it where an onset is likeliest.
+            near = slice(at - self.settings.onset_radius_frames, at + self._on_delay + 1)
+            at = near.start + int(np.argmax(self._recent[self._onset, near, pitch]))
+        velocity = math.floor(float(self._recent[self._velocity, at, pitch]) * MAX_VELOCITY + 0.5)
+        return max(1, min(MAX_VELOCITY, velocity))
+
+    def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
+        on = self._sounding.pop(pitch)
+        self._onset_frame[pitch] = _SILENT
+        return dataclasses.replace(
+            on, kind="note_off", frame=frame, time_s=self._seconds(time_frames)
+        )
+
+    def _seconds(self, frames: float) -> float:
+        return round(frames * self._frame_seconds, 6)

@@ -1,0 +1,113 @@
+"""What the service counts and times, for Prometheus at `GET /metrics`.
+
+Each application has a registry of its own. Names and meanings are stable: the dashboard in
+docker/grafana reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from service.engine.batching import Priority
+
+router = APIRouter(tags=["state"])
+
+# About the deadline of a block of four frames of the shipped model, 46 ms.
+STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)
+LATENESS_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """The numbers of one application; implements `service.engine.interface.EngineObserver`.
+
+    Counters may be moved from any thread.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        count, seconds = self._counter, self._histogram
+        self.opened = count("sessions_opened", "Live sessions admitted")
+        self.closed = count("sessions_closed", "Live sessions ended, by reason", "reason")
+        self.refused = count("refused", "Requests refused, by code", "code")
+        self.uploads_ended = count("uploads_ended", "Recordings done with, by outcome", "outcome")
+        self.audio_s = count("audio_seconds", "Audio received, by way", "way")
+        self.notes = count("notes", "Notes begun in live sessions")
+        self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
+        self.lagging = count("lagging", "Times that a session was told to be lagging")
+        self.quality_changes = count("quality_changes", "Times that a session changed its blocks")
+        self.engine_restarts = count("engine_restarts", "Times that a hung engine was replaced")
+        self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
+        self.event_lateness_s = seconds(
+            "event_lateness_seconds",
+            "Time of a note's message after its sound and the stated delay",
+            LATENESS_BUCKETS_S,
+        )
+        self.behind_s = seconds(
+            "behind_seconds",
+            "Audio received and not transcribed, at each progress message",
+            LATENESS_BUCKETS_S,
+        )
+        self.drain_s = Gauge(
+            "rse_drain_seconds", "Time that the drain has taken", registry=self.registry
+        )
+        self._step_s = seconds(
+            "step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way"
+        )
+        self._wait_s = seconds(
+            "queue_seconds", "Time that the oldest of a batch waited", STEP_BUCKETS_S, "way"
+        )
+        self._batch_windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
+        # Present from the start, so that a rate over them has a beginning.
+        for way in ("live", "file"):
+            self.audio_s.labels(way)
+            self._step_s.labels(way)
+            self.batch_failures.labels(way)
+
+    def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
+        """A gauge that is asked for when somebody looks."""
+        Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
+
+    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
+        """The model has run a batch."""
+        way = priority.name.lower()
+        self._step_s.labels(way).observe(step_s)
+        self._wait_s.labels(way).observe(waited_s)
+        self._batch_windows.labels(way).observe(windows)
+
+    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
+        """The model has failed on a batch."""
+        self.batch_failures.labels(priority.name.lower()).inc()
+
+    def text(self) -> bytes:
+        """All of it in the text format."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"rse_{name}", meaning, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(f"rse_{name}", meaning, labels, registry=self.registry, buckets=buckets)
+
+
+@router.get("/metrics", summary="Counters and timings, for Prometheus", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """The text format of Prometheus."""
+    numbers: Metrics = request.app.state.service.metrics
+    return Response(numbers.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,63 @@
+"""Replaces an engine whose worker hangs.
+
+A thread cannot be stopped from outside. So the engine is given up with its worker: whoever waits
+for it is told at once, new work is refused, and a fresh engine with freshly loaded weights takes
+its place. Sessions of the old engine end with `internal`, which is retryable, and their notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from service.engine.interface import EngineLike
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+
+
+class Watchdog:
+    """Looks at the heartbeat of the engine; `run` goes on until it is cancelled."""
+
+    def __init__(self, state: ServiceState, build: Callable[[], Awaitable[EngineLike]]) -> None:
+        """build: makes a warm engine; called anew where it fails."""
+        self._state = state
+        self._build = build
+        self._hang_timeout_s = state.settings.hang_timeout_s
+
+    async def run(self) -> None:
+        """Watches, a few times in each timeout."""
+        pause_s = self._hang_timeout_s / 8
+        while True:
+            asleep_s = monotonic()
+            await asyncio.sleep(pause_s)
+            # Where the whole process stood still, the worker had no chance to show a sign either.
+            if monotonic() - asleep_s < 2 * pause_s:
+                await self.look()
+
+    async def look(self) -> None:
+        """Replaces the engine if it hangs or its worker has died; a failure to do so is logged."""
+        if self._state.draining.is_set():
+            return
+        engine = self._state.engine
+        if engine is None:  # still loading
+            return
+        if not self._state.replacing and engine.heartbeat_age_s > self._hang_timeout_s:
+            logger.error(
+                "the engine shows no sign of life for %.1f s: it is replaced",
+                engine.heartbeat_age_s,
+            )
+            self._state.metrics.engine_restarts.inc()
+            self._state.replacing = True
+            engine.abandon()
+        if not self._state.replacing:
+            return
+        try:
+            self._state.engine = await self._build()
+        except Exception:
+            logger.exception("no new engine came about; another attempt follows")
+            return
+        self._state.replacing = False
+        logger.info("a new engine has taken over")

@@ -1,0 +1,205 @@
+"""What a client says on the live protocol (PROTOCOL.md): its messages, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from service.notes.events import NoteEvent
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.session.options import (
+    MAX_BLOCK_FRAMES,
+    MAX_CHANNELS,
+    MAX_SAMPLE_RATE_HZ,
+    MIN_SAMPLE_RATE_HZ,
+    AudioFormat,
+    Encoding,
+    Mode,
+    StreamOptions,
+)
+from service.session.resume import ResumePoint
+
+
+class _ClientMessage(BaseModel):
+    # A misspelt field is told, not ignored: a client would wonder why its look-ahead does nothing.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Choices(_ClientMessage):
+    """How audio is to be transcribed; what is left out is the server's to choose."""
+
+    mode: Mode | None = None
+    lookahead_ms: float | None = Field(default=None, gt=0)
+    block_frames: int | None = Field(default=None, ge=1, le=MAX_BLOCK_FRAMES)
+    model: str | None = Field(default=None, max_length=128)
+
+    def options(self, defaults: StreamOptions) -> StreamOptions:
+        """The choices made, over `defaults`."""
+        made = self.model_dump(include={"mode", "lookahead_ms", "block_frames"}, exclude_none=True)
+        return replace(defaults, **made)
+
+
+_Count = Annotated[int, Field(ge=0, le=2**53)]  # what every JSON reader can count to
+_Pitch = Annotated[int, Field(ge=0, le=127)]
+
+
+class SoundingNote(_ClientMessage):
+    """A note that has begun and not ended."""
+
+    note_id: _Count
+    pitch: _Pitch
+    velocity: int = Field(ge=1, le=127)
+    confidence: float = Field(ge=0, le=1)
+    frame: _Count
+    time_s: float = Field(ge=0)
+
+
+class Checkpoint(_ClientMessage):
+    """A moment of a performance from which any server of its model can go on."""
+
+    session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
+    from_sample: _Count
+    frames: _Count
+    notes: _Count
+    sounding: tuple[SoundingNote, ...] = Field(max_length=128)
+
+    @classmethod
+    def of(cls, session_id: str, point: ResumePoint) -> Checkpoint:
+        return cls(
+            session_id=session_id,
+            from_sample=point.from_sample,
+            frames=point.frames,
+            notes=point.notes,
+            sounding=tuple(
+                SoundingNote(
+                    note_id=note.note_id,
+                    pitch=note.pitch,
+                    velocity=note.velocity,
+                    confidence=note.confidence,
+                    frame=note.frame,
+                    time_s=note.time_s,
+                )
+                for note in point.sounding
+            ),
+        )
+
+    def point(self) -> ResumePoint:
+        """What a session is opened with; raises `service.session.resume.ResumeError`."""
+        return ResumePoint(
+            from_sample=self.from_sample,
+            frames=self.frames,
+            notes=self.notes,
+            sounding=tuple(
+                NoteEvent(kind="note_on", **note.model_dump()) for note in self.sounding
+            ),
+        )
+
+
+class Resume(Checkpoint):
+    """A checkpoint as the server gave it, and what the client heard after it."""
+
+    known_events: _Count = 0
+
+
+class Start(Choices):
+    """What the audio is and how it is to be transcribed; the first message of a session."""
+
+    type: Literal["start"] = "start"
+    encoding: Encoding
+    sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
+    channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+    frames: bool = False
+    resume: Resume | None = None
+
+    def audio(self) -> AudioFormat:
+        return AudioFormat(
+            encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
+        )
+
+
+class Stop(_ClientMessage):
+    """The audio is over: transcribe what is left, then `done`."""
+
+    type: Literal["stop"] = "stop"
+
+
+class Keepalive(_ClientMessage):
+    """Nothing to send now, but the client is there."""
+
+    type: Literal["keepalive"] = "keepalive"
+
+
+class Flush(_ClientMessage):
+    """Answered by `flushed` with the same id once the audio sent before it is transcribed."""
+
+    type: Literal["flush"] = "flush"
+    id: str = Field(max_length=128)
+
+
+CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
+
+ClientMessage = Annotated[Start | Stop | Keepalive | Flush, Field(discriminator="type")]
+
+_CLIENT: TypeAdapter[Start | Stop | Keepalive | Flush] = TypeAdapter(ClientMessage)
+
+
+def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
+    """Read one text message of a client; `ProtocolError` says what is wrong with it."""
+    try:
+        return _CLIENT.validate_json(text)
+    except ValidationError as error:
+        raise _protocol_error(error) from None
+
+
+def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
+    """Read a start from the query of the websocket's address, None where there is none.
+
+    The parameters are the fields of `Start` without its `type` and `resume`.
+    """
+    fields: dict[str, str] = {}
+    for name, value in parameters:
+        if name in fields:
+            raise ProtocolError(ErrorCode.BAD_START, f"{name} is given twice")
+        fields[name] = value
+    if not fields:
+        return None
+    for name in ("type", "resume"):
+        if name in fields:
+            raise ProtocolError(ErrorCode.BAD_START, f"{name} is not a query parameter")
+    try:
+        return Start.model_validate_strings(fields)
+    except ValidationError as error:
+        raise _protocol_error(error, starting=True) from None
+
+
+# The same words as `service.session.options` uses for the same faults.
+_CODE_BY_FIELD = {
+    "encoding": ErrorCode.UNSUPPORTED_ENCODING,
+    "sample_rate": ErrorCode.BAD_SAMPLE_RATE,
+    "channels": ErrorCode.BAD_CHANNELS,
+    "mode": ErrorCode.BAD_MODE,
+    "lookahead_ms": ErrorCode.BAD_LOOKAHEAD,
+    "block_frames": ErrorCode.BAD_BLOCK_FRAMES,
+    "resume": ErrorCode.BAD_RESUME,
+}
+
+
+def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
+    """Turn pydantic's first complaint into the code and the sentence a client is told."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if not starting:
+        # The discriminated union puts the message's type in front of the field's name.
+        starting = path[:1] == ["start"]
+        path = path[1:]
+    where = f"{'.'.join(path)}: " if path else ""
+    code = ErrorCode.BAD_MESSAGE
+    if starting:
+        code = ErrorCode.BAD_START
+        if path and (first["type"] != "missing" or len(path) > 1):
+            code = _CODE_BY_FIELD.get(path[0], code)
+    # pydantic may quote the input, which is the client's own text: keep the answer short.
+    return ProtocolError(code, f"{where}{first['msg']}"[:300])

@@ -1,0 +1,128 @@
+"""Going on with a performance whose connection broke, on this server or on any other.
+
+A session is a function of its last seconds of audio and of the notes that sound. A `ResumePoint`
+names the notes; the client sends the audio again from the point's sample on. From that audio the
+session computes what it needs to be, bit for bit, where the lost one was:
+
+    audio     from_sample --------------------------- lost connection --->
+              | filter's lead | window of 8192 | ...
+    blocks                    first_block ........... frames ------------>
+                              | refill the front-end  | events
+                                  | tracker's history |
+
+No state is kept on the server for it: a client may come back late, and to another replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.config import HOP, PITCHES, WINDOW
+from service.audio.resample import Segments
+from service.engine.windows import WindowSchedule
+from service.notes.events import NoteEvent
+from service.session.options import OptionsError
+
+# Hops after which no column of a front-end is left that was not computed while the window slid.
+_REFILL_HOPS = WINDOW // HOP
+
+
+class ResumeError(OptionsError):
+    """A performance cannot go on from the point that was given."""
+
+    code = "bad_resume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """A moment of a performance.
+
+    Attributes:
+        from_sample: first sample that is sent again, per channel, at the sent rate.
+        frames: frames whose events the client has.
+        notes: notes that began in these frames.
+        sounding: the ``note_on`` events of those that had not ended.
+
+    Raises:
+        ResumeError: these notes cannot be.
+    """
+
+    from_sample: int = 0
+    frames: int = 0
+    notes: int = 0
+    sounding: tuple[NoteEvent, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.from_sample, self.frames, self.notes) < 0:
+            raise ResumeError("from_sample, frames and notes count from 0")
+        if len({note.pitch for note in self.sounding}) < len(self.sounding):
+            raise ResumeError("a pitch cannot sound in two notes at once")
+        if len({note.note_id for note in self.sounding}) < len(self.sounding):
+            raise ResumeError("two notes have the same note_id")
+        for note in self.sounding:
+            if not 0 <= note.pitch < PITCHES:
+                raise ResumeError(f"there is no pitch {note.pitch}")
+            if not 0 <= note.note_id < self.notes:
+                raise ResumeError(f"of {self.notes} notes none has the note_id {note.note_id}")
+            if not 0 <= note.frame < self.frames:
+                raise ResumeError(
+                    f"note {note.note_id} begins at frame {note.frame}, which is not among the "
+                    f"{self.frames} frames before this point"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What must be heard and computed again before the events of a frame can be told.
+
+    Attributes:
+        segment: of the resampler, the first.
+        first_sample: of the model's rate, the first.
+        first_block: the first to be computed.
+        from_sample: first sample of the sent rate.
+    """
+
+    segment: int
+    first_sample: int
+    first_block: int
+    from_sample: int
+
+    @classmethod
+    def before(
+        cls, frames: int, schedule: WindowSchedule, segments: Segments, history_frames: int
+    ) -> Replay:
+        """The replay after which everything is as it was when so many frames had been told.
+
+        Args:
+            history_frames: frames before them that the tracker looks back on.
+        """
+        heard_block = max(0, frames - history_frames) // schedule.block_frames
+        refill_blocks = -(-_REFILL_HOPS // schedule.block_frames)
+        first_block = max(0, heard_block - refill_blocks)
+        window_begins = max(0, schedule.end_sample(first_block) - WINDOW)
+        segment = segments.holding(window_begins)
+        return cls(
+            segment=segment,
+            first_sample=segments.first_output(segment),
+            first_block=first_block,
+            from_sample=segments.first_input(segment),
+        )
+
+    @staticmethod
+    def longest(schedule: WindowSchedule, segments: Segments, history_frames: int) -> int:
+        """Most samples of the model's rate from the first to the one of the frame."""
+        frames = history_frames + _REFILL_HOPS + 3 * schedule.block_frames  # to whole blocks
+        return HOP * frames + WINDOW + segments.outputs + segments.lead_outputs
+
+    def check(self, point: ResumePoint, block_frames: int) -> None:
+        """Raises ResumeError where this is not the replay that the point allows."""
+        if point.frames % block_frames:
+            raise ResumeError(
+                f"{point.frames} frames are no whole number of blocks of {block_frames}: resume "
+                "with the options of the session before"
+            )
+        if point.from_sample > self.from_sample:
+            raise ResumeError(
+                f"the audio from sample {self.from_sample} on is needed, not only that from "
+                f"{point.from_sample} on"
+            )

@@ -1,0 +1,340 @@
+"""One performance, from its bytes to its notes; live streams and files alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP
+from service.audio.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
+from service.audio.resample import Resampler, Segments, latency_ms
+from service.engine.batching import Priority
+from service.engine.framer import Framer, OnFrames
+from service.engine.interface import EngineLike
+from service.engine.windows import WindowSchedule
+from service.notes.events import Note, NoteEvent
+from service.notes.score import Score
+from service.notes.tracker import NoteTracker
+from service.notes.tracker_settings import TrackerSettings
+from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
+from service.session.options import AudioFormat, Delay, StreamOptions, stated_delay
+from service.session.resume import Replay, ResumePoint
+from service.session.session_state import SessionState, SessionStateError, Totals
+
+# Samples resampled in one go: a large chunk neither holds up the event loop nor doubles in memory.
+_SLICE_SAMPLES = 1 << 15
+
+
+class TranscriptionSession:
+    """Transcribes one performance.
+
+    PCM bytes -> mono samples -> resampler -> ring -> windows -> engine -> tracker -> events.
+    The events depend on the audio and the options alone: not on the sizes of the chunks, their
+    pace, or the priority.
+
+    Events of a call that raises are not lost: those of bad audio are on the error, those of any
+    other fault are returned by the ``finish`` or ``abort`` that must follow. Either is owed in
+    any case, as it frees the session's place in the engine.
+
+    Not thread-safe: all calls come from one event loop. Concurrent ``push`` calls are taken in
+    the order of their arrival.
+    """
+
+    def __init__(
+        self,
+        engine: EngineLike,
+        audio: AudioFormat,
+        options: StreamOptions,
+        *,
+        priority: Priority = Priority.LIVE,
+        tracker: TrackerSettings | None = None,
+        limits: SessionLimits | None = None,
+        on_frames: OnFrames | None = None,
+        resume: ResumePoint | None = None,
+    ) -> None:
+        """Args:
+            audio: what ``push`` will be given.
+            priority: a FILE's windows are run together and wait for those of LIVE streams.
+            tracker: None takes the settings of the model's card.
+            on_frames: called with the first frame and the probabilities [heads, n, 128] of every
+                block, in order; evaluation reads them.
+            resume: where to go on with a performance that another session began; ``push`` will be
+                given its audio from ``resume.from_sample`` on. Samples, frames, times and notes
+                count from the beginning of the performance, but ``notes`` and ``midi`` have only
+                what ends here.
+
+        Raises:
+            EngineClosedError: the engine takes no more streams.
+            ResumeError: no session of these options can go on from this point.
+        """
+        self._audio = audio
+        self._limits = limits or SessionLimits()
+        self._priority = priority
+        self._on_frames = on_frames
+        self._model_rate_hz = model_rate_hz = engine.config.sample_rate
+        self._frame_ms = 1000.0 * HOP / model_rate_hz
+        self._schedule = WindowSchedule.of(options, model_rate_hz)
+        self._segments = Segments.of(audio.sample_rate_hz, model_rate_hz)
+        self._tracker = NoteTracker(
+            tracker or TrackerSettings.from_card(engine.card),
+            HOP / model_rate_hz,
+            engine.config.heads,
+        )
+        self._point = resume or ResumePoint()
+        replay = self._replay_before(self._point.frames)
+        replay.check(self._point, self._schedule.block_frames)
+        self._unneeded = replay.from_sample - self._point.from_sample  # samples to come and go
+        self._decoder = PcmDecoder(audio, self._point.from_sample)
+        self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.segment)
+        first_frame = self._schedule.first_frame(replay.first_block)
+        self._tracker.resume(
+            first_frame, self._point.frames, self._point.notes, self._point.sounding
+        )
+        self._delay = stated_delay(
+            options,
+            model_rate_hz=model_rate_hz,
+            resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
+            tracker_on_frames=self._tracker.on_delay_frames,
+            tracker_off_frames=self._tracker.off_delay_frames,
+        )
+        self._state = SessionState.OPEN
+        self._input_ended = False  # by bad audio: what came before may still be finished
+        self._turn = asyncio.Lock()
+        self._waiting_ms = 0.0
+        self._received = self._point.from_sample
+        self._dropped = 0
+        self._score = Score(self._point.notes, self._point.sounding)
+        self._unsaid: list[NoteEvent] = []
+        self._framer = Framer(
+            engine,
+            priority,
+            self._schedule,
+            replay,
+            self._limits.max_pending_windows,
+            self._take_frames,
+        )
+
+    @property
+    def state(self) -> SessionState:
+        """Where the session stands."""
+        return self._state
+
+    @property
+    def delay(self) -> Delay:
+        """The stated delay, of both kinds of events; for ``ready``."""
+        return replace(self._delay, block_ms=(self.block_frames - 1) * self._frame_ms)
+
+    @property
+    def block_frames(self) -> int:
+        """Frames that one window yields at present."""
+        return self._framer.block_frames
+
+    def change_blocks(self, block_frames: int) -> None:
+        """Go on with blocks of another length from the next frame on that both lengths divide.
+
+        No frame is left out or told twice; in longer blocks some are heard with more look-ahead,
+        so that their probabilities differ. For live streams; ``block_frames`` and ``delay`` tell
+        when it has come about.
+        """
+        self._framer.change_blocks(block_frames)
+
+    @property
+    def replay_ms(self) -> float:
+        """Most audio between the ``point`` and what has been transcribed."""
+        longest = Replay.longest(self._schedule, self._segments, self._tracker.history_frames)
+        return 1000.0 * longest / self._model_rate_hz + self._held_ms
+
+    @property
+    def totals(self) -> Totals:
+        """What has been done so far."""
+        return Totals(
+            notes=self._score.begun,
+            frames=self.frames,
+            audio_s=self._received / self._audio.sample_rate_hz,
+            received_samples=self._received,
+            dropped_samples=self._dropped,
+        )
+
+    @property
+    def frames(self) -> int:
+        """Frames that have left the engine, here or before the performance was resumed."""
+        return max(self._framer.frames, self._point.frames)
+
+    @property
+    def point(self) -> ResumePoint:
+        """Where another session could go on, given the events that this one has returned.
+
+        Meaningful between two calls of ``push``.
+        """
+        if self._framer.frames <= self._point.frames:
+            return self._point
+        return ResumePoint(
+            from_sample=self._replay_before(self._framer.frames).from_sample,
+            frames=self._framer.frames,
+            notes=self._score.begun,
+            sounding=self._score.sounding,
+        )
+
+    @property
+    def behind_ms(self) -> float:
+        """Audio pushed but not yet transcribed, beyond what the stated delay holds back anyway."""
+        received_ms = 1000.0 * self._received / self._audio.sample_rate_hz + self._waiting_ms
+        return max(0.0, received_ms - self._framer.frames * self._frame_ms - self._held_ms)
+
+    @property
+    def _held_ms(self) -> float:
+        """Audio that the stated delay holds back before the tracker."""
+        delay = self.delay
+        return delay.lookahead_ms + delay.block_ms + delay.resampler_ms
+
+    @property
+    def notes(self) -> list[Note]:
+        """The finished notes, by onset time, then pitch."""
+        return self._score.notes
+
+    def midi(self) -> bytes:
+        """The finished notes as a Standard MIDI File."""
+        return self._score.midi()
+
+    async def push(self, data: bytes) -> list[NoteEvent]:
+        """Take PCM bytes of any number and return the events that they make known, in the order in
+        which they came to be (see ``service.notes.tracker``).
+
+        Raises:
+            BadAudioError: a sample is NaN or infinite. Everything before it was taken:
+                ``error.events`` has those events, and ``finish`` gives the rest.
+            EngineError: the model failed on this audio; ``finish`` closes the open notes.
+            TooManyNotesError: ``max_notes`` are exceeded; ``finish`` gives the rest.
+            BufferFullError: too much audio waits already; nothing was taken, the session is open.
+            SessionStateError: the session does not take audio any more.
+        """
+        duration_ms = self._audio.duration_ms(len(data))
+        return await self._take(lambda: self._decoder.decode(data), duration_ms)
+
+    async def push_samples(self, samples: NDArray[np.float32]) -> list[NoteEvent]:
+        """Like ``push`` for mono float32 samples at the format's rate, shape [n]."""
+        values = samples.astype(np.float32, copy=False)[:, None]
+        duration_ms = 1000.0 * len(samples) / self._audio.sample_rate_hz
+        return await self._take(lambda: check_and_mix(values, self._received), duration_ms)
+
+    async def finish(self) -> list[NoteEvent]:
+        """Transcribe to the last sample and end all notes; nothing if that has been done.
+
+        Raises:
+            OddBytesError: the last sample was incomplete; everything else was transcribed and
+                ``error.events`` has the last events. The session is finished all the same.
+            EngineError: the model failed; ``abort`` closes the open notes.
+            SessionStateError: the session was aborted.
+        """
+        async with self._turn:
+            if self._state is SessionState.FINISHED:
+                return []
+            if self._state is SessionState.ABORTED:
+                raise SessionStateError("the session was aborted; it cannot be finished")
+            if self._state is SessionState.FAILED and not self._input_ended:
+                return self._end(SessionState.FINISHED)  # frames are missing: no more are run
+            self._state = SessionState.FAILED  # unless this comes to its end
+            self._input_ended = False
+            await self._framer.write(self._resampler.finish())
+            await self._framer.finish()
+            frames = self._framer.frames
+            if frames < self._point.frames:  # the audio ended before what was told of it
+                self._note(self._tracker.close())
+            else:
+                self._note(self._tracker.finish(frames))
+            events = self._end(SessionState.FINISHED)
+            if self._decoder.pending_bytes:
+                error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
+                error.events = events
+                raise error
+            return events
+
+    def abort(self) -> list[NoteEvent]:
+        """Stop at once and end the open notes where they have got to; safe in any state."""
+        if self._state in (SessionState.FINISHED, SessionState.ABORTED):
+            return []
+        return self._end(SessionState.ABORTED)
+
+    # -- on the way -------------------------------------------------------------------------------
+
+    async def _take(
+        self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
+    ) -> list[NoteEvent]:
+        """One push in its turn."""
+        if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_buffered_ms:
+            raise BufferFullError(
+                f"{self._waiting_ms:.0f} ms of audio wait already, and {duration_ms:.0f} ms more "
+                f"would exceed {self._limits.max_buffered_ms:.0f} ms"
+            )
+        self._waiting_ms += duration_ms
+        waiting = True
+        try:
+            async with self._turn:
+                self._waiting_ms -= duration_ms
+                waiting = False
+                if self._state is not SessionState.OPEN:
+                    raise SessionStateError(
+                        f"the session is {self._state.value}; audio is taken while it is open"
+                    )
+                return await self._transcribe(decode)
+        finally:
+            if waiting:
+                self._waiting_ms -= duration_ms
+
+    async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[NoteEvent]:
+        bad: BadAudioError | None = None
+        try:
+            samples = decode()
+        except BadAudioError as error:
+            bad, samples = error, error.samples
+            self._dropped += error.dropped
+        self._received += len(samples)
+        unneeded = min(self._unneeded, len(samples))
+        self._unneeded -= unneeded
+        samples = samples[unneeded:]
+        self._state = SessionState.FAILED  # a fault or a cancellation leaves a gap in the frames
+        for start in range(0, len(samples), _SLICE_SAMPLES):
+            piece = samples[start : start + _SLICE_SAMPLES]
+            await self._framer.write(self._resampler.process(piece))
+        if self._priority is Priority.LIVE:
+            await self._framer.run()  # a file's windows wait until a request is full
+        if bad is not None:
+            self._input_ended = True
+            bad.events = self._say()
+            raise bad
+        if self._score.ended > self._limits.max_notes:
+            self._input_ended = True
+            raise TooManyNotesError(f"more than {self._limits.max_notes} notes in one session")
+        self._state = SessionState.OPEN
+        return self._say()
+
+    def _replay_before(self, frames: int) -> Replay:
+        # By the blocks of the start: with those the session that goes on from here will begin.
+        history_frames = self._tracker.history_frames
+        return Replay.before(frames, self._schedule, self._segments, history_frames)
+
+    def _take_frames(self, first_frame: int, frames: NDArray[np.float32]) -> None:
+        if self._state is SessionState.ABORTED:
+            raise SessionStateError("the session was aborted while audio was transcribed")
+        if self._on_frames is not None:
+            self._on_frames(first_frame, frames)
+        self._note(self._tracker.push(first_frame, frames))
+
+    def _note(self, events: list[NoteEvent]) -> None:
+        """Remember events: for the caller, and as notes."""
+        self._unsaid += events
+        self._score.add(events)
+
+    def _say(self) -> list[NoteEvent]:
+        events, self._unsaid = self._unsaid, []
+        return events
+
+    def _end(self, state: SessionState) -> list[NoteEvent]:
+        self._state = state
+        self._framer.close()
+        self._note(self._tracker.close())
+        return self._say()

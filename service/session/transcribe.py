@@ -1,0 +1,188 @@
+"""Recordings through the same session as live streams: a file, or an array for evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from service.audio.decode import AudioDecoder, DecodeError
+from service.audio.pcm import BadAudioError
+from service.engine.engine import Engine, EngineError, Priority, Transcriber
+from service.engine.interface import EngineLike
+from service.notes.events import Note, NoteEvent
+from service.notes.tracker_settings import TrackerSettings
+from service.session.limits import SessionLimits, TooManyNotesError
+from service.session.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
+from service.session.session import TranscriptionSession
+from service.session.session_state import Totals
+
+_FILE_LIMITS = SessionLimits(max_pending_windows=8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileProgress:
+    """How far a file is; ``fraction``, 0 to 1, is None where its header states no length."""
+
+    frames: int
+    time_s: float
+    fraction: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """What a recording has come to; ``notes`` by onset time, then pitch."""
+
+    notes: list[Note]
+    totals: Totals
+    midi: bytes
+
+
+FileItem = NoteEvent | FileProgress | Performance
+
+
+async def transcribe_file(
+    file: BinaryIO,
+    engine: EngineLike,
+    options: StreamOptions = FILE_OPTIONS,
+    *,
+    max_duration_s: float | None = None,
+    tracker: TrackerSettings | None = None,
+    limits: SessionLimits = _FILE_LIMITS,
+) -> AsyncGenerator[FileItem, None]:
+    """Transcribe an audio file as it is decoded, after the live streams.
+
+    Yields note events as they become known, progress several times a second of audio, and at the
+    end one Performance. Where the file turns out bad on the way, or the model fails, it gives
+    what was heard before, with its Performance, and then raises. Close the generator
+    (``contextlib.aclosing``) if it is not read to its end.
+
+    Args:
+        file: seekable binary file, at its beginning; read in a thread, not closed.
+        max_duration_s: longest audio taken.
+
+    Raises:
+        DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
+        SampleRateError: a sample rate outside of 8,000 to 192,000 Hz.
+        BadAudioError: a sample is NaN or infinite.
+        TooManyNotesError: ``limits.max_notes`` are exceeded.
+        EngineError: the model failed.
+    """
+    with await _open(file, max_duration_s) as decoder:
+        session = TranscriptionSession(
+            engine, decoder.audio, options, priority=Priority.FILE, tracker=tracker, limits=limits
+        )
+        fault: Exception | None = None
+        try:
+            try:
+                while (block := await asyncio.to_thread(decoder.read)) is not None:
+                    for event in await session.push_samples(block):
+                        yield event
+                    yield _progress(session, engine, decoder.stated_duration_s)
+            except BadAudioError as error:
+                fault = error
+                for event in await session.push_samples(error.samples):
+                    yield event
+            except (DecodeError, TooManyNotesError, EngineError) as error:
+                fault = error
+            try:
+                rest = await session.finish()
+            except EngineError as error:
+                fault = fault or error
+                rest = session.abort()
+            for event in rest:
+                yield event
+            midi = await asyncio.to_thread(session.midi)
+            yield Performance(notes=session.notes, totals=session.totals, midi=midi)
+            if fault is not None:
+                raise fault
+        finally:
+            session.abort()
+
+
+async def _open(file: BinaryIO, max_duration_s: float | None) -> AudioDecoder:
+    """Opens the file in a thread, which is through with it when this ends, even cancelled."""
+    opening = asyncio.ensure_future(asyncio.to_thread(AudioDecoder, file, max_duration_s))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait([opening])  # whoever cancels closes the file next
+        if opening.exception() is None:
+            opening.result().close()
+        raise
+
+
+def _progress(
+    session: TranscriptionSession, engine: EngineLike, duration_s: float | None
+) -> FileProgress:
+    time_s = session.frames * HOP / engine.config.sample_rate
+    fraction = None if duration_s is None else min(1.0, time_s / duration_s)
+    return FileProgress(frames=session.frames, time_s=time_s, fraction=fraction)
+
+
+class ArrayTranscription(NamedTuple):
+    """Notes and the probabilities that they were found in: float32 [heads, frames, 128]."""
+
+    notes: list[Note]
+    heads: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+    @property
+    def frame_probabilities(self) -> NDArray[np.float32]:
+        """[frames, 128]: how probable it is that a note sounds."""
+        return self.probabilities[self.heads.index("frame")]
+
+
+def transcribe_array(
+    samples: NDArray[np.float32],
+    rate: int,
+    transcriber: Transcriber | Engine,
+    options: StreamOptions = FILE_OPTIONS,
+    *,
+    tracker: TrackerSettings | None = None,
+) -> ArrayTranscription:
+    """Transcribe mono samples, shape [n], at ``rate`` Hz, through the streaming path.
+
+    For scripts and evaluation; not to be called from a running event loop. Give an ``Engine``
+    instead of a transcriber to use its worker for many recordings.
+
+    Raises:
+        BadAudioError: a sample is NaN or infinite.
+        OptionsError: the rate is out of range.
+    """
+    if isinstance(transcriber, Engine):
+        return asyncio.run(_transcribe_array(samples, rate, transcriber, options, tracker))
+    with Engine(transcriber) as engine:
+        engine.warm_up()
+        return asyncio.run(_transcribe_array(samples, rate, engine, options, tracker))
+
+
+async def _transcribe_array(
+    samples: NDArray[np.float32],
+    rate: int,
+    engine: EngineLike,
+    options: StreamOptions,
+    tracker: TrackerSettings | None,
+) -> ArrayTranscription:
+    heads = engine.config.heads
+    kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
+    session = TranscriptionSession(
+        engine,
+        AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
+        options,
+        priority=Priority.FILE,
+        tracker=tracker,
+        limits=_FILE_LIMITS,
+        on_frames=lambda _, probabilities: kept.append(probabilities),
+    )
+    try:
+        await session.push_samples(samples)
+        await session.finish()
+    finally:
+        session.abort()
+    return ArrayTranscription(session.notes, heads, np.concatenate(kept, axis=1))

@@ -1,0 +1,187 @@
+"""What `POST /transcribe` answers: MIDI, a JSON object, or JSON lines as notes become known."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from service.access.problems import Problem, ProblemCode, responses
+from service.notes.events import NoteEvent
+from service.protocol.server_messages import Done, Totals, note_message
+from service.session.options import StreamOptions
+from service.session.transcribe import FileItem, FileProgress, Performance
+from service.state import ServiceState
+from service.upload.outcome import as_problem, count
+
+logger = logging.getLogger(__name__)
+
+MIDI = "audio/midi"
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+OFFERED = (MIDI, JSON, NDJSON)
+
+
+class NoteBody(BaseModel):
+    """A note of a recording; times in seconds and in frames."""
+
+    note_id: int
+    pitch: int
+    velocity: int
+    confidence: float
+    onset_s: float
+    offset_s: float
+    onset_frame: int
+    offset_frame: int
+
+
+class Transcript(BaseModel):
+    """A transcribed recording."""
+
+    notes: list[NoteBody]
+    duration_s: float
+    frames: int
+    model: str
+    mode: str
+    lookahead_ms: float
+    block_frames: int
+
+
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The notes, in the form that `Accept` asks for",
+        "content": {
+            MIDI: {"schema": {"type": "string", "contentMediaType": MIDI}},
+            JSON: {"schema": {"$ref": "#/components/schemas/Transcript"}},
+            NDJSON: {"schema": {"type": "string", "description": "one JSON object a line"}},
+        },
+    },
+    **responses(
+        ProblemCode.BAD_PARAMETER,
+        ProblemCode.UNKNOWN_MODEL,
+        ProblemCode.BAD_UPLOAD,
+        ProblemCode.UPLOAD_TOO_LARGE,
+        ProblemCode.AUDIO_TOO_LONG,
+        ProblemCode.TOO_MANY_NOTES,
+        ProblemCode.UNDECODABLE,
+        ProblemCode.EMPTY_AUDIO,
+        ProblemCode.BAD_SAMPLE_RATE,
+        ProblemCode.BAD_AUDIO,
+        ProblemCode.NOT_ACCEPTABLE,
+        ProblemCode.TOO_MANY_UPLOADS,
+        ProblemCode.CLIENT_LIMIT,
+        ProblemCode.TOO_MANY_REQUESTS,
+        ProblemCode.UNAUTHORIZED,
+        ProblemCode.ORIGIN_NOT_ALLOWED,
+        ProblemCode.NOT_READY,
+        ProblemCode.DRAINING,
+        ProblemCode.DISK_FULL,
+        ProblemCode.IDLE_TIMEOUT,
+        ProblemCode.INTERNAL,
+    ),
+}
+
+
+class HoldingResponse(StreamingResponse):
+    """A stream that lets go of what it needs when it ends, even if it never began."""
+
+    def __init__(
+        self, lines: AsyncIterator[str], held: AsyncExitStack, send_timeout_s: float
+    ) -> None:
+        # Proxies that buffer would keep the notes until the end.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(lines, media_type=NDJSON, headers=headers)
+        self._held = held
+        self._send_timeout_s = send_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._send_timeout_s):
+                await send(message)
+
+        try:
+            async with self._held:
+                await super().__call__(scope, receive, send_in_time)
+        except TimeoutError:
+            logger.info("gave up on an answer that its client does not read")
+
+
+async def write_lines(
+    first: FileItem,
+    items: AsyncGenerator[FileItem, None],
+    state: ServiceState,
+    held: AsyncExitStack,
+) -> AsyncIterator[str]:
+    """The lines of an NDJSON answer; the last is `done` unless the server itself failed.
+
+    Before it, all that the upload held is given back: its client may go on to the next at once.
+    """
+    item: FileItem | None = first
+    performance: Performance | None = None
+    problem: Problem | None = None
+    while item is not None:
+        if isinstance(item, NoteEvent):
+            yield note_message(item).model_dump_json(exclude={"seq"}) + "\n"
+        elif isinstance(item, FileProgress):
+            yield json.dumps({"type": "progress", **asdict(item)}) + "\n"
+        else:
+            performance = item
+        try:
+            item = await anext(items, None)
+        except Exception as error:
+            problem, item = as_problem(error, state), None
+    count(state, performance, problem)
+    await held.aclose()
+    if problem is not None:
+        yield (
+            json.dumps(
+                {
+                    "type": "error",
+                    "code": problem.code,
+                    "message": problem.detail,
+                    "retryable": False,
+                }
+            )
+            + "\n"
+        )
+    if performance is not None:
+        done = Done(
+            reason="stop" if problem is None else "error",
+            totals=Totals.model_validate(performance.totals),
+            midi_base64=base64.b64encode(performance.midi).decode(),
+        )
+        yield done.model_dump_json(exclude={"seq"}) + "\n"
+
+
+def describe(
+    performance: Performance, options: StreamOptions, state: ServiceState
+) -> dict[str, Any]:
+    """The body of a JSON answer."""
+    config = state.loaded().config
+    return Transcript(
+        notes=[NoteBody.model_validate(note, from_attributes=True) for note in performance.notes],
+        duration_s=performance.totals.audio_s,
+        frames=performance.totals.frames,
+        model=config.name,
+        mode=options.mode,
+        lookahead_ms=round(options.actual_lookahead_ms(config.sample_rate), 3),
+        block_frames=options.frames_per_window,
+    ).model_dump(mode="json")
+
+
+def file_name(uploaded: str | None) -> dict[str, str]:
+    """Suggests the recording's own name with the ending .mid (RFC 6266)."""
+    stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
+    name = quote(f"{stem[:100]}.mid", safe="", errors="replace")
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}

@@ -1,0 +1,148 @@
+"""`POST /transcribe`: a recording in, notes out (PROTOCOL.md).
+
+The body is counted as it arrives and spooled to disk, decoded and transcribed block by block; of
+the whole recording only its notes are held in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from typing import Annotated, BinaryIO
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from service.access.clients import client_of
+from service.access.problems import Problem, ProblemCode
+from service.protocol.client_messages import Choices
+from service.session.limits import SessionLimits
+from service.session.options import FILE_OPTIONS, StreamOptions
+from service.session.transcribe import FileItem, Performance, transcribe_file
+from service.state import ServiceState
+from service.upload.answer import (
+    ANSWERS,
+    JSON,
+    MIDI,
+    NDJSON,
+    OFFERED,
+    HoldingResponse,
+    describe,
+    file_name,
+    write_lines,
+)
+from service.upload.form import FORM, receive_file
+from service.upload.negotiation import choose
+from service.upload.outcome import as_problem, count
+
+router = APIRouter(tags=["recordings"])
+
+
+@router.post(
+    "/transcribe",
+    summary="Transcribe a recording",
+    response_class=Response,
+    responses=ANSWERS,
+    openapi_extra=FORM,
+)
+async def transcribe_recording(request: Request, choices: Annotated[Choices, Query()]) -> Response:
+    """Transcribes the file in the multipart field `file`."""
+    state: ServiceState = request.app.state.service
+    media_type = choose(request.headers.get("accept"), OFFERED)
+    if media_type is None:
+        offered = ", ".join(OFFERED)
+        raise Problem(ProblemCode.NOT_ACCEPTABLE, f"the answer can be one of {offered}")
+    async with AsyncExitStack() as stack:
+        placed = stack.enter_context(state.uploads.take())
+        client = client_of(request.scope)
+        client_placed = stack.enter_context(state.client_uploads.take(client))
+        refusal = state.upload_refusal(placed, client_placed)
+        if refusal is not None:
+            state.metrics.refused.labels(refusal.code).inc()
+            raise refusal
+        if not state.knows(choices.model):
+            loaded = state.loaded().config.name  # not the path that it may come from
+            raise Problem(ProblemCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+        options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
+        try:
+            upload = await receive_file(request, state.settings, stack)
+        except Exception as error:
+            count(state, None, as_problem(error, state))
+            raise
+        items = await stack.enter_async_context(
+            aclosing(start_transcription(state, upload.file, options))
+        )
+        if media_type == NDJSON:
+            # Bad files mostly show at once: then there is still a status to say so.
+            try:
+                first = await anext(items)
+            except Exception as error:
+                problem = as_problem(error, state)
+                count(state, None, problem)
+                raise problem from error
+            held = stack.pop_all()
+            lines = write_lines(first, items, state, held)
+            return HoldingResponse(lines, held, state.settings.send_timeout_s)
+        performance = await run(request, items, state)
+        if media_type == JSON:
+            return JSONResponse(describe(performance, options, state))
+        return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
+
+
+def start_transcription(
+    state: ServiceState, file: BinaryIO, options: StreamOptions
+) -> AsyncGenerator[FileItem, None]:
+    engine, settings = state.loaded(), state.settings
+    return transcribe_file(
+        file,
+        engine,
+        options,
+        max_duration_s=settings.max_upload_s,
+        limits=SessionLimits(
+            max_notes=settings.max_notes,
+            max_pending_windows=engine.settings.max_file_batch_windows,
+        ),
+    )
+
+
+async def run(
+    request: Request, items: AsyncGenerator[FileItem, None], state: ServiceState
+) -> Performance:
+    """The whole recording at once; a fault on the way is a problem that holds what came before."""
+    performance: Performance | None = None
+
+    async def listen() -> None:
+        nonlocal performance
+        async for item in items:
+            if isinstance(item, Performance):
+                performance = item
+
+    listening = asyncio.create_task(listen())
+    leaving = asyncio.create_task(wait_until_gone(request))
+    try:
+        # The model may be busy with others for long; whoever has gone holds no place meanwhile.
+        await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not listening.done():
+            raise Problem(ProblemCode.BAD_UPLOAD, "the client has gone")
+        await listening
+    except Exception as error:
+        extra = {"midi_base64": base64.b64encode(performance.midi).decode()} if performance else {}
+        problem = as_problem(error, state, **extra)
+        count(state, performance, problem)
+        raise problem from error
+    finally:
+        for task in (listening, leaving):
+            task.cancel()
+        await asyncio.wait([listening, leaving])
+    assert performance is not None
+    count(state, performance, None)
+    return performance
+
+
+async def wait_until_gone(request: Request) -> None:
+    """Returns once the client has closed the connection; its body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,86 @@
+"""The form of `POST /transcribe`: a recording in the field `file`, counted and spooled to disk."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextlib import AsyncExitStack
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
+from service.access.problems import Problem, ProblemCode
+from service.settings import Settings
+
+# A form field is not what we came for; a few small ones do no harm.
+MAX_FIELDS = 8
+MAX_FIELD_BYTES = 16 * 1024
+
+FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "contentMediaType": "application/octet-stream",
+                            "description": "WAV, FLAC, OGG or MP3",
+                        }
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+async def receive_file(request: Request, settings: Settings, stack: AsyncExitStack) -> UploadFile:
+    """The file of the form, spooled; it lives as long as the stack."""
+    max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
+    too_large = Problem(
+        ProblemCode.UPLOAD_TOO_LARGE, f"the upload is larger than {max_bytes} bytes"
+    )
+    stated = request.headers.get("content-length", "")
+    if stated.isdecimal() and int(stated) > max_bytes:
+        raise too_large
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        try:
+            async with asyncio.timeout(patience_s):
+                message = await request.receive()
+        except TimeoutError:
+            detail = f"nothing of the upload came for {patience_s:g} s"
+            raise Problem(ProblemCode.IDLE_TIMEOUT, detail) from None
+        received += len(message.get("body", b""))
+        if received > max_bytes:
+            raise too_large
+        return message
+
+    bounded = Request(request.scope, counted)
+    try:
+        form = await stack.enter_async_context(
+            bounded.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        )
+    except ClientDisconnect:
+        raise Problem(ProblemCode.BAD_UPLOAD, "the upload broke off") from None
+    except HTTPException as error:  # the form is malformed
+        raise Problem(ProblemCode.BAD_UPLOAD, error.detail) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Problem(ProblemCode.DISK_FULL, "no room to hold the upload") from error
+    upload = form.get("file")
+    if not isinstance(upload, UploadFile):
+        raise Problem(
+            ProblemCode.BAD_UPLOAD, "expected a multipart form with the recording in field file"
+        )
+    return upload

@@ -1,0 +1,45 @@
+"""How the transcription of an upload ended: for its client, and for the metrics."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from service.access.problems import Problem, ProblemCode, busy
+from service.audio.decode import DecodeError
+from service.audio.pcm import BadAudioError
+from service.engine.engine import EngineBusyError
+from service.session.limits import TooManyNotesError
+from service.session.options import SampleRateError
+from service.session.transcribe import Performance
+from service.state import ServiceState
+
+logger = logging.getLogger(__name__)
+
+
+def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
+    """What a fault of a recording, or of ours, is to the client."""
+    match error:
+        case Problem():
+            return error
+        case DecodeError():
+            return Problem(ProblemCode(error.code), str(error), **extra)
+        case SampleRateError():
+            return Problem(ProblemCode.BAD_SAMPLE_RATE, str(error), **extra)
+        case BadAudioError():
+            return Problem(ProblemCode.BAD_AUDIO, str(error), **extra)
+        case TooManyNotesError():
+            return Problem(ProblemCode.TOO_MANY_NOTES, str(error), **extra)
+        case EngineBusyError():
+            later = state.settings.retry_after_s
+            return busy(ProblemCode.TOO_MANY_UPLOADS, "the model is overloaded", later)
+    logger.error("an upload failed", exc_info=error)
+    return Problem(ProblemCode.INTERNAL, "the server failed; this was logged", **extra)
+
+
+def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:
+    """Puts a recording that is done with into the metrics."""
+    outcome = problem.code if problem is not None else "done"
+    state.metrics.uploads_ended.labels(outcome).inc()
+    if performance is not None:
+        state.metrics.audio_s.labels("file").inc(performance.totals.audio_s)

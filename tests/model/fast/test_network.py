@@ -1,0 +1,224 @@
+"""The arrangement for inference gives the numbers of the plain network, for every config."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from model.checkpoint import load, shipped
+from model.config import (
+    CONFIGS,
+    FRAMES,
+    HOP,
+    LIVE,
+    RELEASED_RSE,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+    StridedConfig,
+)
+from model.fast import switch as fast_switch
+from model.fast.network import fast_network
+from model.fast.pruning import Direction
+from model.fast.switch import FastShuffleExchange, FastSwitch, fused_switch
+from model.rse import ResidualShuffleExchange
+from model.switch import ResidualSwitchUnit
+from model.transcriber import Transcriber
+from tests.benchmarks.compiled import compiled
+
+ALL = slice(0, FRAMES)
+READ = [ALL, slice(31, 32), slice(30, 46), slice(52, 56), slice(62, 63)]
+SMALL = RSEConfig(maps=6, blocks=2)
+UNITS = {
+    "paper": SMALL,
+    "released": replace(RELEASED_RSE, maps=6),
+    "without residual": replace(SMALL, residual_scale="none", shuffle="paper"),
+    "without scale": replace(SMALL, residual_scale="one", norm="none", activation="relu"),
+}
+
+
+def varied(network: nn.Module) -> nn.Module:
+    """No parameter or statistic at the value that it begins with, which may hide it."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in network.state_dict().items():
+            if "filterbank" not in name and tensor.is_floating_point():
+                tensor.mul_(torch.empty_like(tensor).uniform_(0.8, 1.2))
+                tensor.add_(torch.empty_like(tensor).uniform_(0.0, 0.05))
+    return network.eval()
+
+
+@pytest.mark.parametrize("config", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("length", [1, 2, 4, 13, 64])
+@torch.inference_mode()
+def test_the_exchange_network_at_the_positions_that_are_read(
+    config: RSEConfig, length: int
+) -> None:
+    network = varied(ResidualShuffleExchange(config))
+    assert isinstance(network, ResidualShuffleExchange)
+    fast = FastShuffleExchange(network, torch.float32)
+    x = 0.25 * torch.randn(3, length, 6)
+    whole = network(x)
+    for read in (range(length), range(length - 1, length), range(0, length, 3)):
+        torch.testing.assert_close(fast(x, read), whole[:, list(read)], atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("config", UNITS.values(), ids=UNITS)
+@torch.inference_mode()
+def test_long_sequences_piece_by_piece(config: RSEConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = varied(ResidualShuffleExchange(config))
+    assert isinstance(network, ResidualShuffleExchange)
+    x = 0.25 * torch.randn(2, 200, 6)
+    whole = network(x)
+    monkeypatch.setattr(fast_switch, "_PIECE_PAIRS", 16)
+    fast = FastShuffleExchange(network, torch.float32)
+    torch.testing.assert_close(fast(x, range(200)), whole, atol=2e-6, rtol=1e-5)
+
+
+SMALL_CONFIGS = {
+    "live": replace(LIVE, front_end=FilterbankConfig(channels=6), rse=replace(SMALL, blocks=1)),
+    "three frames a patch": replace(
+        LIVE, front_end=FilterbankConfig(channels=4, frames_per_patch=4, convolutions=1), rse=SMALL
+    ),
+    **{name: ModelConfig(rse=rse) for name, rse in UNITS.items()},
+    "four convolutions": ModelConfig(rse=SMALL, front_end=StridedConfig(convolutions=4)),
+    "spectrum": ModelConfig(rse=SMALL, front_end=StridedConfig(fourier=True)),
+}
+
+
+@pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
+def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelConfig) -> None:
+    transcriber = Transcriber(config)
+    varied(transcriber)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    features = rows(transcriber, 2)
+    plain = transcriber.predict_features(features)
+    for read in READ:
+        got = fast.predict_features(features, read)
+        assert got.dtype == torch.float32
+        torch.testing.assert_close(got, plain[:, :, read], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_reduced_precision_stays_near_the_plain_network(config: ModelConfig) -> None:
+    transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=48)))
+    varied(transcriber)
+    features = rows(transcriber, 1)
+    read = slice(48, 56)
+    plain = transcriber.predict_features(features)[:, :, read]
+    fast = fast_network(transcriber.compute_in(torch.bfloat16))
+    assert fast is not None
+    got = fast.predict_features(features, read)
+    # A few of untrained steep sigmoids are far off by chance, by as much as 0.3; not the most.
+    assert 0 < (got - plain).abs().mean() < 0.005 < 0.1 < plain.std()
+
+
+@torch.no_grad()
+def spread_out(transcriber: Transcriber) -> Transcriber:
+    """Calibrated so that no probability hides a difference by being near 0 or 1."""
+    logits = transcriber(0.1 * torch.randn(1, WINDOW))
+    transcriber.scale.fill_(1 / logits.std())
+    transcriber.offset.fill_(-logits.mean() / logits.std())
+    return transcriber
+
+
+def whole(name: str) -> Transcriber:
+    """A shipped network with its weights, or another configuration at its full size."""
+    if name in shipped():
+        return load(name, dtype=torch.float32)
+    torch.manual_seed(0)
+    return spread_out(Transcriber(CONFIGS[name]).eval())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_where_dead_units_are_left_out(name: str) -> None:
+    transcriber = whole(name)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    features = rows(transcriber, 1)
+    plain = transcriber.predict_features(features)
+    for read in (ALL, slice(31, 32), slice(46, 54)):
+        torch.testing.assert_close(
+            fast.predict_features(features, read), plain[:, :, read], atol=1e-5, rtol=0
+        )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_in_reduced_precision(name: str) -> None:
+    transcriber = whole(name)
+    features = rows(transcriber, 1)
+    read = slice(46, 54)
+    plain = transcriber.predict_features(features)[:, :, read]
+    fast = fast_network(transcriber.compute_in(torch.bfloat16))
+    assert fast is not None
+    difference = (fast.predict_features(features, read) - plain).abs()
+    assert 0 < difference.max() < 0.06
+    assert difference.mean() < 0.01
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_fed_hop_by_hop(name: str) -> None:
+    transcriber = whole(name)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    torch.manual_seed(1)
+    audio = 0.1 * torch.randn(WINDOW + 13 * HOP)
+    stream = transcriber.open_stream()
+    begin = 0
+    for hops in (0, 4, 1, 8):
+        begin += hops * HOP
+        window = audio[begin : begin + WINDOW]
+        row = stream.advance(window, hops)
+    torch.testing.assert_close(
+        fast.predict_features(row[None], slice(46, 54)),
+        transcriber.predict(window[None])[:, :, 46:54],
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_compiled_networks(config: ModelConfig) -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=12, blocks=1)))
+    varied(transcriber)
+    features = rows(transcriber, 1)
+    expected = transcriber.predict_features(features)
+    got = compiled(transcriber, backend="aot_eager")(features)  # needs no C++ compiler
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("fault", ["no compiler", "no kernel for it", ""])
+def test_a_kernel_that_does_not_run_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    class Kernel(FastSwitch):
+        def __call__(self, x: torch.Tensor, direction: Direction) -> torch.Tensor:
+            if fault:
+                raise RuntimeError(fault)
+            return super().__call__(x, direction)
+
+    module = SimpleNamespace(TritonSwitch=Kernel, fits=lambda unit: fault != "no kernel for it")
+    monkeypatch.setitem(sys.modules, "model.fast.triton_switch", module)
+    got = fused_switch(ResidualSwitchUnit(SMALL), torch.float32)
+    assert got is None if fault else isinstance(got, Kernel)
+
+
+def test_gated_networks_have_no_fast_arrangement() -> None:
+    transcriber = Transcriber(ModelConfig(rse=replace(SMALL, unit="gated")))
+    assert fast_network(transcriber) is None
+
+
+def rows(transcriber: Transcriber, count: int) -> torch.Tensor:
+    """Front-end rows of noise."""
+    torch.manual_seed(1)
+    return torch.stack(
+        [transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1) for _ in range(count)]
+    )

@@ -1,0 +1,333 @@
+"""The gate: who gets in, over HTTP and websocket, and how the others are told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient, WebSocketDenialResponse
+
+from service.access.clients import Client, ClientPlaces
+from service.access.keys import hash_key
+from service.cluster.tokens import SharedTokenBook
+from tests.service.apps import START, hear, serving
+
+ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
+KEYS = (
+    f"alice:{hash_key(ALICE).hex()} "
+    f"bob:{hash_key(BOB).hex()}:max_sessions=1,max_requests_per_s=0.01"
+)
+LIVE = "/ws/transcribe"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@contextmanager
+def guarded(**settings: Any) -> Iterator[TestClient]:
+    with serving(keys=KEYS, token_lifetime_s=600, **settings) as (client, _):
+        yield client
+
+
+def begin(client: TestClient, **options: Any) -> str | None:
+    """A whole, silent session; the subprotocol chosen."""
+    with client.websocket_connect(LIVE, **options) as socket:
+        socket.send_text(json.dumps(START))
+        assert socket.receive_json()["type"] == "ready"
+        socket.send_text('{"type": "stop"}')
+        assert hear(socket)[1] == 1000
+        chosen: str | None = socket.accepted_subprotocol
+        return chosen
+
+
+def refused(client: TestClient, **options: Any) -> tuple[int, str]:
+    """Status and code of a handshake that is answered in HTTP."""
+    with (
+        pytest.raises(WebSocketDenialResponse) as denial,
+        client.websocket_connect(LIVE, **options),
+    ):
+        pass
+    return denial.value.status_code, denial.value.json()["code"]
+
+
+def told(client: TestClient, **options: Any) -> tuple[str, int]:
+    """What a browser reads of a refusal."""
+    headers = {"Origin": "http://testserver", **options.pop("headers", {})}
+    with client.websocket_connect(LIVE, headers=headers, **options) as socket:
+        messages, code = hear(socket)
+    assert [message["type"] for message in messages] == ["error"]
+    return messages[0]["code"], code
+
+
+def test_without_keys_everybody_on_this_machine_is_let_in() -> None:
+    with serving() as (client, _):
+        assert client.get("/info").status_code == 200
+        assert begin(client) is None
+
+
+def test_with_keys_the_page_and_the_probes_stay_open() -> None:
+    with guarded() as client:
+        for path in ("/", "/app.js", "/healthz", "/readyz", "/openapi.json"):
+            assert client.get(path).status_code == 200
+        paths = set(client.get("/openapi.json").json()["paths"]) - {"/healthz", "/readyz"}
+        for path in paths:
+            for method in ("GET", "POST", "HEAD"):
+                answer = client.request(method, path)
+                assert answer.status_code == 401, (method, path)
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert client.get(path).json()["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer ", f"Basic {ALICE}", ALICE, "Bearer x", f"Bearer {ALICE[:-1]}"]
+)
+def test_wrong_keys(header: str) -> None:
+    with guarded() as client:
+        headers = {"Authorization": header}
+        assert client.get("/info", headers=headers).status_code == 401
+        assert refused(client, headers=headers) == (401, "unauthorized")
+
+
+def test_a_key_opens_everything() -> None:
+    with guarded() as client:
+        assert client.get("/info", headers=bearer(ALICE)).status_code == 200
+        assert client.get("/info", headers={"Authorization": f"bearer {ALICE}"}).status_code == 200
+        assert begin(client, headers=bearer(ALICE)) is None
+        assert client.post("/transcribe", headers=bearer(ALICE)).json()["code"] == "bad_upload"
+
+
+def test_a_token_opens_one_websocket_and_is_not_said_back() -> None:
+    with guarded() as client:
+        assert client.post("/token").status_code == 401
+        answer = client.post("/token", headers=bearer(ALICE))
+        assert answer.headers["Cache-Control"] == "no-store"
+        token, offered = answer.json()["token"], []
+        assert client.get("/info", headers=bearer(token)).status_code == 401
+        offered = ["rse.v1", f"rse.token.{token}"]
+        assert begin(client, subprotocols=offered) == "rse.v1"
+        assert refused(client, subprotocols=offered) == (401, "unauthorized")
+        assert told(client, subprotocols=offered) == ("unauthorized", 4401)
+
+
+def test_a_token_of_another_replica_opens_one_websocket() -> None:
+    with guarded() as client:
+        assert isinstance(client.app, FastAPI)
+        here, there = (SharedTokenBook(b"secret", 600, 10) for _ in range(2))
+        client.app.state.service.tokens = here
+        offered = ["rse.v1", f"rse.token.{there.issue(Client('key alice'))}"]
+        assert begin(client, subprotocols=offered) == "rse.v1"
+        assert refused(client, subprotocols=offered) == (401, "unauthorized")
+
+
+def test_a_key_is_no_query_parameter_and_comes_into_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with guarded() as client:
+        token = client.post("/token", headers=bearer(ALICE)).json()["token"]
+        assert begin(client, subprotocols=["rse.v1", f"rse.token.{token}"]) == "rse.v1"
+        assert begin(client, headers=bearer(ALICE)) is None
+        assert client.get(f"/info?key={ALICE}").status_code == 401
+        assert ALICE not in client.get("/info", headers=bearer(ALICE)).text
+        assert hash_key(ALICE).hex() not in client.get("/info", headers=bearer(ALICE)).text
+    said = "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("service"))
+    assert said
+    assert ALICE not in said
+    assert token not in said
+
+
+def test_a_key_has_limits_of_its_own() -> None:
+    with guarded() as client:
+        with client.websocket_connect(LIVE, headers=bearer(BOB)) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            # One request in 100 s, and a burst in proportion: one.
+            answer = client.get("/info", headers=bearer(BOB))
+            assert answer.status_code == 429
+            assert 1 <= int(answer.headers["Retry-After"]) <= 100
+            assert answer.json()["code"] == "too_many_requests"
+            assert begin(client, headers=bearer(ALICE)) is None
+
+
+def test_a_client_has_no_more_sessions_than_its_share() -> None:
+    with serving(max_sessions_per_client=1) as (client, _):
+        with client.websocket_connect(LIVE) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            assert refused(client) == (429, "client_limit")
+            assert told(client) == ("client_limit", 4429)
+        assert begin(client) is None
+
+
+def test_a_proxy_that_can_ask_another_server_is_told_by_status() -> None:
+    to_page = {"Origin": "http://testserver"}
+    from_proxy = {**to_page, "X-Refuse-With": "status"}
+    with serving(max_sessions=1) as (client, _):
+        with client.websocket_connect(LIVE) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            assert refused(client, headers=from_proxy) == (503, "too_many_sessions")
+            assert told(client, headers=to_page) == ("too_many_sessions", 4429)
+
+
+def test_a_token_of_another_server_sends_a_proxy_there() -> None:
+    from_proxy = {"Origin": "http://testserver", "X-Refuse-With": "status"}
+    with guarded() as client:
+        offered = ["rse.v1", "rse.token.of-another"]
+        assert told(client, headers=from_proxy) == ("unauthorized", 4401)  # without any, nowhere
+        assert told(client, subprotocols=offered) == ("unauthorized", 4401)
+        assert refused(client, headers=from_proxy, subprotocols=offered) == (403, "unauthorized")
+    with guarded(max_sessions=1) as client:
+        with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            # Not whose it is, but that there is no room, is what its page should read.
+            assert told(client, subprotocols=offered) == ("too_many_sessions", 4429)
+            with (
+                pytest.raises(WebSocketDenialResponse) as full,
+                client.websocket_connect(LIVE, headers=from_proxy, subprotocols=offered),
+            ):
+                pytest.fail("connected")
+            assert full.value.status_code == 503
+            assert "Retry-After" in full.value.headers
+            assert "WWW-Authenticate" not in full.value.headers
+
+
+def test_a_token_comes_from_a_server_with_room_if_a_proxy_asks() -> None:
+    from_proxy = {"X-Refuse-With": "status", **bearer(ALICE)}
+    with guarded(max_sessions=1) as client:
+        assert client.post("/token", headers=from_proxy).status_code == 200
+        with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            answer = client.post("/token", headers=from_proxy)
+            assert (answer.status_code, answer.json()["code"]) == (503, "too_many_sessions")
+            assert "Retry-After" in answer.headers
+            assert client.post("/token", headers=bearer(ALICE)).status_code == 200
+
+
+def test_a_token_outlives_a_handshake_that_came_too_soon() -> None:
+    with guarded(max_requests_per_s=0.01, max_request_burst=1) as client:
+        token = client.post("/token", headers=bearer(ALICE)).json()["token"]
+        offered = ["rse.v1", f"rse.token.{token}"]
+        assert refused(client, subprotocols=offered) == (429, "too_many_requests")
+        tokens = client.app.state.service.tokens  # type: ignore[attr-defined]
+        assert tokens.owner(token) == Client("key alice")
+
+
+def test_requests_above_the_rate_are_told_when_to_come_back() -> None:
+    with serving(max_requests_per_s=0.01, max_request_burst=2) as (client, _):
+        assert client.get("/info").status_code == 200
+        assert begin(client) is None
+        answer = client.get("/info")
+        assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
+        assert 50 <= int(answer.headers["Retry-After"]) <= 100
+        assert refused(client) == (429, "too_many_requests")
+        assert told(client) == ("too_many_requests", 4429)
+        assert {client.get("/healthz").status_code for _ in range(20)} == {200}
+        assert {client.get("/socket.js").status_code for _ in range(20)} == {200}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8000", "[::1", ""])
+def test_on_loopback_without_keys_a_foreign_name_is_refused(host: str) -> None:
+    with serving(allowed_hosts=("testserver",)) as (client, _):
+        answer = client.get("/info", headers={"Host": host})
+        assert (answer.status_code, answer.json()["code"]) == (421, "host_not_allowed")
+        assert client.get("/", headers={"Host": host}).status_code == 421
+        assert client.get("/healthz", headers={"Host": host}).status_code == 200
+        assert refused(client, headers={"Host": host}) == (421, "host_not_allowed")
+        with_origin = {"Host": host, "Origin": f"http://{host}"}
+        assert refused(client, headers=with_origin) == (421, "host_not_allowed")
+        for own in ("localhost", "127.0.0.1:8000", "[::1]:8000"):
+            assert client.get("/info", headers={"Host": own}).status_code == 200
+
+
+def test_open_to_all_a_name_of_the_public_dns_has_to_be_listed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    anywhere: dict[str, Any] = {"host": "0.0.0.0", "allow_open": True, "allowed_hosts": ()}
+    with serving(**anywhere) as (client, _):
+        assert "no API keys" in caplog.text
+        for host in ("192.0.2.7:8000", "transcribe", "piano.local"):
+            assert client.get("/info", headers={"Host": host}).status_code == 200
+        headers = {"Host": "evil.com:8000", "Origin": "http://evil.com:8000"}
+        assert refused(client, headers=headers) == (421, "host_not_allowed")
+        assert client.get("/", headers=headers).status_code == 421
+        assert client.get("/readyz", headers=headers).status_code == 200
+    with serving(**{**anywhere, "allowed_hosts": ("music.example.org",)}) as (client, _):
+        for host, status in (("music.example.org", 200), ("192.0.2.7", 421), ("evil.com", 421)):
+            assert client.get("/info", headers={"Host": host}).status_code == status
+
+
+def test_with_keys_the_name_does_not_matter_unless_names_are_given() -> None:
+    with serving(keys=KEYS, allowed_hosts=()) as (client, _):
+        headers = {"Host": "anything.example", **bearer(ALICE)}
+        assert client.get("/info", headers=headers).status_code == 200
+    with guarded(allowed_hosts=("music.example.org",)) as client:
+        assert client.get("/", headers={"Host": "other.example"}).status_code == 421
+        assert client.get("/", headers={"Host": "music.example.org"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "", "http://[::1", "http://\x7f"]
+)
+def test_pages_from_elsewhere_open_no_socket_and_upload_nothing(origin: str) -> None:
+    with serving() as (client, _):
+        headers = {"Origin": origin}
+        assert refused(client, headers=headers) == (403, "origin_not_allowed")
+        answer = client.post("/transcribe", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "origin_not_allowed")
+        assert client.get("/info", headers=headers).status_code == 200  # which they cannot read
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_pages_of_allowed_origins_may() -> None:
+    origin = "https://app.example.org"
+    with guarded(allowed_origins=(origin,)) as client:
+        asked = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization",
+        }
+        preflight = client.options("/token", headers=asked)
+        assert preflight.status_code == 200
+        assert preflight.headers["Access-Control-Allow-Origin"] == origin
+        assert (
+            client.options("/token", headers={**asked, "Origin": "https://x.y"}).status_code == 400
+        )
+        answer = client.post("/token", headers={"Origin": origin, **bearer(ALICE)})
+        assert answer.headers["Access-Control-Allow-Origin"] == origin
+        offered = ["rse.v1", f"rse.token.{answer.json()['token']}"]
+        assert begin(client, headers={"Origin": origin}, subprotocols=offered) == "rse.v1"
+
+
+@pytest.mark.parametrize(
+    ("peer", "name"),
+    [
+        (("192.0.2.7", 5), "address 192.0.2.7"),
+        (("2001:db8:1:2:3:4:5:6", 5), "address 2001:db8:1:2::/64"),
+        (("testclient", 5), "address unknown"),
+        (None, "address unknown"),
+    ],
+)
+def test_the_name_of_an_address(peer: tuple[str, int] | None, name: str) -> None:
+    assert Client.of_address({"type": "http", "client": peer}).name == name
+
+
+def test_places_of_clients_are_freed() -> None:
+    places = ClientPlaces(1)
+    alice, bob = Client("key alice"), Client("key bob")
+    with places.take(alice) as first, places.take(bob) as other, places.take(alice) as second:
+        assert (first, other, second) == (True, True, False)
+        with places.take(alice, most=2) as more:
+            assert more
+    assert not places._taken
+    with pytest.raises(RuntimeError, match="fault"), places.take(alice):
+        raise RuntimeError("fault")
+    assert not places._taken

@@ -1,0 +1,90 @@
+"""API keys: made, kept as hashes, read from a file and from a setting, found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.access.keys import ApiKey, KeyRing, KeysError, hash_key, main, new_key, read_keys
+
+DIGEST = "0" * 64
+
+
+def test_a_new_key_opens_what_its_line_is_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "alice", "--max-sessions", "3", "--max-requests-per-s", "0.5"]) == 0
+    said = capsys.readouterr()
+    secret = said.err.split()[-1]
+    assert secret not in said.out
+    path = tmp_path / "keys"
+    path.write_text("# who may\n\n" + said.out + f"bob:{DIGEST} # no limits\n")
+    keys = read_keys("", str(path))
+    alice = keys.find(secret)
+    assert alice is not None
+    assert (alice.name, alice.max_sessions, alice.max_requests_per_s) == ("alice", 3, 0.5)
+    for wrong in ("", secret[:-1], secret + "x", secret.upper(), "\udcff", DIGEST):
+        assert keys.find(wrong) is None
+
+
+def test_keys_of_the_setting_and_of_the_file_count_together(tmp_path: Path) -> None:
+    first, second = new_key(), new_key()
+    path = tmp_path / "keys"
+    path.write_text(f"first:{hash_key(first).hex()}\n")
+    keys = read_keys(f"second:{hash_key(second).hex()}", str(path))
+    for secret, name in [(first, "first"), (second, "second")]:
+        found = keys.find(secret)
+        assert found is not None
+        assert found.name == name
+
+
+def test_no_keys_find_nobody() -> None:
+    assert not read_keys("", "")
+    assert KeyRing().find("anything") is None
+
+
+def test_keys_are_long_and_differ() -> None:
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert min(len(key) for key in keys) >= 40
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "alice",
+        f"alice:{DIGEST[1:]}",
+        f"alice:{DIGEST.replace('0', 'G')}",
+        f":{DIGEST}",
+        f"al ice:{DIGEST}",
+        f"alice:{DIGEST}:max_sessions",
+        f"alice:{DIGEST}:max_sessions=0",
+        f"alice:{DIGEST}:max_sessions=1.5",
+        f"alice:{DIGEST}:max_sessions=nan",
+        f"alice:{DIGEST}:max_requests_per_s=-1",
+        f"alice:{DIGEST}:max_sessions=1,max_sessions=2",
+        f"alice:{DIGEST}:max_dreams=1",
+        f"alice:{DIGEST}:max_sessions=1:x",
+    ],
+)
+def test_malformed_entries_are_told_by_their_line(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"\n{entry}\n")
+    with pytest.raises(KeysError, match="line 2"):
+        read_keys("", str(path))
+
+
+def test_a_name_that_is_there_twice() -> None:
+    with pytest.raises(KeysError, match="alice"):
+        KeyRing([ApiKey(name="alice", digest=bytes(32)), ApiKey(name="alice", digest=bytes(32))])
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KeysError, match="cannot be read"):
+        read_keys("", str(tmp_path / "none"))
+
+
+def test_a_name_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "two words"]) == 2
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,120 @@
+"""The checks of Host and Origin, on addresses as they are and as an attacker writes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.access.origins import (
+    LOOPBACK_HOSTS,
+    host_allowed,
+    host_is_private,
+    is_loopback,
+    origin_allowed,
+)
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:9", "[::1]", "[::1]:8000"]
+)
+def test_names_of_loopback(host: str) -> None:
+    assert host_allowed(host, LOOPBACK_HOSTS)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(None, "", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000"),
+        *("evil.example/localhost", "x@localhost", "localhost:99999", "[::1", "::1", "a:b:c"),
+        *("localhost ", "localhost#", "0x7f000001", "\x00"),
+    ],
+)
+def test_other_names(host: str | None) -> None:
+    assert not host_allowed(host, LOOPBACK_HOSTS)
+
+
+def test_names_that_are_allowed() -> None:
+    assert host_allowed("music.example.org:443", ("music.example.org",))
+    assert host_allowed("a.example.org", ("*.example.org",))
+    assert not host_allowed("example.org", ("*.example.org",))
+    assert not host_allowed("evilexample.org", ("*.example.org",))
+    assert host_allowed("any.thing", ())
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        (None, "localhost:8000"),
+        ("http://localhost:8000", "localhost:8000"),
+        ("http://LocalHost:8000", "localhost:8000"),
+        ("https://music.example.org", "music.example.org"),
+        ("https://music.example.org", "music.example.org:443"),
+        ("http://[::1]:8000", "[::1]:8000"),
+        ("https://app.example.org", "api.example.org"),
+        ("capacitor://localhost", "api.example.org"),
+    ],
+)
+def test_own_pages_and_allowed_ones(origin: str | None, host: str) -> None:
+    assert origin_allowed(origin, host, ("https://app.example.org", "capacitor://localhost"))
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("", "null", "http://evil.example", "http://localhost", "http://localhost:8001"),
+        *("http://localhost:8000.evil.example", "http://localhost:8000@evil.example"),
+        *("http://localhost:8000/", "http://localhost:8000#x", "ftp://localhost:8000"),
+        *("http://[::1", "http://localhost:999999", "http://", "://", "localhost:8000", "http:"),
+        *("https://app.example.org.evil.example", "https://app.example.org:444", "\xff\x00"),
+    ],
+)
+def test_foreign_and_malformed_origins(origin: str) -> None:
+    assert not origin_allowed(origin, "localhost:8000", ("https://app.example.org",))
+
+
+@given(st.text(), st.text(), st.lists(st.text(), max_size=3))
+def test_no_text_raises(origin: str, host: str, allowed: list[str]) -> None:
+    host_allowed(host, allowed)
+    origin_allowed(origin, host, allowed)
+    origin_allowed(f"http://{origin}", host, allowed)
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.3.2.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.0.1", False),
+        ("music.local", False),
+        ("", False),
+    ],
+)
+def test_loopback(address: str, loopback: bool) -> None:
+    assert is_loopback(address) is loopback
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("192.168.1.5:8000", "[2001:db8::1]:8000", "8.8.8.8", "transcribe", "Studio-PC:8000"),
+        *("piano.local", "rse.default.svc.cluster.local:80", "a.internal", "nas.home.arpa"),
+    ],
+)
+def test_names_that_no_site_can_have(host: str) -> None:
+    assert host_is_private(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.com:8000", "transcribe.evil.com", "evil.com.", "local.evil.com"),
+        *("192.168.1.5.evil.com", "127.1", "evillocal.com", "", None, "a b", "[::1", "a:99999"),
+    ],
+)
+def test_names_that_a_site_can_have_or_that_are_none(host: str | None) -> None:
+    assert not host_is_private(host)

@@ -1,0 +1,148 @@
+"""Decoding: every format block by block, and clear refusals of what is no audio."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from service.audio import decode
+from service.audio.decode import AudioDecoder, AudioTooLongError, DecodeError, EmptyAudioError
+from service.audio.pcm import BadAudioError
+from service.session.options import SampleRateError
+from tests.fakes import play
+
+FORMATS = [
+    ("WAV", "PCM_16"),
+    ("WAV", "PCM_24"),
+    ("WAV", "FLOAT"),
+    ("FLAC", "PCM_16"),
+    ("OGG", "VORBIS"),
+    ("OGG", "OPUS"),
+    ("MP3", "MPEG_LAYER_III"),
+]
+RATE_HZ = 48_000
+
+
+def tone(seconds: float = 2.0) -> NDArray[np.float32]:
+    return play([(69, 0.1, seconds - 0.1)], seconds, RATE_HZ)
+
+
+def encode(
+    samples: NDArray[np.float32], container: str, subtype: str, rate_hz: int = RATE_HZ
+) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate_hz, format=container, subtype=subtype)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("container", "subtype"), FORMATS)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_blocks_are_the_file(
+    monkeypatch: pytest.MonkeyPatch, container: str, subtype: str, channels: int
+) -> None:
+    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000 * channels)
+    data = encode(np.repeat(tone()[:, None], channels, axis=1), container, subtype)
+    whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    with tempfile.SpooledTemporaryFile(max_size=1_000) as file:
+        file.write(data)
+        file.seek(0)
+        with AudioDecoder(file) as decoder:  # type: ignore[arg-type]
+            assert decoder.audio.sample_rate_hz == RATE_HZ
+            assert decoder.stated_duration_s == pytest.approx(2.0, abs=0.05)
+            blocks = list(decoder)
+        assert not file.closed
+    assert max(map(len, blocks)) <= 5_000
+    np.testing.assert_allclose(np.concatenate(blocks), whole.mean(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [3, 6, 64])
+def test_any_number_of_channels_is_mixed(channels: int) -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, (3_000, channels)).astype(np.float32)
+    with AudioDecoder(io.BytesIO(encode(values, "WAV", "FLOAT"))) as decoder:
+        got = np.concatenate(list(decoder))
+    np.testing.assert_allclose(got, values.mean(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("data", [b"hello " * 100, b"RIFF", b"ID3" + bytes(300), bytes(5_000)])
+def test_what_is_no_audio_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError, match="not a readable audio file") as caught:
+        AudioDecoder(io.BytesIO(data))
+    assert caught.value.code == "undecodable"
+    assert "BytesIO" not in str(caught.value)
+
+
+def test_an_empty_file_and_one_without_audio_are_refused() -> None:
+    with pytest.raises(EmptyAudioError, match="the file is empty"):
+        AudioDecoder(io.BytesIO(b""))
+    with pytest.raises(EmptyAudioError, match="holds no audio"):
+        AudioDecoder(io.BytesIO(encode(np.zeros(0, np.float32), "WAV", "PCM_16")))
+
+
+def test_a_header_that_says_too_much_is_refused_at_once() -> None:
+    data = encode(tone(), "FLAC", "PCM_16")
+    with pytest.raises(AudioTooLongError, match=r"more than 1.5 s") as caught:
+        AudioDecoder(io.BytesIO(data), max_duration_s=1.5)
+    assert caught.value.code == "audio_too_long"
+    with AudioDecoder(io.BytesIO(data), max_duration_s=2.0) as decoder:
+        assert sum(map(len, decoder)) == 2 * RATE_HZ
+
+
+def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
+    data = bytearray(encode(tone(), "FLAC", "PCM_16"))
+    data[21] &= 0xF0  # the 36 bits of STREAMINFO that count the samples: 0 means unknown
+    data[22:26] = bytes(4)
+    with AudioDecoder(io.BytesIO(data)) as decoder:
+        assert decoder.stated_duration_s is None
+        assert sum(map(len, decoder)) == 2 * RATE_HZ
+    with (
+        AudioDecoder(io.BytesIO(data), max_duration_s=1.5) as decoder,
+        pytest.raises(AudioTooLongError, match=r"more than 1.5 s"),
+    ):
+        list(decoder)
+
+
+@pytest.mark.parametrize("rate_hz", [4_000, 384_000])
+def test_sample_rates_out_of_range_are_refused(rate_hz: int) -> None:
+    data = encode(np.zeros(1_000, np.float32), "WAV", "PCM_16", rate_hz)
+    with pytest.raises(SampleRateError, match=str(rate_hz)):
+        AudioDecoder(io.BytesIO(data))
+
+
+def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
+    data = encode(tone(), "FLAC", "PCM_16")
+    decoder = AudioDecoder(io.BytesIO(data[: len(data) // 2]))
+    blocks: list[NDArray[np.float32]] = []
+    with pytest.raises(DecodeError, match=r"damaged after 0.\d s: .*lost sync"):
+        blocks.extend(decoder)
+    got = np.concatenate(blocks)
+    assert len(got) > RATE_HZ // 2
+    np.testing.assert_allclose(got, tone()[: len(got)], atol=1e-4)
+
+
+def test_a_bad_sample_is_named() -> None:
+    samples = tone()
+    samples[70_000] = np.inf
+    with (
+        AudioDecoder(io.BytesIO(encode(samples, "WAV", "FLOAT"))) as decoder,
+        pytest.raises(BadAudioError, match="sample 70000 is inf"),
+    ):
+        list(decoder)
+
+
+def test_closing_waits_for_a_read_and_reading_after_it_gives_nothing() -> None:
+    decoder = AudioDecoder(io.BytesIO(encode(tone(), "WAV", "PCM_16")))
+    reader = threading.Thread(target=lambda: list(decoder))
+    reader.start()
+    decoder.close()
+    reader.join(60)
+    assert not reader.is_alive()
+    assert decoder.read() is None
+    decoder.close()

@@ -1,0 +1,73 @@
+"""PCM bytes to mono samples, whatever the chunks are."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
+from service.session.options import AudioFormat, Encoding
+
+
+def audio(encoding: Encoding, channels: int) -> AudioFormat:
+    return AudioFormat(encoding=encoding, sample_rate_hz=44_100, channels=channels)
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(data[start : start + size])
+        start += size
+    return [*pieces, data[start:]]
+
+
+@given(
+    values=st.lists(st.integers(-32_768, 32_767), max_size=60),
+    channels=st.sampled_from([1, 2]),
+    sizes=st.lists(st.integers(0, 9), max_size=30),
+)
+def test_int16_in_any_chunks(values: list[int], channels: int, sizes: list[int]) -> None:
+    whole = len(values) - len(values) % channels
+    expected = np.asarray(values[:whole], np.float64).reshape(-1, channels).mean(axis=1) / 32_768
+    decoder = PcmDecoder(audio(Encoding.PCM_S16LE, channels))
+    data = np.asarray(values, "<i2").tobytes()
+    out = np.concatenate([decoder.decode(piece) for piece in cut(data, sizes)])
+    np.testing.assert_allclose(out, expected, atol=1e-7)
+    assert out.dtype == np.float32
+    assert decoder.position == len(expected)
+    assert decoder.pending_bytes == 2 * (len(values) - whole)
+
+
+@given(
+    values=st.lists(st.floats(-1, 1, width=32), max_size=60),
+    channels=st.sampled_from([1, 2]),
+    sizes=st.lists(st.integers(0, 17), max_size=30),
+)
+def test_float32_in_any_chunks(values: list[float], channels: int, sizes: list[int]) -> None:
+    whole = len(values) - len(values) % channels
+    expected = np.asarray(values[:whole], np.float64).reshape(-1, channels).mean(axis=1)
+    decoder = PcmDecoder(audio(Encoding.PCM_F32LE, channels))
+    data = np.asarray(values, "<f4").tobytes()
+    out = np.concatenate([decoder.decode(piece) for piece in cut(data, sizes)])
+    np.testing.assert_allclose(out, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2 * MAX_AMPLITUDE])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_bad_sample_is_named_and_those_before_it_are_kept(bad: float, channels: int) -> None:
+    decoder = PcmDecoder(audio(Encoding.PCM_F32LE, channels))
+    decoder.decode(np.zeros(10 * channels, "<f4").tobytes())
+    values = np.full((8, channels), 0.25, "<f4")
+    values[5, -1] = bad
+    with pytest.raises(BadAudioError, match="sample 15 is") as caught:
+        decoder.decode(values.tobytes() + b"\0")
+    assert caught.value.position == decoder.position == 15
+    assert caught.value.dropped == 3
+    assert decoder.pending_bytes == 0
+    np.testing.assert_array_equal(caught.value.samples, np.full(5, 0.25, np.float32))
+
+
+def test_an_incomplete_sample_is_counted() -> None:
+    decoder = PcmDecoder(audio(Encoding.PCM_F32LE, 2))
+    assert len(decoder.decode(b"\0" * 13)) == 1
+    assert decoder.pending_bytes == 5

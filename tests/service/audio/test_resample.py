@@ -1,0 +1,100 @@
+"""Streaming resampling: independent of chunking, aligned, of exact length, within its latency."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.audio.resample import Resampler, latency_ms
+from service.session.options import SampleRateError
+
+MODEL_RATE_HZ = 11_025
+RATES_HZ = [8_000, 11_025, 12_345, 16_000, 22_050, 44_100, 48_000, 96_000, 192_000]
+
+
+def resample(samples: NDArray[np.float32], rate_hz: int, chunks: list[int]) -> NDArray[np.float32]:
+    resampler = Resampler(rate_hz, MODEL_RATE_HZ)
+    out, start, turn = [], 0, 0
+    while start < len(samples):
+        size = chunks[turn % len(chunks)]
+        out.append(resampler.process(samples[start : start + size]))
+        start, turn = start + size, turn + 1
+    return np.concatenate([*out, resampler.finish()])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rate_hz=st.sampled_from(RATES_HZ),
+    count=st.integers(0, 60_000),
+    chunks=st.lists(st.integers(1, 30_000), min_size=1, max_size=6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_chunk_sizes_do_not_change_a_bit(
+    rate_hz: int, count: int, chunks: list[int], seed: int
+) -> None:
+    samples = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
+    whole = resample(samples, rate_hz, [max(count, 1)])
+    np.testing.assert_array_equal(resample(samples, rate_hz, chunks), whole)
+    assert whole.dtype == np.float32
+    assert abs(len(whole) - count * MODEL_RATE_HZ / rate_hz) <= 0.5
+    assert len(whole) == Resampler(rate_hz, MODEL_RATE_HZ).output_length(count)
+
+
+@pytest.mark.parametrize("rate_hz", RATES_HZ)
+def test_single_samples_do_not_change_a_bit(rate_hz: int) -> None:
+    samples = np.random.default_rng(1).standard_normal(4_000).astype(np.float32)
+    whole = resample(samples, rate_hz, [len(samples)])
+    np.testing.assert_array_equal(resample(samples, rate_hz, [1]), whole)
+
+
+@pytest.mark.parametrize("rate_hz", [*RATES_HZ, 44_101])
+def test_one_that_begins_at_a_segment_gives_the_same_bits(rate_hz: int) -> None:
+    samples = np.random.default_rng(4).standard_normal(7 * rate_hz // 2).astype(np.float32)
+    whole = resample(samples, rate_hz, [1_000])
+    segments = Resampler(rate_hz, MODEL_RATE_HZ).segments
+    for segment in (1, 2, 3, segments.holding(2 * MODEL_RATE_HZ)):
+        resampler = Resampler(rate_hz, MODEL_RATE_HZ, segment)
+        first = segments.first_input(segment)
+        cut = first + (len(samples) - first) // 3
+        parts = [resampler.process(samples[first:cut]), resampler.process(samples[cut:])]
+        out = np.concatenate([*parts, resampler.finish()])
+        np.testing.assert_array_equal(out, whole[segments.first_output(segment) :])
+
+
+@pytest.mark.parametrize("rate_hz", RATES_HZ)
+def test_the_output_is_the_input_at_the_same_times(rate_hz: int) -> None:
+    def tone(at_hz: int) -> NDArray[np.float32]:
+        time_s = np.arange(at_hz) / at_hz
+        return (np.sin(2 * np.pi * 440 * time_s) * np.hanning(at_hz)).astype(np.float32)
+
+    out = resample(tone(rate_hz), rate_hz, [997])
+    np.testing.assert_allclose(out, tone(MODEL_RATE_HZ), atol=2e-3)
+
+
+@pytest.mark.parametrize("rate_hz", RATES_HZ)
+def test_no_chunk_waits_longer_than_the_stated_latency(rate_hz: int) -> None:
+    resampler = Resampler(rate_hz, MODEL_RATE_HZ)
+    rng = np.random.default_rng(2)
+    taken = given_out = 0
+    while taken < 2 * rate_hz:
+        chunk = rng.standard_normal(int(rng.integers(1, rate_hz // 20))).astype(np.float32)
+        taken += len(chunk)
+        given_out += len(resampler.process(chunk))
+        held_ms = 1000 * (taken / rate_hz - given_out / MODEL_RATE_HZ)
+        assert held_ms <= latency_ms(rate_hz, MODEL_RATE_HZ) + 1.5  # it was measured in ms
+    assert latency_ms(rate_hz, MODEL_RATE_HZ) < 60
+
+
+def test_equal_rates_pass_through_at_once() -> None:
+    resampler = Resampler(MODEL_RATE_HZ, MODEL_RATE_HZ)
+    samples = np.arange(10, dtype=np.float32)
+    np.testing.assert_array_equal(resampler.process(samples), samples)
+    assert len(resampler.finish()) == 0
+    assert latency_ms(MODEL_RATE_HZ, MODEL_RATE_HZ) == 0
+
+
+@pytest.mark.parametrize("rate_hz", [0, 7_999, 192_001])
+def test_rates_out_of_range_are_refused(rate_hz: int) -> None:
+    with pytest.raises(SampleRateError, match=r"from 8000 to 192000"):
+        Resampler(rate_hz, MODEL_RATE_HZ)

@@ -1,0 +1,68 @@
+"""The ring against the plain array that it stands for."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.audio.ring import SampleRing
+
+
+@given(
+    window=st.integers(1, 40),
+    slack=st.integers(0, 40),
+    chunks=st.lists(st.integers(0, 100), max_size=20),
+)
+def test_every_window_in_reach_equals_the_stream(
+    window: int, slack: int, chunks: list[int]
+) -> None:
+    ring = SampleRing(window, slack)
+    stream = np.zeros(window + slack, np.float32)  # what lies before sample 0
+    before = len(stream)
+    for chunk in chunks:
+        new = np.arange(1, min(chunk, window + slack) + 1, dtype=np.float32) + ring.written
+        ring.write(new)
+        stream = np.concatenate([stream, new])
+        assert ring.written == len(stream) - before
+        for end in range(ring.written - slack, ring.written + 1):
+            expected = stream[before + end - window : before + end]
+            np.testing.assert_array_equal(ring.window(end), expected)
+
+
+def test_a_window_is_a_view_that_survives_the_slack() -> None:
+    ring = SampleRing(window=8, slack=4)
+    ring.write(np.arange(10, dtype=np.float32))
+    window = ring.window(10)
+    assert window.base is not None
+    ring.write(np.full(4, -1, np.float32))
+    np.testing.assert_array_equal(window, np.arange(2, 10))
+    ring.write(np.full(1, -1, np.float32))
+    assert window[0] == -1  # one more sample, and its oldest is overwritten
+
+
+def test_windows_out_of_reach_are_refused() -> None:
+    ring = SampleRing(window=8, slack=4)
+    ring.write(np.zeros(12, np.float32))
+    ring.window(8)
+    with pytest.raises(IndexError, match="samples -1 to 7"):
+        ring.window(7)
+    with pytest.raises(IndexError, match="samples 5 to 13"):
+        ring.window(13)
+
+
+def test_a_chunk_larger_than_the_ring_is_refused() -> None:
+    with pytest.raises(ValueError, match="13 samples do not fit"):
+        SampleRing(window=8, slack=4).write(np.zeros(13, np.float32))
+
+
+def test_samples_may_be_counted_from_another_than_0() -> None:
+    ring = SampleRing(window=8, slack=4, first=1_000)
+    ring.write(np.arange(5, dtype=np.float32))
+    assert ring.written == 1_005
+    np.testing.assert_array_equal(ring.window(1_005), [0, 0, 0, 0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(("window", "slack"), [(0, 0), (8, -1)])
+def test_impossible_sizes_are_refused(window: int, slack: int) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        SampleRing(window, slack)

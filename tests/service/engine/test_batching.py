@@ -1,0 +1,177 @@
+"""The order in which requests become batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.batching import (
+    EngineBusyError,
+    EngineClosedError,
+    EngineError,
+    EngineSettings,
+    Part,
+    Priority,
+    Request,
+    RequestQueue,
+    RequestStream,
+)
+
+SETTINGS = EngineSettings(max_batch_windows=6, max_file_batch_windows=4, gather_ms=0)
+WINDOW = np.zeros(1, np.float32)
+ALL = slice(0, 63)
+Batch = list[Part[RequestStream]]
+
+
+def request(stream: RequestStream, windows: int = 1, due_s: float = 0.0) -> Request[RequestStream]:
+    return Request(stream, [WINDOW] * windows, 1, due_s)
+
+
+def stream(priority: Priority = Priority.LIVE, positions: slice = ALL) -> RequestStream:
+    return RequestStream(priority, positions)
+
+
+def next_batch(queue: RequestQueue[RequestStream]) -> Batch:
+    """The next batch, its front-end run at once."""
+    batch = queue.next_batch(0)
+    for part in batch:
+        queue.release(part.request.stream)
+    return batch
+
+
+@given(
+    asked=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), max_size=40),
+    limit=st.integers(1, 8),
+)
+def test_every_window_is_served_once_in_the_order_of_its_stream(
+    asked: list[tuple[int, int]], limit: int
+) -> None:
+    streams = [stream(Priority(i % 2), slice(i // 2 % 2, 63)) for i in range(6)]
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue.bound(limit, 0)
+    requests = [request(streams[number], windows) for number, windows in asked]
+    for one in requests:
+        queue.put(one)
+    assert queue.windows == sum(windows for _, windows in asked)
+    batches: list[Batch] = []
+    while batch := next_batch(queue):
+        batches.append(batch)
+    served = [part for batch in batches for part in batch]
+    for one in requests:
+        parts = [part for part in served if part.request is one]
+        assert [i for part in parts for i in range(part.first, part.stop)] == list(
+            range(len(one.windows))
+        )
+    for each in streams:
+        order = [requests.index(part.request) for part in served if part.request.stream is each]
+        assert order == sorted(order)
+    first = [batch[0].request.stream.priority for batch in batches]
+    assert first == sorted(first)
+    for batch in batches:
+        assert len({part.request.stream.priority for part in batch}) == 1
+        assert len({part.request.stream.positions.start for part in batch}) == 1
+        assert len({part.request.stream for part in batch}) == len(batch)
+        live = batch[0].request.stream.priority is Priority.LIVE
+        assert sum(map(len, batch)) <= min(limit, 6 if live else 4)
+    assert queue.windows == 0
+
+
+def test_what_is_due_first_goes_first() -> None:
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue.bound(1, 0)
+    requests = [request(stream(), due_s=due_s) for due_s in (3.0, 1.0, 2.0)]
+    for one in requests:
+        queue.put(one)
+    order = [next_batch(queue)[0].request for _ in requests]
+    assert order == [requests[1], requests[2], requests[0]]
+
+
+def test_a_stream_never_overtakes_itself() -> None:
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    one = stream()
+    requests = [request(one, due_s=5.0), request(one, due_s=1.0)]
+    for each in requests:
+        queue.put(each)
+    assert [next_batch(queue)[0].request for _ in requests] == requests
+
+
+def test_a_live_window_waits_for_one_part_of_a_file() -> None:
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue.bound(2, 0)
+    file = request(stream(Priority.FILE), 4)
+    queue.put(file)
+    assert [len(part) for part in next_batch(queue)] == [2]
+    live = request(stream())
+    queue.put(live)
+    assert [part.request for part in next_batch(queue)] == [live]
+    assert [(part.request, part.first) for part in next_batch(queue)] == [(file, 2)]
+
+
+def test_a_held_stream_waits_and_others_go_on() -> None:
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue.bound(2, 0)
+    one, other = stream(Priority.FILE), stream(Priority.FILE)
+    queue.put(request(one, 4))
+    (part,) = queue.next_batch(0)
+    assert queue.next_batch(0) == []
+    queue.put(request(other, 1))
+    assert [p.request.stream for p in queue.next_batch(0)] == [other]
+    queue.release(part.request.stream)
+    assert [p.first for p in queue.next_batch(0)] == [2]
+
+
+def test_a_full_queue_takes_nothing() -> None:
+    settings = EngineSettings(max_batch_windows=3, max_queued_windows=4)
+    queue: RequestQueue[RequestStream] = RequestQueue(settings)
+    one = stream()
+    queue.put(request(one, 3))
+    with pytest.raises(EngineBusyError, match="3 windows wait"):
+        queue.put(request(one, 2))
+    queue.put(request(one, 1))
+    with pytest.raises(ValueError, match="1 to 3 windows, not 4"):
+        queue.put(request(one, 4))
+
+
+def test_a_closed_queue_gives_back_what_waits() -> None:
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    one = stream(Priority.FILE)
+    waiting = request(one)
+    queue.put(waiting)
+    assert queue.close() == [waiting]
+    assert queue.closed
+    assert queue.next_batch(0) == []
+    assert queue.windows == 0
+    with pytest.raises(EngineClosedError):
+        queue.put(request(one))
+    with pytest.raises(EngineClosedError):
+        queue.enter(one)
+
+
+def test_parts_may_come_in_any_order() -> None:
+    asked = request(stream(), 3)
+    assert asked.begin()
+    assert asked.begin()
+    asked.answer(2, np.full((1, 1, 1, 1), 2.0, np.float32))
+    assert not asked.future.done()
+    asked.answer(0, np.array([0.0, 1.0], np.float32).reshape(2, 1, 1, 1))
+    assert asked.future.result(0).ravel().tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_failed_request_drops_its_other_parts() -> None:
+    asked = request(stream(), 2)
+    asked.fail(EngineError("gone"))
+    asked.answer(0, np.zeros((2, 1, 1, 1), np.float32))
+    asked.fail(EngineError("again"))
+    assert not asked.begin()
+    with pytest.raises(EngineError, match="gone"):
+        asked.future.result(0)
+
+
+def test_a_cancelled_request_is_not_begun() -> None:
+    asked = request(stream())
+    assert asked.future.cancel()
+    assert not asked.begin()
+    asked.fail(EngineError("too late"))
+    assert asked.future.cancelled()

@@ -1,0 +1,143 @@
+"""Batches in buckets; the recording of graphs itself needs a GPU."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.config import CONFIGS, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.fast import switch as fast_switch
+from model.fast.network import FastNetwork, fast_network
+from model.transcriber import Transcriber
+from service.engine import cuda_graphs
+from service.engine.batching import EngineSettings
+from service.engine.cuda_graphs import GraphRunner, Replay
+from tests.model.fast.test_network import whole
+
+SMALL = RSEConfig(maps=12, blocks=1)
+FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
+STRIDED = replace(PAPER, rse=SMALL)
+POSITIONS = slice(50, 54)
+BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
+
+
+def again(work: Callable[[], None]) -> Replay:
+    """Stands in for a graph: the work is simply done anew."""
+    work()
+    return work
+
+
+def noise(count: int) -> list[NDArray[np.float32]]:
+    rng = np.random.default_rng(0)
+    return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
+
+
+def network(config: ModelConfig) -> tuple[Transcriber, FastNetwork]:
+    torch.manual_seed(0)
+    transcriber = Transcriber(config).eval()
+    fast = fast_network(transcriber)
+    assert fast is not None
+    return transcriber, fast
+
+
+@BOTH
+def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
+    transcriber, fast = network(config)
+    runner = GraphRunner(fast, torch.device("cpu"), again)
+    windows = noise(11)
+    expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
+    rows = [runner.row(runner.open_stream(), window, 3) for window in windows]
+    answers = {}
+    for count in (11, 1, 8, 9):  # smaller batches leave older windows in the bucket
+        answers[count] = runner.predict(rows[:count], POSITIONS)
+    for count, answer in answers.items():
+        np.testing.assert_allclose(answer, expected[:count], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_networks_in_graphs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graphs, "_LEAST_WINDOWS", 1)  # the paper's is slow enough alone
+    transcriber = whole(name)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    (window,) = noise(1)
+    runner = GraphRunner(fast, torch.device("cpu"), again)
+    answer = runner.predict([torch.from_numpy(window)], POSITIONS)
+    expected = transcriber.predict(torch.from_numpy(window)[None])[:, :, POSITIONS].numpy()
+    np.testing.assert_allclose(answer, expected, atol=1e-5)
+
+
+def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graphs, "_MOST_GRAPHS", 2)
+    recorded = 0
+
+    def counting(work: Callable[[], None]) -> Replay:
+        nonlocal recorded
+        recorded += 1
+        return again(work)
+
+    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), counting)
+    row = torch.from_numpy(noise(1)[0])
+    for start in (1, 2, 1, 3, 1, 2):  # 2 is the least recently used when 3 comes
+        runner.predict([row], slice(start, start + 1))
+    assert recorded == 4
+
+
+def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_switch, "_READ_PATTERNS", 1)
+    fast = network(STRIDED)[1]
+    works: list[weakref.ref[Callable[[], None]]] = []
+
+    def forgetful(work: Callable[[], None]) -> Replay:
+        works.append(weakref.ref(work))
+        work()
+        return lambda: None
+
+    runner = GraphRunner(fast, torch.device("cpu"), forgetful)
+    row = torch.from_numpy(noise(1)[0])
+    runner.predict([row], slice(3, 4))
+    assert works[0]() is not None  # and so its buffers
+    kept = [weakref.ref(tensor) for tensor in fast.indices(slice(3, 4), torch.device("cpu"))]
+    runner.predict([row], slice(5, 6))  # the network itself forgets the others
+    assert kept
+    assert all(reference() is not None for reference in kept)
+
+
+def test_the_plan_is_the_largest_batch_that_is_quick_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), again)
+    sizes: list[int] = []
+
+    def least_ms(run: Callable[[], object], clock: Callable[[], float]) -> float:
+        run()
+        return float(sizes[-1])
+
+    def predict(rows: list[torch.Tensor], positions: slice) -> None:
+        sizes.append(len(rows))
+
+    monkeypatch.setattr(cuda_graphs, "least_ms", least_ms)
+    monkeypatch.setattr(runner, "predict", predict)
+    assert runner.plan(EngineSettings(max_batch_windows=64, max_step_ms=20)).batch_windows == 16
+    assert runner.plan(EngineSettings(max_batch_windows=64, max_step_ms=999)).batch_windows == 64
+    assert runner.plan(EngineSettings(max_batch_windows=64, max_step_ms=1)).batch_windows == 8
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@BOTH
+def test_graphs_give_the_numbers_of_the_plain_network(config: ModelConfig) -> None:
+    transcriber, _ = network(config)
+    windows = noise(9)
+    expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
+    fast = fast_network(transcriber.to("cuda").compute_in(torch.bfloat16))
+    assert fast is not None
+    runner = GraphRunner(fast, torch.device("cuda"))
+    for _ in range(2):
+        answer = runner.predict([torch.from_numpy(window) for window in windows], POSITIONS)
+        np.testing.assert_allclose(answer, expected, atol=0.03)

@@ -1,0 +1,116 @@
+"""The pipeline around real networks: the streamed frames are those of the windows themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.config import (
+    CENTRE_FRAME,
+    HOP,
+    LIVE,
+    PAPER,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+)
+from model.transcriber import Transcriber
+from service.engine.engine import Engine, Priority
+from service.engine.windows import WindowSchedule
+from service.session.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.session.session import TranscriptionSession
+from tests.fakes import play
+
+SMALL = RSEConfig(maps=12, blocks=1)
+FILTERBANK = dataclasses.replace(
+    LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1)
+)
+STRIDED = dataclasses.replace(PAPER, rse=SMALL)
+TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
+
+
+def streamed(
+    transcriber: Transcriber,
+    samples: NDArray[np.float32],
+    options: StreamOptions,
+    chunk: int,
+    priority: Priority,
+) -> NDArray[np.float32]:
+    """Probabilities [heads, frames, 128] of samples at the model's own rate."""
+    kept: list[NDArray[np.float32]] = []
+
+    async def run(engine: Engine) -> None:
+        session = TranscriptionSession(
+            engine,
+            AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=transcriber.config.sample_rate),
+            options,
+            priority=priority,
+            on_frames=lambda _, probabilities: kept.append(probabilities),
+        )
+        for start in range(0, len(samples), chunk):
+            await session.push_samples(samples[start : start + chunk])
+        await session.finish()
+
+    with Engine(transcriber) as engine:
+        asyncio.run(run(engine))
+    return np.concatenate(kept, axis=1)
+
+
+@pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
+@pytest.mark.parametrize(
+    "options",
+    [StreamOptions(block_frames=8), StreamOptions(lookahead_ms=200, block_frames=16)],
+    ids=["100 ms", "200 ms"],
+)
+def test_streamed_frames_are_those_of_whole_windows(
+    config: ModelConfig, options: StreamOptions
+) -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(config).eval()
+    rate_hz = config.sample_rate
+    samples = play([(60, 0.1, 0.5), (76, 0.3, 0.9)], 1.1, rate_hz)
+    samples += 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
+    live = streamed(transcriber, samples, options, 300, Priority.LIVE)
+    file = streamed(transcriber, samples, options, len(samples), Priority.FILE)
+    np.testing.assert_allclose(file, live, atol=TOLERANCE)
+
+    schedule = WindowSchedule.of(options, rate_hz)
+    padding = np.zeros(WINDOW, np.float32)
+    padded = np.concatenate([padding, samples, padding])
+    windows = [
+        padded[schedule.end_sample(j) : schedule.end_sample(j) + WINDOW]
+        for j in range(schedule.blocks(len(samples)))
+    ]
+    direct = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, schedule.positions]
+    whole = np.concatenate(list(direct.numpy()), axis=1)[:, : schedule.frames(len(samples))]
+    np.testing.assert_allclose(live, whole, atol=TOLERANCE)
+
+
+def test_centre_mode_slides_by_single_hops() -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(FILTERBANK).eval()
+    samples = play([(60, 0.05, 0.3)], 0.4, FILTERBANK.sample_rate)
+    options = StreamOptions(mode=Mode.CENTRE)
+    live = streamed(transcriber, samples, options, 777, Priority.LIVE)
+    padding = np.zeros(WINDOW // 2, np.float32)
+    padded = np.concatenate([padding, samples, padding])
+    for frame in range(0, live.shape[1], 9):
+        window = padded[HOP * frame : HOP * frame + WINDOW]
+        expected = transcriber.predict(torch.from_numpy(window.copy())[None])[0, :, CENTRE_FRAME]
+        np.testing.assert_allclose(live[:, frame], expected.numpy(), atol=TOLERANCE)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_model_on_a_gpu_is_fed_there() -> None:
+    torch.manual_seed(0)
+    transcriber = Transcriber(FILTERBANK).eval()
+    samples = play([(60, 0.1, 0.5)], 0.8, FILTERBANK.sample_rate)
+    cpu = streamed(transcriber, samples, StreamOptions(), 300, Priority.LIVE)
+    gpu = streamed(transcriber.to("cuda"), samples, StreamOptions(), 300, Priority.LIVE)
+    np.testing.assert_allclose(gpu, cpu, atol=0.02)  # its convolutions run in TF32

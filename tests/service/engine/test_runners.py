@@ -1,0 +1,149 @@
+"""A network on the cores of a processor: the plain network's numbers, the same in any company."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import wait
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.transcriber import Transcriber
+from service.engine import runners
+from service.engine.engine import Engine, EngineSettings, Priority
+from service.engine.runners import CrewRunner, PlainRunner, Plan, runner_of
+from tests.fakes import FakeTranscriber
+
+SMALL = RSEConfig(maps=12, blocks=1)
+FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
+STRIDED = replace(PAPER, rse=SMALL)
+BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+POSITIONS = slice(50, 54)
+
+
+def noise(count: int) -> list[NDArray[np.float32]]:
+    rng = np.random.default_rng(0)
+    return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
+
+
+def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcriber:
+    torch.manual_seed(0)
+    return Transcriber(config).eval().compute_in(dtype)
+
+
+def rows(runner: runners.Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
+    return [runner.row(runner.open_stream(), window, 1) for window in windows]
+
+
+@BOTH
+@DTYPES
+def test_a_crew_computes_what_the_plain_network_does(
+    config: ModelConfig, dtype: torch.dtype
+) -> None:
+    transcriber = network(config, dtype)
+    crew, plain = runner_of(transcriber), PlainRunner(transcriber)
+    assert isinstance(crew, CrewRunner)
+    given = rows(crew, noise(3))
+    tolerance = 1e-5 if dtype == torch.float32 else 0.03
+    np.testing.assert_allclose(
+        crew.predict(given, POSITIONS), plain.predict(given, POSITIONS), atol=tolerance
+    )
+
+
+@BOTH
+@DTYPES
+def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None:
+    crew = runner_of(network(config, dtype))
+    given = rows(crew, noise(4))
+    alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
+    for _ in range(2):  # at first tried, then known
+        for count in (2, 3, 4):
+            np.testing.assert_array_equal(crew.predict(given[:count], POSITIONS), alone[:count])
+
+
+@BOTH
+def test_rows_that_would_change_together_are_computed_alone(
+    config: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = runner_of(network(config))
+    assert isinstance(crew, CrewRunner)
+    given = rows(crew, noise(2))
+    alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
+    exact = crew._fast.predict_features
+
+    def inexact(features: torch.Tensor, positions: slice) -> torch.Tensor:
+        return exact(features, positions) + 1e-3 * (len(features) - 1)
+
+    monkeypatch.setattr(crew._fast, "predict_features", inexact)
+    for _ in range(2):
+        np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
+
+
+def test_two_workers_that_try_the_same_at_once_change_no_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crew = runner_of(network(FILTERBANK))
+    assert isinstance(crew, CrewRunner)
+    given = rows(crew, noise(2))
+    alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
+    exact, others = crew._fast.predict_features, [True]
+
+    def inexact(features: torch.Tensor, positions: slice) -> torch.Tensor:
+        if len(features) == 2 and others:
+            others.clear()
+            crew.predict(given, positions)  # another worker comes to its end meanwhile
+        return exact(features, positions) + 1e-3 * (len(features) - 1)
+
+    monkeypatch.setattr(crew._fast, "predict_features", inexact)
+    np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
+    assert not others
+
+
+@pytest.mark.parametrize(
+    ("window_ms", "expected"),
+    [
+        (1.0, Plan(workers=3, threads=1, batch_windows=4)),
+        (10.0, Plan(workers=3, threads=1, batch_windows=2)),
+        (300.0, Plan(workers=1, threads=3, batch_windows=1)),
+    ],
+)
+def test_large_windows_are_shared_out_over_the_cores(
+    monkeypatch: pytest.MonkeyPatch, window_ms: float, expected: Plan
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(runners, "least_ms", lambda work, clock: window_ms)
+    assert runner_of(network(FILTERBANK)).plan(EngineSettings(max_step_ms=25)) == expected
+
+
+@BOTH
+def test_streams_get_the_same_bits_from_any_number_of_workers(
+    monkeypatch: pytest.MonkeyPatch, config: ModelConfig
+) -> None:
+    windows = noise(8)
+    answers = []
+    monkeypatch.setattr(runners, "_ALONE_MS", math.inf)  # a crew, however slow this machine is
+    for cores in (1, 3):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(cores))
+        with Engine(network(config), EngineSettings(max_step_ms=1000)) as engine:
+            engine.warm_up()
+            assert engine.workers == cores
+            streams = [engine.open_stream(p, POSITIONS) for p in Priority for _ in range(2)]
+            futures = [stream.submit(windows[:4], 8) for stream in streams]
+            futures += [stream.submit(windows[4:], 8) for stream in streams]
+            assert not wait(futures, 60).not_done
+        first, second = futures[0].result(), futures[4].result()
+        for future, expected in zip(futures, [first] * 4 + [second] * 4, strict=True):
+            np.testing.assert_array_equal(future.result(), expected)
+        answers.append(np.concatenate([first, second]))
+    np.testing.assert_array_equal(answers[0], answers[1])
+
+
+def test_other_transcribers_run_plainly() -> None:
+    assert isinstance(runner_of(FakeTranscriber()), PlainRunner)
+    gated = Transcriber(replace(PAPER, rse=replace(SMALL, unit="gated")))
+    assert isinstance(runner_of(gated), PlainRunner)

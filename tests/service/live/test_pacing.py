@@ -1,0 +1,120 @@
+"""Lateness against a microphone's pace, and the greatest pace, on a clock of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import cast
+
+import pytest
+from starlette.websockets import WebSocket
+
+from service.live import websocket
+from service.live.pacing import ArrivalClock, Pacer
+from service.live.receiver import Receiver
+from service.settings import Settings
+from tests.service.apps import START, hear, of_type, serving, transcribe
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_stream_at_the_pace_of_a_microphone_is_late_by_what_waits() -> None:
+    clock = Clock()
+    arrivals = ArrivalClock(clock)
+    for _ in range(100):
+        arrivals.arrived(0.02)
+        clock.now_s += 0.02
+    assert arrivals.late_ms(0) == 0
+    assert arrivals.late_ms(500) == pytest.approx(500)
+    assert arrivals.age_s(0.5) == pytest.approx(0.5)
+
+
+def test_a_stream_that_comes_fast_is_late_only_once_its_time_is_over() -> None:
+    clock = Clock()
+    arrivals = ArrivalClock(clock)
+    arrivals.arrived(10)
+    assert arrivals.late_ms(2000) == 0
+    clock.now_s += 9
+    assert arrivals.late_ms(2000) == pytest.approx(1000)
+    clock.now_s += 5
+    assert arrivals.late_ms(2000) == pytest.approx(2000)
+
+
+def test_a_pause_gives_no_credit() -> None:
+    clock = Clock()
+    arrivals = ArrivalClock(clock)
+    arrivals.arrived(1)
+    clock.now_s += 60
+    arrivals.arrived(1)
+    assert arrivals.late_ms(900) == 0
+    clock.now_s += 1
+    assert arrivals.late_ms(900) == pytest.approx(900)
+
+
+def test_a_microphone_is_never_paused() -> None:
+    clock = Clock()
+    pacer = Pacer(max_pace=1.5, burst_s=1, clock=clock)
+    for _ in range(10_000):
+        assert pacer.pause_s(0.02) == 0
+        clock.now_s += 0.02
+
+
+def test_a_recording_keeps_to_the_pace_after_its_burst() -> None:
+    clock = Clock()
+    pacer = Pacer(max_pace=4, burst_s=2, clock=clock)
+    began_s, sent_s = clock.now_s, 0.0
+    while sent_s < 100:
+        clock.now_s += pacer.pause_s(0.5)
+        sent_s += 0.5
+    assert clock.now_s - began_s == pytest.approx((100 - 2) / 4)
+
+
+def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(self: Receiver, seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(Receiver, "pause", pause)
+    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))  # no time passes
+    with serving(max_pace=2, pace_burst_s=0.2) as (client, _):
+        transcribe(client)
+    assert pauses[0] == 0  # within the burst
+    assert max(pauses) > 0
+
+
+def test_messages_without_audio_have_a_pace_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def pause(self: Receiver, seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(Receiver, "pause", pause)
+    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))  # no time passes
+    with serving(max_messages_per_s=10, max_message_burst=3) as (client, _):
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_json(START)
+            for kind in ("flush", "keepalive", "flush", "keepalive", "stop"):
+                socket.send_json({"type": kind, "id": "a"} if kind == "flush" else {"type": kind})
+            messages, code = hear(socket)
+    assert pauses == pytest.approx([0, 0, 0, 0.1, 0.2])
+    assert len(of_type(messages, "flushed")) == 2
+    assert code == 1000
+
+
+async def test_a_pause_ends_when_the_server_goes_down() -> None:
+    draining = asyncio.Event()
+    receiver = Receiver(cast(WebSocket, None), Settings(), draining)
+    pausing = asyncio.create_task(receiver.pause(3600))
+    await asyncio.sleep(0)
+    assert not pausing.done()
+    draining.set()
+    async with asyncio.timeout(60):
+        await pausing

@@ -1,0 +1,211 @@
+"""Resuming over the wire: cut after any message, on this server or another, nothing is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from service.protocol.faults import CloseCode
+from tests.fakes import play
+from tests.service.apps import (
+    ADDRESS,
+    RATE_HZ,
+    START,
+    begin,
+    check_notes,
+    chunks,
+    drain,
+    hear,
+    of_type,
+    pcm16,
+    serving,
+)
+
+NOTES = [(69, 0.2, 2.9), (81, 0.5, 0.9), (81, 1.0, 1.4), (57, 1.7, 2.1), (81, 2.2, 2.6)]
+AUDIO = pcm16(play(NOTES, 2.8, RATE_HZ))
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[TestClient]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(serving(progress_interval_ms=20))[0] for _ in range(2)]
+
+
+class Performer:
+    """A client that keeps to PROTOCOL.md's way to resume."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.ready: dict[str, Any] = {}
+        self.checkpoint: dict[str, Any] | None = None
+        self.known_events = 0
+
+    def hear(self, message: dict[str, Any]) -> None:
+        if message["type"] in ("note_on", "note_off"):
+            self.events.append({**message, "seq": 0})
+            self.known_events += 1
+        elif "checkpoint" in message:
+            self.checkpoint = message["checkpoint"]
+            self.known_events = 0
+
+    def start(self) -> dict[str, Any]:
+        if self.checkpoint is None:
+            return {}
+        kept = {name: self.ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
+        return {**kept, "resume": {**self.checkpoint, "known_events": self.known_events}}
+
+    def perform(self, server: TestClient, end: int, heard: int | None) -> list[dict[str, Any]]:
+        """One socket: sends up to byte ``end``; the connection breaks after ``heard`` messages, or
+        comes to its regular end where that is None; returns what came then."""
+        with server.websocket_connect(ADDRESS) as socket:
+            self.ready = begin(socket, **self.start())
+            self.hear(self.ready)
+            start = 2 * self.ready["checkpoint"]["from_sample"]
+            for chunk in chunks(AUDIO[start:end]):
+                socket.send_bytes(chunk)
+            if heard is None:
+                socket.send_json({"type": "stop"})
+                messages, code = hear(socket)
+                assert code == CloseCode.NORMAL
+                for message in messages:
+                    self.hear(message)
+                return messages
+            socket.send_json({"type": "flush", "id": "all"})
+            for _ in range(heard):
+                message = socket.receive_json()
+                if message["type"] == "flushed":
+                    break
+                self.hear(message)
+            return []
+
+
+@pytest.fixture(scope="module")
+def whole(servers: list[TestClient]) -> Performer:
+    performer = Performer()
+    performer.perform(servers[0], len(AUDIO), None)
+    return performer
+
+
+@pytest.mark.parametrize(
+    ("ends", "heard"),
+    [
+        ([0.5], [0]),
+        ([0.6], [1_000]),
+        ([0.4, 0.7], [2, 3]),
+        ([0.95, 0.96], [1_000, 4]),
+        ([0.9, 0.5, 0.8, 1.0], [5, 1, 2, 3]),  # the second comes back to less audio
+    ],
+)
+def test_the_union_of_the_events_is_that_of_one_session(
+    servers: list[TestClient], whole: Performer, ends: list[float], heard: list[int]
+) -> None:
+    performer = Performer()
+    for turn, (end, count) in enumerate(zip(ends, heard, strict=True)):
+        performer.perform(servers[turn % 2], int(end * len(AUDIO)) // 2 * 2, count)
+    messages = performer.perform(servers[len(ends) % 2], len(AUDIO), None)
+    assert performer.events == whole.events
+    assert len(check_notes(performer.events)) == len(NOTES)
+    totals = messages[-1]["totals"]
+    assert totals["notes"] == len(NOTES)
+    assert totals["received_samples"] == len(AUDIO) // 2
+    assert totals["audio_s"] == pytest.approx(2.8)
+
+
+def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: Performer) -> None:
+    performer = Performer()
+    with serving() as (leaving, _), leaving.websocket_connect(ADDRESS) as socket:
+        performer.ready = begin(socket)
+        performer.hear(performer.ready)
+        for chunk in chunks(AUDIO[: len(AUDIO) // 2]):
+            socket.send_bytes(chunk)
+        socket.send_json({"type": "flush", "id": "half"})
+        while (message := socket.receive_json())["type"] != "flushed":
+            performer.hear(message)
+        drain(leaving)
+        messages, code = hear(socket)
+    kinds = [message["type"] for message in messages]
+    assert code == CloseCode.GOING_AWAY
+    for message in messages[: kinds.index("draining")]:
+        performer.hear(message)
+    assert of_type(messages[kinds.index("draining") :], "note_off")  # which is disregarded
+    performer.perform(servers[0], len(AUDIO), None)
+    assert performer.events == whole.events
+
+
+def test_progress_follows_notes_at_once_and_names_those_that_sound(whole: Performer) -> None:
+    with serving(progress_interval_ms=20_000) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            for chunk in chunks(AUDIO):
+                socket.send_bytes(chunk)
+            socket.send_json({"type": "flush", "id": "all"})
+            sounding: dict[int, dict[str, Any]] = {}
+            notes = 0
+            while (message := socket.receive_json())["type"] != "flushed":
+                if message["type"] == "note_on":
+                    sounding[message["note_id"]] = message
+                    notes += 1
+                elif message["type"] == "note_off":
+                    del sounding[message["note_id"]]
+                elif message["type"] == "progress":
+                    checkpoint = message["checkpoint"]
+                    assert message["frames"] == checkpoint["frames"]
+                    assert checkpoint["notes"] == notes
+                    for note in checkpoint["sounding"]:
+                        heard = sounding[note["note_id"]]
+                        assert note == {name: heard[name] for name in note}
+                    assert len(checkpoint["sounding"]) == len(sounding)
+    assert notes == len(NOTES)
+
+
+NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3, "time_s": 0.03}
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ({"frames": 401}, "401 frames are no whole number of blocks of 4"),
+        ({"frames": 400, "from_sample": 100_000}, r"the audio from sample \d+ on is needed"),
+        ({"frames": 4, "from_sample": 1}, "the audio from sample 0 on is needed"),
+        ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "of 0 notes none has the note_id 0"),
+        ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "not among the 0 frames"),
+        ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "note_id": 1}]}, "a pitch cannot"),
+        ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "pitch": 70}]}, "same note_id"),
+    ],
+)
+def test_a_point_that_cannot_be_is_refused_in_words(
+    servers: list[TestClient], point: dict[str, Any], words: str
+) -> None:
+    resume = {"session_id": "aa", "from_sample": 0, "notes": 0, "sounding": [], **point}
+    with servers[0].websocket_connect(ADDRESS) as socket:
+        socket.send_json({**START, "resume": resume})
+        messages, code = hear(socket)
+    assert code == CloseCode.BAD_REQUEST
+    assert [message["type"] for message in messages] == ["error"]
+    assert messages[0]["code"] == "bad_resume"
+    assert re.search(words, messages[0]["message"])
+
+
+@pytest.mark.parametrize("send", [False, True])
+def test_a_resumed_session_that_hears_too_little_ends_the_notes(
+    servers: list[TestClient], whole: Performer, send: bool
+) -> None:
+    """The audio of what was told already is not all sent again: the notes end where they were."""
+    assert whole.checkpoint is not None
+    resume = {**whole.checkpoint, "frames": 160, "notes": 1, "from_sample": 0, "sounding": [NOTE]}
+    with servers[0].websocket_connect(ADDRESS) as socket:
+        begin(socket, resume=resume)
+        if send:
+            socket.send_bytes(AUDIO[:20_000])
+        socket.send_json({"type": "stop"})
+        messages, code = hear(socket)
+    assert code == CloseCode.NORMAL
+    offs = of_type(messages, "note_on", "note_off")
+    assert [(m["type"], m["note_id"]) for m in offs] == [("note_off", 0)]
+    assert 150 < offs[0]["frame"] <= 160
+    assert messages[-1]["totals"]["frames"] == 160

@@ -1,0 +1,194 @@
+"""The live endpoint: its limits in time, in size and in number."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient, WebSocketDenialResponse
+from starlette.types import ASGIApp, Message, Scope
+from starlette.websockets import WebSocketDisconnect
+
+from service.app import create_app
+from service.protocol.faults import CloseCode
+from service.settings import Settings
+from tests.fakes import FakeTranscriber
+from tests.service.apps import (
+    ADDRESS,
+    PITCHES,
+    RATE_HZ,
+    START,
+    begin,
+    check_notes,
+    drain,
+    hear,
+    melody,
+    midi_pitches,
+    of_type,
+    pcm16,
+    send_melody,
+    serving,
+    transcribe,
+)
+
+SCOPE: Scope = {
+    "type": "websocket",
+    "asgi": {"version": "3.0"},
+    "scheme": "ws",
+    "path": ADDRESS,
+    "raw_path": ADDRESS.encode(),
+    "query_string": b"",
+    "root_path": "",
+    "headers": [(b"host", b"testserver")],
+    "subprotocols": [],
+    "client": ("192.0.2.1", 1),
+    "server": ("testserver", 80),
+}
+
+
+async def say_at_once(app: ASGIApp, said: list[Message]) -> tuple[list[dict[str, Any]], int]:
+    """What a client hears that has said all of this from the first and then says nothing."""
+    heard: list[Message] = []
+
+    async def receive() -> Message:
+        if not said:
+            await asyncio.Event().wait()
+        return said.pop(0)
+
+    async def send(message: Message) -> None:
+        heard.append(message)
+
+    async with asyncio.timeout(60):
+        await app({**SCOPE}, receive, send)
+    messages = [json.loads(m["text"]) for m in heard if m["type"] == "websocket.send"]
+    return messages, heard[-1]["code"]
+
+
+def test_idle_clients_are_told_and_keep_their_notes() -> None:
+    said: list[Message] = [
+        {"type": "websocket.connect"},
+        {"type": "websocket.receive", "text": json.dumps(START)},
+        {"type": "websocket.receive", "bytes": pcm16(melody())},
+    ]
+    with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
+        assert client.portal is not None
+        messages, code = client.portal.call(say_at_once, client.app, said)
+    assert [m["code"] for m in of_type(messages, "error")] == ["idle_timeout"]
+    assert of_type(messages, "error")[0]["retryable"]
+    assert check_notes(messages) == PITCHES
+    assert code == CloseCode.TIMEOUT
+
+
+def test_a_client_that_never_starts_is_sent_away() -> None:
+    with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            messages, code = hear(socket)
+    assert [m["code"] for m in messages] == ["idle_timeout"]
+    assert code == CloseCode.TIMEOUT
+
+
+def test_a_session_has_an_end_in_audio() -> None:
+    limit_s = 60  # of time too, in which the audio must have come
+    with serving(max_session_s=limit_s, idle_timeout_s=limit_s, max_pace=1000) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            send_melody(socket)
+            for _ in range(limit_s):
+                socket.send_bytes(bytes(2 * RATE_HZ))
+            messages, code = hear(socket)
+    assert [m["code"] for m in of_type(messages, "error")] == ["session_too_long"]
+    assert check_notes(messages) == PITCHES
+    assert limit_s - 1 < messages[-1]["totals"]["audio_s"] <= limit_s
+    assert code == CloseCode.TIMEOUT
+
+
+def test_a_session_has_an_end_in_time() -> None:
+    # Its start is there with the connection: on a slow machine it could come after the end.
+    start = f"{ADDRESS}?encoding=pcm_s16le&sample_rate={RATE_HZ}"
+    with serving(max_session_s=2, idle_timeout_s=2, progress_interval_ms=100) as (client, _):
+        with client.websocket_connect(start) as socket:
+            heard: list[dict[str, Any]] = []
+            while not of_type(heard, "done"):
+                socket.send_json({"type": "keepalive"})
+                socket.send_bytes(bytes(200))
+                heard.append(socket.receive_json())  # progress paces this loop
+            code = of_type(heard, "error")[0]["code"]
+    assert code == "session_too_long"
+
+
+def test_too_many_notes_end_the_session_with_those_kept() -> None:
+    with serving(max_notes=1) as (client, _), client.websocket_connect(ADDRESS) as socket:
+        begin(socket)
+        send_melody(socket)
+        socket.send_json({"type": "stop"})
+        messages, code = hear(socket)
+    assert [m["code"] for m in of_type(messages, "error")] == ["too_many_notes"]
+    check_notes(messages)
+    assert midi_pitches(messages[-1]["midi_base64"])[0] == PITCHES[0]
+    assert code == CloseCode.TOO_BIG
+
+
+def test_too_many_sessions_are_refused_before_the_upgrade() -> None:
+    with serving(max_sessions=1, retry_after_s=7) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            with (
+                pytest.raises(WebSocketDenialResponse) as refused,
+                client.websocket_connect(ADDRESS),
+            ):
+                pytest.fail("connected")
+            socket.send_json({"type": "stop"})
+            hear(socket)
+        transcribe(client)
+    response = refused.value
+    assert response.status_code == 503
+    assert response.headers["Retry-After"] == "7"
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert response.json()["code"] == "too_many_sessions"
+
+
+def test_browsers_are_told_after_the_upgrade() -> None:
+    headers = {"Origin": "http://testserver"}
+    with serving(max_sessions=1) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            with client.websocket_connect(ADDRESS, headers=headers) as second:
+                messages, code = hear(second)
+            socket.send_json({"type": "stop"})
+            hear(socket)
+    assert [m["code"] for m in messages] == ["too_many_sessions"]
+    assert messages[0]["retryable"]
+    assert code == CloseCode.BUSY
+
+
+def test_no_sessions_before_the_model_is_loaded() -> None:
+    def fail(name: str, device: str) -> FakeTranscriber:
+        raise OSError("no such weights")
+
+    app = create_app(Settings(allowed_hosts=("testserver",)), load_model=fail)
+    with TestClient(app) as client:
+        with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect(ADDRESS):
+            pytest.fail("connected")
+        assert refused.value.status_code == 503
+        assert refused.value.json()["code"] == "not_ready"
+
+
+def test_draining_ends_sessions_with_their_last_notes() -> None:
+    with serving() as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            send_melody(socket)
+            socket.send_json({"type": "flush", "id": "all"})
+            messages: list[dict[str, Any]] = []
+            while not messages or messages[-1]["type"] != "flushed":
+                messages.append(socket.receive_json())
+            drain(client)
+            rest, code = hear(socket)
+        assert check_notes(messages + rest) == PITCHES
+        assert rest[-1]["reason"] == "draining"
+        assert code == CloseCode.GOING_AWAY
+        with pytest.raises(WebSocketDisconnect), client.websocket_connect(ADDRESS):
+            pytest.fail("connected")
+        assert client.get("/readyz").json()["code"] == "draining"

@@ -1,0 +1,67 @@
+"""MIDI files: the notes that come out of a reader are those that went in."""
+
+import io
+
+import mido
+import pretty_midi
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.notes.events import Note
+from service.notes.midi import TICKS_PER_BEAT, midi_file
+
+TICK_S = 0.5 / TICKS_PER_BEAT
+
+
+@st.composite
+def performances(draw: st.DrawFn) -> list[Note]:
+    """Notes that no two of a pitch overlap; some touch."""
+    notes: list[Note] = []
+    for pitch in draw(st.lists(st.integers(0, 127), unique=True, max_size=4)):
+        time_s = 0.0
+        for _ in range(draw(st.integers(0, 4))):
+            onset_s = time_s + draw(st.sampled_from([0.0, 0.0116, 1.7]))
+            time_s = onset_s + draw(st.floats(0.005, 100))
+            velocity = draw(st.integers(1, 127))
+            notes.append(Note(len(notes), pitch, velocity, 1.0, 0, 0, onset_s, time_s))
+    return notes
+
+
+@settings(max_examples=60, deadline=None)
+@given(performances())
+def test_readers_find_the_same_notes(notes: list[Note]) -> None:
+    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes)))
+    found = [note for instrument in opened.instruments for note in instrument.notes]
+    expected = sorted(notes, key=lambda n: (n.onset_s, n.pitch))
+    found.sort(key=lambda n: (round(n.start, 4), n.pitch))
+    assert len(found) == len(notes)
+    for got, note in zip(found, sorted(expected, key=_by_tick), strict=True):
+        assert (got.pitch, got.velocity) == (note.pitch, note.velocity)
+        assert got.start == pytest.approx(note.onset_s, abs=0.51 * TICK_S)
+        assert got.end == pytest.approx(note.offset_s, abs=0.51 * TICK_S)
+
+
+def _by_tick(note: Note) -> tuple[float, int]:
+    return round(round(note.onset_s / TICK_S) * TICK_S, 4), note.pitch
+
+
+def test_the_file_is_deterministic_and_plain() -> None:
+    notes = [
+        Note(0, 60, 100, 0.9, 0, 10, 0.0, 0.5),
+        Note(1, 60, 90, 0.9, 10, 20, 0.5, 0.500001),  # struck again, shorter than a tick
+    ]
+    data = midi_file(notes)
+    assert data == midi_file(reversed(notes))
+    opened = mido.MidiFile(file=io.BytesIO(data))
+    assert opened.type == 0
+    assert [(m.type, m.note, m.time) for m in opened.tracks[0] if not m.is_meta] == [
+        ("note_on", 60, 0),
+        ("note_off", 60, TICKS_PER_BEAT),
+        ("note_on", 60, 0),
+        ("note_off", 60, 1),
+    ]
+
+
+def test_no_notes_are_a_file_too() -> None:
+    assert pretty_midi.PrettyMIDI(io.BytesIO(midi_file([]))).instruments == []

@@ -1,0 +1,226 @@
+"""Note tracking: the notes that were drawn are found, each for its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.notes.tracker import NoteTracker
+from service.notes.tracker_settings import TrackerSettings
+from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, draw, silence, track
+
+
+def test_drawn_notes_are_found_at_their_times() -> None:
+    drawn = silence(120)
+    draw(drawn, 60, 10.3, 40, velocity=30)
+    draw(drawn, 64, 11.0, 60, velocity=127)
+    draw(drawn, 67, 50.5, 118, velocity=64)
+    events = track(drawn)
+    found = [(e.kind, e.pitch, round(e.time_s / FRAME_S, 2)) for e in events]
+    assert found == [
+        ("note_on", 60, 10.3),
+        ("note_on", 64, 11.0),
+        ("note_off", 60, 40.0),
+        ("note_on", 67, 50.5),
+        ("note_off", 64, 60.0),
+        ("note_off", 67, 118.0),
+    ]
+    assert [e.velocity for e in events if e.kind == "note_on"] == [30, 127, 64]
+
+
+def test_beginnings_do_not_wait_for_what_ends_need() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10, 30)
+    draw(drawn, 64, 33, 50)
+    tracker = NoteTracker(TrackerSettings(onset_radius_frames=2, release_frames=6), FRAME_S)
+    known = {}
+    for frame in range(60):
+        for event in tracker.push(frame, drawn[:, frame : frame + 1]):
+            known[event.kind, event.pitch] = (event.frame, frame)
+    assert known == {
+        ("note_on", 60): (10, 12),
+        ("note_off", 60): (30, 35),
+        ("note_on", 64): (33, 35),
+        ("note_off", 64): (50, 55),
+    }
+    assert (tracker.on_delay_frames, tracker.off_delay_frames) == (2.5, 5)
+
+
+@given(st.floats(5, 15), st.floats(0.5, 1))
+def test_onset_times_lie_between_frames(onset: float, height: float) -> None:
+    drawn = silence(40)
+    draw(drawn, 60, onset, 30, height=height * 1.2)
+    drawn = np.minimum(drawn, 1)
+    event = track(drawn)[0]
+    tolerance = 0.02 if height * 1.2 <= 1 else 0.5  # a clipped top has no one place
+    assert event.time_s == pytest.approx(onset * FRAME_S, abs=tolerance * FRAME_S)
+
+
+def test_a_note_struck_again_ends_where_the_next_begins() -> None:
+    drawn = silence(80)
+    draw(drawn, 60, 10, 60)
+    draw(drawn, 60, 30.25, 60)
+    events = track(drawn)
+    assert [(e.kind, e.note_id) for e in events] == [
+        ("note_on", 0),
+        ("note_off", 0),
+        ("note_on", 1),
+        ("note_off", 1),
+    ]
+    assert events[1].time_s == events[2].time_s == pytest.approx(30.25 * FRAME_S, abs=1e-5)
+
+
+def test_a_note_struck_again_ends_where_it_fell_before() -> None:
+    drawn = silence(80)
+    draw(drawn, 60, 10, 27)
+    draw(drawn, 60, 30, 60)
+    events = track(drawn, (), TrackerSettings(release_frames=6))  # a gap too short to be an end
+    assert [(e.kind, e.frame) for e in events] == [
+        ("note_on", 10),
+        ("note_off", 27),
+        ("note_on", 30),
+        ("note_off", 60),
+    ]
+
+
+def test_a_note_is_not_struck_again_sooner_than_it_may_end() -> None:
+    drawn = silence(80)
+    draw(drawn, 60, 10, 60)
+    drawn[1, 13, 60] = 1.0  # a second, higher peak 3 frames on
+    assert len(track(drawn)) == 2
+
+
+def test_a_short_note_lasts_the_least_length() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 20, 21)
+    on, off = track(drawn, (), TrackerSettings(min_note_frames=7))
+    assert (on.frame, off.frame) == (20, 27)
+
+
+def test_a_note_survives_a_short_dip() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10, 50)
+    drawn[0, 25:27, 60] = 0.0
+    assert [e.frame for e in track(drawn)] == [10, 50]
+    drawn[0, 25:28, 60] = 0.0
+    assert [e.frame for e in track(drawn)][:2] == [10, 25]
+
+
+def test_hysteresis_keeps_a_fading_note() -> None:
+    drawn = silence(100)
+    draw(drawn, 60, 10, 80)
+    drawn[0, 10:80, 60] = np.linspace(0.9, 0.0, 70)
+    _, off = track(drawn, (), TrackerSettings(frame_off_threshold=0.2))
+    assert drawn[0, off.frame, 60] < 0.2 <= drawn[0, off.frame - 1, 60]
+
+
+def test_the_offset_head_ends_a_note_that_still_rings() -> None:
+    drawn = silence(80, heads=4)
+    draw(drawn, 60, 10, 60)
+    drawn[0, 40:60, 60] = 0.35  # between the two thresholds of the frames
+    drawn[3, 39:42, 60] = 0.6, 0.9, 0.6
+    drawn[3, 20, 60] = 0.9  # while it sounds in full: not believed
+    ends = {
+        threshold: track(drawn, (), TrackerSettings(offset_threshold=threshold), ALL_HEADS)[
+            -1
+        ].frame
+        for threshold in (None, 0.5, 0.95)
+    }
+    assert ends == {None: 60, 0.5: 40, 0.95: 60}
+
+
+def test_an_onset_without_sound_is_no_note() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 20, 20)
+    assert track(drawn) == []
+
+
+def test_a_strong_note_with_a_missed_onset_begins_by_its_frames() -> None:
+    drawn = silence(60)
+    drawn[0, 20:50, 60] = 0.9
+    drawn[0, 20:24, 72] = 0.9  # too short to be believed
+    on, off = track(drawn)
+    assert on.frame == 20 + TrackerSettings().frame_start_frames - 1 - 2
+    assert (on.pitch, off.frame) == (60, 50)
+    assert on.confidence == pytest.approx(0.9)
+    assert track(drawn, (), TrackerSettings(frame_start_threshold=None)) == []
+
+
+def test_a_late_onset_is_not_a_second_note() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 20, 50)
+    drawn[0, 14:20, 60] = 0.9  # the frames speak before the onset does
+    assert [e.kind for e in track(drawn)] == ["note_on", "note_off"]
+
+
+def test_a_model_without_onset_head() -> None:
+    drawn = silence(60, heads=1)
+    drawn[0, 20:40, 60] = 0.6
+    on, off = track(drawn, (), None, heads=("frame",))
+    assert (on.frame, off.frame) == (20, 40)
+    assert on.velocity == TrackerSettings().default_velocity
+
+
+def test_no_probability_is_silence() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10, 50)
+    drawn[:, 30:] = np.nan
+    assert [e.frame for e in track(drawn)] == [10, 30]
+
+
+def test_the_first_and_the_last_frame_can_hold_an_onset() -> None:
+    drawn = silence(12)
+    draw(drawn, 60, 0, 12)
+    draw(drawn, 70, 11, 12)
+    events = track(drawn)
+    assert [(e.kind, e.pitch, e.frame) for e in events] == [
+        ("note_on", 60, 0),
+        ("note_on", 70, 11),
+        ("note_off", 60, 12),
+        ("note_off", 70, 12),
+    ]
+    assert events[0].time_s <= 0.5 * FRAME_S
+    assert events[1].time_s < events[3].time_s
+
+
+def test_frames_out_of_order_are_refused() -> None:
+    tracker = NoteTracker(TrackerSettings(), FRAME_S)
+    tracker.push(0, silence(3))
+    with pytest.raises(ValueError, match="expected frame 3 next, got 4"):
+        tracker.push(4, silence(1))
+    with pytest.raises(ValueError, match="expected probabilities of shape"):
+        tracker.push(3, silence(1, heads=2))
+    with pytest.raises(ValueError, match="3 frames were pushed"):
+        tracker.finish(4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"onset_threshold": 1.5},
+        {"frame_off_threshold": float("nan")},
+        {"release_frames": 0},
+        {"min_note_frames": 2.5},
+        {"min_note_frames": 1},
+        {"frame_on_threshold": 0.2, "frame_off_threshold": 0.3},
+        {"frame_start_threshold": 0.1},
+        {"onset_threshold": 0},
+        {"offset_threshold": 0.0},
+        {"default_velocity": 128},
+    ],
+)
+def test_impossible_settings_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be|is above|is below"):
+        TrackerSettings(**values)
+
+
+def test_a_card_sets_what_it_names() -> None:
+    card = {"tracker": {"onset_threshold": 0.31}}
+    assert TrackerSettings.from_card(card) == TrackerSettings(onset_threshold=0.31)
+    assert TrackerSettings.from_card({}) == TrackerSettings()
+    with pytest.raises(ValueError, match="unknown tracker settings: \\['onset'\\]"):
+        TrackerSettings.from_card({"tracker": {"onset": 0.31}})

@@ -1,0 +1,151 @@
+"""Note tracking: what holds for any probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.notes.events import NoteEvent
+from service.notes.tracker import NoteTracker
+from service.notes.tracker_settings import TrackerSettings
+from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, HEADS, Probabilities, silence, track
+
+
+@st.composite
+def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
+    """Probabilities of a few busy pitches, with runs, jumps and plateaus."""
+    seed = draw_from(st.integers(0, 2**32 - 1))
+    frames = draw_from(st.integers(0, 80))
+    levels = draw_from(st.integers(2, 40))
+    rng = np.random.default_rng(seed)
+    out = silence(frames, heads=4)
+    steps = rng.integers(0, levels + 1, (4, frames, 4)) / levels
+    hold = rng.random((4, frames, 4)) < draw_from(st.floats(0, 0.95))
+    for i in range(1, frames):
+        steps[:, i] = np.where(hold[:, i], steps[:, i - 1], steps[:, i])
+    out[:, :, [0, 60, 61, 127]] = steps
+    return out
+
+
+tracker_settings = st.builds(
+    TrackerSettings,
+    onset_threshold=st.floats(0.1, 0.9),
+    onset_radius_frames=st.integers(1, 4),
+    frame_on_threshold=st.floats(0.3, 0.9),
+    frame_off_threshold=st.floats(0.0, 0.3),
+    release_frames=st.integers(1, 8),
+    offset_threshold=st.none() | st.floats(0.1, 0.9),
+    frame_start_threshold=st.none() | st.floats(0.3, 0.9),
+    frame_start_frames=st.integers(1, 8),
+    min_note_frames=st.integers(2, 8),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    wild_probabilities(),
+    tracker_settings,
+    st.sampled_from([ALL_HEADS, HEADS, HEADS[:2], HEADS[:1]]),
+)
+def test_the_laws_of_events(
+    probabilities: Probabilities, chosen: TrackerSettings, heads: tuple[str, ...]
+) -> None:
+    frames = probabilities.shape[1]
+    events = track(probabilities[: len(heads)], (), chosen, heads)
+    open_notes: dict[int, NoteEvent] = {}
+    ended_s: dict[int, float] = {}
+    begun: list[NoteEvent] = []
+    for event in events:
+        assert type(event.time_s) is type(event.confidence) is float  # plain: they become JSON
+        assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
+        assert 0 <= event.frame <= frames
+        assert abs(event.time_s - event.frame * FRAME_S) <= 0.5 * FRAME_S + 1e-6
+        if event.kind == "note_on":
+            assert event.pitch not in open_notes
+            assert ended_s.get(event.pitch, 0.0) <= event.time_s
+            assert event.frame < frames
+            assert 1 <= event.velocity <= 127
+            assert 0 <= event.confidence <= 1
+            open_notes[event.pitch] = event
+            begun.append(event)
+        else:
+            on = open_notes.pop(event.pitch)
+            assert on.note_id == event.note_id
+            assert on.time_s < event.time_s
+            assert event.frame - on.frame >= chosen.min_note_frames or event.frame == frames
+            ended_s[event.pitch] = event.time_s
+    assert open_notes == {}
+    assert [on.note_id for on in begun] == list(range(len(begun)))
+    assert [on.time_s for on in begun] == sorted(on.time_s for on in begun)
+
+
+@settings(max_examples=100, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.lists(st.integers(0, 9), max_size=30))
+def test_events_do_not_depend_on_how_frames_are_pushed(
+    probabilities: Probabilities, chosen: TrackerSettings, chunks: list[int]
+) -> None:
+    whole = track(probabilities, (), chosen, ALL_HEADS)
+    assert track(probabilities, chunks, chosen, ALL_HEADS) == whole
+
+
+@settings(max_examples=100, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.data())
+def test_another_tracker_goes_on_where_one_stopped(
+    probabilities: Probabilities, chosen: TrackerSettings, data: st.DataObject
+) -> None:
+    frames = probabilities.shape[1]
+    cut = data.draw(st.integers(0, frames))
+    one = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
+    events = one.push(0, probabilities[:, :cut])
+    sounding = {event.note_id: event for event in events if event.kind == "note_on"}
+    for event in events:
+        if event.kind == "note_off":
+            del sounding[event.note_id]
+    notes = sum(event.kind == "note_on" for event in events)
+    other = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    other.resume(first, cut, notes, sounding.values())
+    assert other.push(first, probabilities[:, first:cut]) == []
+    events += other.push(cut, probabilities[:, cut:])
+    events += other.finish(frames)
+    assert events == track(probabilities, (), chosen, ALL_HEADS)
+
+
+def test_a_resumed_tracker_that_is_closed_at_once_ends_the_notes() -> None:
+    on = NoteEvent("note_on", 4, 60, 80, 0.9, 300, 300 * FRAME_S)
+    tracker = NoteTracker(TrackerSettings(), FRAME_S, HEADS)
+    tracker.resume(200, 400, 5, [on])
+    (off,) = tracker.close()
+    assert (off.kind, off.note_id) == ("note_off", 4)
+    assert 300 < off.frame <= 400
+
+
+@settings(max_examples=100, deadline=None)
+@given(wild_probabilities(), tracker_settings, st.integers(0, 80))
+def test_events_are_known_within_the_stated_delay(
+    probabilities: Probabilities, chosen: TrackerSettings, cut: int
+) -> None:
+    """What is said neither waits for nor depends on frames beyond the delay of its kind."""
+    cut = min(cut, probabilities.shape[1])
+    tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    early = tracker.push(0, probabilities[:, :cut])
+    whole = track(probabilities, (), chosen, ALL_HEADS)
+    assert early == whole[: len(early)]  # what follows the cut changes nothing
+    latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
+    for event in whole[len(early) :]:  # not said by frame cut - 1: too near to it
+        assert event.time_s > (cut - 1 - latest_s[event.kind]) * FRAME_S - 1e-6
+
+
+@settings(max_examples=30, deadline=None)
+@given(wild_probabilities(), tracker_settings)
+def test_closing_ends_what_sounds(probabilities: Probabilities, chosen: TrackerSettings) -> None:
+    tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    events = [*tracker.push(0, probabilities), *tracker.close()]
+    assert tracker.sounding == 0
+    ons = {e.note_id: e for e in events if e.kind == "note_on"}
+    offs = {e.note_id: e for e in events if e.kind == "note_off"}
+    assert ons.keys() == offs.keys()
+    assert len(events) == 2 * len(ons)
+    assert all(ons[i].time_s < offs[i].time_s for i in ons)
+    assert tracker.close() == []

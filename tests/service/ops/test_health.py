@@ -1,0 +1,153 @@
+"""/healthz, /readyz, /info, the OpenAPI document, problems, the page's headers."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+
+from starlette.testclient import TestClient
+
+from service.access.problems import MEDIA_TYPE
+from service.app import create_app
+from service.settings import Settings
+from tests.fakes import FakeTranscriber
+from tests.service.apps import serving
+
+
+def test_ready_only_when_the_model_is() -> None:
+    go_on = threading.Event()
+
+    def load(name: str, device: str) -> FakeTranscriber:
+        assert go_on.wait(100)
+        return FakeTranscriber()
+
+    app = create_app(Settings(retry_after_s=9, allowed_hosts=("testserver",)), load_model=load)
+    with TestClient(app) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        waiting = client.get("/readyz")
+        assert waiting.status_code == 503
+        assert waiting.headers["Retry-After"] == "9"
+        assert waiting.headers["Content-Type"] == MEDIA_TYPE
+        assert waiting.json()["code"] == "not_ready"
+        assert client.get("/info").json()["ready"] is False
+        go_on.set()
+        deadline = time.monotonic() + 100
+        while client.get("/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+        assert client.get("/readyz").json()["status"] == "ready"
+
+
+def test_a_model_that_cannot_be_loaded_is_told_without_its_path() -> None:
+    failed = threading.Event()
+
+    def load(name: str, device: str) -> FakeTranscriber:
+        raise OSError("/secret/place/weights.safetensors is damaged")
+
+    app = create_app(Settings(), load_model=load, on_load_failure=failed.set)
+    with TestClient(app) as client:
+        assert failed.wait(100)
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert "OSError" in answer.json()["detail"]
+        assert "secret" not in answer.text
+
+
+def test_an_end_while_the_model_is_loaded_leaves_no_worker_behind() -> None:
+    loading, loaded = threading.Event(), threading.Event()
+    before = set(threading.enumerate())
+
+    def load(name: str, device: str) -> FakeTranscriber:
+        loading.set()
+        deadline = time.monotonic() + 100
+        while not state.draining.is_set():  # the end has begun
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        loaded.set()
+        return FakeTranscriber()
+
+    app = create_app(Settings(), load_model=load)
+    state = app.state.service
+    state.close_timeout_s = 100
+    with TestClient(app):
+        assert loading.wait(100)
+        assert not loaded.is_set()
+    assert loaded.is_set()
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not {name for name in left if name.startswith("engine-")}
+
+
+def test_a_dead_engine_is_not_ready() -> None:
+    with serving() as (client, _):
+        client.app.state.service.engine.close()  # type: ignore[attr-defined]
+        assert client.get("/readyz").json()["code"] == "not_ready"
+        assert client.post("/transcribe").json()["code"] == "not_ready"
+
+
+def test_info_has_the_card_and_the_settings_and_no_address() -> None:
+    model = FakeTranscriber()
+    model.card["licence"] = "MIT"
+    with serving(model, max_sessions=3, host="127.0.0.9") as (client, _):
+        info = client.get("/info").json()
+    assert info["model"] == "fake"
+    assert info["card"]["licence"] == "MIT"
+    assert info["heads"] == ["frame", "onset", "velocity"]
+    assert info["settings"]["max_sessions"] == 3
+    assert "host" not in info["settings"]
+    assert "127.0.0.9" not in str(info)
+    assert info["libraries"]["torch"]
+
+
+def test_unknown_addresses_and_methods_are_problems() -> None:
+    with serving() as (client, _):
+        for answer, status, code in [
+            (client.get("/nowhere"), 404, "not_found"),
+            (client.delete("/healthz"), 405, "method_not_allowed"),
+            (client.get("/transcribe"), 405, "method_not_allowed"),
+        ]:
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
+            assert answer.headers["Content-Type"] == MEDIA_TYPE
+            assert answer.json()["status"] == status
+
+
+def test_every_answer_forbids_what_comes_from_elsewhere() -> None:
+    with serving() as (client, _):
+        for path in ("/", "/healthz", "/nowhere", "/base.css"):
+            headers = client.get(path).headers
+            assert headers["Content-Security-Policy"].startswith("default-src 'self'")
+            assert headers["X-Content-Type-Options"] == "nosniff"
+        assert client.get("/").text.lower().startswith("<!doctype html>")
+
+
+def test_openapi_states_the_problems_of_every_endpoint() -> None:
+    with serving() as (client, _):
+        document = client.get("/openapi.json").json()
+    assert set(document["paths"]) == {
+        "/healthz",
+        "/readyz",
+        "/info",
+        "/transcribe",
+        "/token",
+        "/metrics",
+    }
+    problem = document["components"]["schemas"]["ProblemDetails"]
+    assert {"type", "title", "status", "detail", "code"} <= set(problem["properties"])
+    upload = document["paths"]["/transcribe"]["post"]
+    assert "file" in str(upload["requestBody"]["content"]["multipart/form-data"]["schema"])
+    answers = upload["responses"]
+    assert {"audio/midi", "application/json", "application/x-ndjson"} <= set(
+        answers["200"]["content"]
+    )
+    for status in ("400", "406", "413", "422", "503", "507"):
+        assert MEDIA_TYPE in answers[status]["content"]
+    ready = document["paths"]["/readyz"]["get"]["responses"]
+    assert MEDIA_TYPE in ready["503"]["content"]
+
+
+def test_every_schema_that_the_openapi_document_names_is_in_it() -> None:
+    with serving() as (client, _):
+        text = client.get("/openapi.json").text
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert {"ProblemDetails", "Transcript"} <= named
+    assert named <= json.loads(text)["components"]["schemas"].keys()

@@ -1,0 +1,139 @@
+"""What /metrics says of sessions, uploads, refusals and the model."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+import soundfile
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from service.engine.batching import Priority
+from service.ops.metrics import Metrics
+from tests.fakes import FakeTranscriber
+from tests.service.apps import (
+    DURATION_S,
+    MELODY,
+    RATE_HZ,
+    START,
+    chunks,
+    hear,
+    melody,
+    pcm16,
+    serving,
+)
+
+
+def numbers(client: TestClient) -> dict[str, float]:
+    """By name and labels, as in a query: `rse_refused_total{code=draining}`."""
+    answer = client.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    return {
+        sample.name
+        + "".join(f"{{{key}={value}}}" for key, value in sample.labels.items()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_a_session_is_counted_in_all_its_parts() -> None:
+    with serving() as (client, _):
+        assert numbers(client)["rse_sessions"] == 0
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            assert numbers(client)["rse_sessions"] == 1
+            for chunk in chunks(pcm16(melody())):
+                socket.send_bytes(chunk)
+            socket.send_text('{"type": "stop"}')
+            hear(socket)
+        after = numbers(client)
+    assert after["rse_sessions"] == 0
+    assert after["rse_sessions_opened_total"] == 1
+    assert after["rse_sessions_closed_total{reason=stop}"] == 1
+    assert after["rse_audio_seconds_total{way=live}"] == pytest.approx(DURATION_S, abs=0.01)
+    assert after["rse_notes_total"] == len(MELODY)
+    assert after["rse_dropped_samples_total"] == 0
+    assert after["rse_event_lateness_seconds_count"] > 0
+    assert after["rse_step_seconds_count{way=live}"] > 0
+    assert after["rse_batch_windows_sum{way=live}"] >= after["rse_batch_windows_count{way=live}"]
+    assert after["rse_ready"] == 1
+    assert after["process_open_fds"] > 0
+
+
+def test_a_resumed_session_counts_only_what_it_did_itself() -> None:
+    with serving() as (client, _):
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps(START))
+            checkpoint = {**socket.receive_json()["checkpoint"], "notes": 2**40}
+            socket.send_text('{"type": "stop"}')
+            hear(socket)
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps({**START, "resume": checkpoint}))
+            for chunk in chunks(pcm16(melody())):
+                socket.send_bytes(chunk)
+            socket.send_text('{"type": "stop"}')
+            hear(socket)
+        assert numbers(client)["rse_notes_total"] == len(MELODY)
+
+
+def test_dropped_samples_and_faults_are_counted() -> None:
+    with serving() as (client, _):
+        with client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps({**START, "encoding": "pcm_f32le"}))
+            socket.send_bytes(bytes(4 * 100) + b"\x00\x00\xc0\x7f" + bytes(4 * 9))  # a NaN
+            messages, _ = hear(socket)
+        assert messages[-1]["totals"]["dropped_samples"] == 10
+        after = numbers(client)
+    assert after["rse_dropped_samples_total"] == 10
+    assert after["rse_sessions_closed_total{reason=bad_audio}"] == 1
+
+
+def test_refusals_are_counted_by_code() -> None:
+    with serving(max_request_burst=3, max_requests_per_s=0.01) as (client, _):
+        client.get("/", headers={"Host": "evil.example"})
+        client.post("/transcribe", headers={"Origin": "http://evil.example"})
+        metrics = client.app.state.service.metrics  # type: ignore[attr-defined]
+        for _ in range(5):
+            client.get("/info")
+        text = metrics.text().decode()
+    assert 'rse_refused_total{code="host_not_allowed"} 1.0' in text
+    assert 'rse_refused_total{code="origin_not_allowed"} 1.0' in text
+    assert 'rse_refused_total{code="too_many_requests"} 2.0' in text
+
+
+def test_uploads_and_batches_that_fail_are_counted() -> None:
+    file = io.BytesIO()
+    soundfile.write(file, melody(), RATE_HZ, format="FLAC")
+    model = FakeTranscriber()
+    with serving(model) as (client, _):
+        client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+        model.fail_next_batch = True
+        client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+        after = numbers(client)
+    assert after["rse_uploads_ended_total{outcome=done}"] == 1
+    assert after["rse_uploads_ended_total{outcome=internal}"] == 1
+    assert after["rse_batch_failures_total{way=file}"] == 1
+    # Received is received, whatever becomes of it.
+    assert after["rse_audio_seconds_total{way=file}"] == pytest.approx(2 * DURATION_S, abs=0.02)
+
+
+def test_uploads_that_were_not_even_received_are_counted() -> None:
+    with serving(max_upload_bytes=1024) as (client, _):
+        client.post("/transcribe", files={"file": bytes(4096)})
+        client.post("/transcribe", files={"other": b"x"})
+        headers = {"Content-Type": "multipart/form-data; boundary=x"}
+        broken = client.post("/transcribe", content=b"no form", headers=headers)
+        assert broken.json()["code"] == "bad_upload"
+        after = numbers(client)
+    assert after["rse_uploads_ended_total{outcome=upload_too_large}"] == 1
+    assert after["rse_uploads_ended_total{outcome=bad_upload}"] == 2
+
+
+def test_two_applications_do_not_share_numbers() -> None:
+    one, other = Metrics(), Metrics()
+    one.batch_failed(Priority.LIVE, 1, RuntimeError())
+    assert b'rse_batch_failures_total{way="live"} 1.0' in one.text()
+    assert b'rse_batch_failures_total{way="live"} 0.0' in other.text()

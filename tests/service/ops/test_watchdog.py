@@ -1,0 +1,225 @@
+"""A worker that hangs: noticed, told, replaced; the health of the service meanwhile."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from starlette.testclient import TestClient
+from torch import Tensor
+
+from model.config import WINDOW
+from service.app import create_app
+from service.engine.batching import Part, RequestQueue
+from service.engine.engine import Engine, EngineClosedError, EngineStream, Priority
+from service.ops.watchdog import Watchdog
+from service.settings import Settings
+from tests.fakes import FakeTranscriber
+from tests.service.apps import START, check_notes, client_for, hear, melody, pcm16, transcribe
+
+PATIENCE_S = 60.0
+
+
+class HangingTranscriber(FakeTranscriber):
+    """Hangs on demand, until it is let go."""
+
+    def __init__(self, release: threading.Event) -> None:
+        super().__init__()
+        self.hang = threading.Event()
+        self.hanging = threading.Event()
+        self._release = release
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        if self.hang.is_set():
+            self.hanging.set()
+            self._release.wait(2 * PATIENCE_S)
+        return super().predict_features(features)
+
+
+class Stage:
+    """A service whose models are made one after the other."""
+
+    def __init__(self, client: TestClient, models: list[HangingTranscriber]) -> None:
+        self.client = client
+        self.models = models
+
+    def look(self) -> Future[None]:
+        """Has the watchdog look once the worker has been silent for long."""
+        engine = self.client.app.state.service.engine  # type: ignore[attr-defined]
+        engine._beats.update({number: -math.inf for number in engine._beats})
+        watchdog: Watchdog = self.client.app.state.watchdog  # type: ignore[attr-defined]
+        assert self.client.portal is not None
+        looking: Future[None] = self.client.portal.start_task_soon(watchdog.look)
+        return looking
+
+    def wait_for_health(self, status: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.client.get("/healthz").status_code != status:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.client.get("/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@contextmanager
+def stage(go_on: threading.Event | None = None) -> Iterator[Stage]:
+    """go_on: what the second model's loading waits for."""
+    release, models = threading.Event(), list[HangingTranscriber]()
+
+    def load(name: str, device: str) -> HangingTranscriber:
+        if models and go_on is not None:
+            assert go_on.wait(PATIENCE_S)
+        models.append(HangingTranscriber(release))
+        return models[-1]
+
+    settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
+    app = create_app(settings, load_model=load)
+    with client_for(app, raise_server_exceptions=False) as client:
+        made = Stage(client, models)
+        made.wait_until_ready()
+        try:
+            yield made
+        finally:
+            release.set()
+
+
+def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
+    go_on = threading.Event()
+    with stage(go_on) as here:
+        transcribe(here.client)
+        with here.client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps(START))
+            assert socket.receive_json()["type"] == "ready"
+            socket.send_bytes(pcm16(melody()[:22_050]))
+            socket.send_text('{"type": "flush", "id": "a"}')
+            heard: list[dict[str, Any]] = []
+            while not heard or heard[-1]["type"] != "flushed":
+                heard.append(socket.receive_json())
+            here.models[0].hang.set()
+            socket.send_bytes(pcm16(melody()[22_050:]))
+            assert here.models[0].hanging.wait(PATIENCE_S)
+            looking = here.look()
+            messages, code = hear(socket)
+        assert code == 1011
+        (error,) = [message for message in messages if message["type"] == "error"]
+        assert (error["code"], error["retryable"]) == ("internal", True)
+        assert messages[-1]["type"] == "done"
+        check_notes(heard + messages)  # every note has its end
+
+        here.wait_for_health(503)
+        assert here.client.get("/readyz").status_code == 503
+        assert here.client.get("/healthz").json()["code"] == "not_ready"
+        go_on.set()
+        looking.result(PATIENCE_S)
+        here.wait_for_health(200)
+        here.wait_until_ready()
+        transcribe(here.client)
+        assert "rse_engine_restarts_total 1.0" in here.client.get("/metrics").text
+        assert len(here.models) == 2
+
+
+def test_an_upload_of_a_hanging_engine_is_told_and_frees_its_place() -> None:
+    file = io.BytesIO()
+    soundfile.write(file, melody(), 22_050, format="FLAC")
+    with stage() as here:
+        model = here.models[0]
+        model.hang.set()
+        with ThreadPoolExecutor() as other:
+            noticed = other.submit(lambda: model.hanging.wait(PATIENCE_S) and here.look())
+            answer = here.client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+            assert noticed.result(PATIENCE_S)
+        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+        here.wait_until_ready()
+        answer = here.client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+        assert answer.status_code == 200
+
+
+def test_a_worker_that_comes_back_late_harms_nobody() -> None:
+    with stage() as here:
+        old = here.models[0]
+        old.hang.set()
+        with here.client.websocket_connect("/ws/transcribe") as socket:
+            socket.send_text(json.dumps(START))
+            socket.send_bytes(pcm16(melody()))
+            socket.send_text('{"type": "stop"}')
+            assert old.hanging.wait(PATIENCE_S)
+            here.look().result(PATIENCE_S)
+            assert hear(socket)[1] == 1011
+        here.wait_until_ready()
+        old.hang.clear()
+        old._release.set()
+        transcribe(here.client)
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_replacement_that_fails_is_tried_again(failures: int) -> None:
+    attempts = 0
+    models: list[FakeTranscriber] = []
+    release = threading.Event()
+
+    def load(name: str, device: str) -> FakeTranscriber:
+        nonlocal attempts
+        attempts += 1
+        if 1 < attempts <= 1 + failures:
+            raise OSError("the disk is away")
+        models.append(HangingTranscriber(release))
+        return models[-1]
+
+    settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
+    with client_for(create_app(settings, load_model=load)) as client:
+        here = Stage(client, models)  # type: ignore[arg-type]
+        try:
+            here.wait_until_ready()
+            assert isinstance(models[0], HangingTranscriber)
+            models[0].hang.set()
+            with client.websocket_connect("/ws/transcribe") as socket:
+                socket.send_text(json.dumps(START))
+                socket.send_bytes(pcm16(melody()))
+                assert models[0].hanging.wait(PATIENCE_S)
+                for _ in range(1 + failures):
+                    here.look().result(PATIENCE_S)
+                assert hear(socket)[1] == 1011
+            here.wait_until_ready()
+            transcribe(here.client)
+        finally:
+            release.set()
+    assert attempts == 2 + failures
+
+
+def test_a_batch_on_its_way_to_a_worker_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = RequestQueue[EngineStream].next_batch
+
+    def next_batch(queue: RequestQueue[EngineStream], timeout_s: float) -> list[Part[EngineStream]]:
+        batch = take(queue, timeout_s)
+        if batch:
+            engine.abandon()  # as another thread may, just now
+        return batch
+
+    monkeypatch.setattr(RequestQueue, "next_batch", next_batch)
+    release = threading.Event()
+    model = HangingTranscriber(release)
+    model.hang.set()
+    engine = Engine(model)
+    try:
+        stream = engine.open_stream(Priority.LIVE, slice(0, 1))
+        future = stream.submit([np.zeros(WINDOW, np.float32)], new_hops=1)
+        with pytest.raises(EngineClosedError, match="given up"):
+            future.result(PATIENCE_S)
+        assert not model.hanging.is_set()
+    finally:
+        release.set()
+        engine.close()

@@ -1,0 +1,194 @@
+"""A client's messages and the query: what is read of them, and what is said of bad ones."""
+
+import json
+
+import pytest
+from pydantic import BaseModel
+
+from service.notes.events import NoteEvent
+from service.protocol.client_messages import (
+    Checkpoint,
+    Flush,
+    Keepalive,
+    Start,
+    Stop,
+    parse_message,
+    parse_query,
+)
+from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
+from service.session.options import Encoding, Mode, OptionsError, StreamOptions
+from service.session.resume import ResumePoint
+
+START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
+
+
+def start_with(**fields: object) -> str:
+    return json.dumps({**START, **fields})
+
+
+def test_start_leaves_the_rest_to_the_server() -> None:
+    start = parse_message(json.dumps(START))
+    assert isinstance(start, Start)
+    assert start.audio().encoding is Encoding.PCM_S16LE
+    assert start.audio().channels == 1
+    defaults = StreamOptions(mode=Mode.CENTRE, lookahead_ms=70, block_frames=2)
+    assert start.options(defaults) == defaults
+
+
+def test_start_overrides_the_defaults() -> None:
+    start = parse_message(start_with(mode="block", lookahead_ms=50, block_frames=8, channels=2))
+    assert isinstance(start, Start)
+    assert start.options(StreamOptions(mode=Mode.CENTRE)) == StreamOptions(
+        mode=Mode.BLOCK, lookahead_ms=50, block_frames=8
+    )
+    assert start.audio().channels == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"type": "stop"}', Stop()),
+        ('{"type": "keepalive"}', Keepalive()),
+        ('{"type": "flush", "id": "x"}', Flush(id="x")),
+    ],
+)
+def test_other_messages(text: str, message: BaseModel) -> None:
+    assert parse_message(text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", ErrorCode.BAD_MESSAGE),
+        ("hello", ErrorCode.BAD_MESSAGE),
+        ("[]", ErrorCode.BAD_MESSAGE),
+        ("null", ErrorCode.BAD_MESSAGE),
+        ('{"type": "sing"}', ErrorCode.BAD_MESSAGE),
+        ('{"encoding": "pcm_s16le"}', ErrorCode.BAD_MESSAGE),
+        ('{"type": "flush"}', ErrorCode.BAD_MESSAGE),
+        ('{"type": "stop", "now": true}', ErrorCode.BAD_MESSAGE),
+        ('{"type": "stop"' + "[" * 5000, ErrorCode.BAD_MESSAGE),
+        ('{"type": "start"}', ErrorCode.BAD_START),
+        (start_with(lookahead=50), ErrorCode.BAD_START),
+        (start_with(encoding="opus"), ErrorCode.UNSUPPORTED_ENCODING),
+        (start_with(encoding=None), ErrorCode.UNSUPPORTED_ENCODING),
+        (start_with(sample_rate=7999), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(sample_rate=192_001), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(sample_rate=44100.5), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(sample_rate="fast"), ErrorCode.BAD_SAMPLE_RATE),
+        (start_with(channels=3), ErrorCode.BAD_CHANNELS),
+        (start_with(channels=0), ErrorCode.BAD_CHANNELS),
+        (start_with(mode="window"), ErrorCode.BAD_MODE),
+        (start_with(lookahead_ms=-1), ErrorCode.BAD_LOOKAHEAD),
+        (start_with(lookahead_ms=float("nan")), ErrorCode.BAD_LOOKAHEAD),
+        (start_with(lookahead_ms=float("inf")), ErrorCode.BAD_LOOKAHEAD),
+        (start_with(block_frames=0), ErrorCode.BAD_BLOCK_FRAMES),
+        (start_with(block_frames=33), ErrorCode.BAD_BLOCK_FRAMES),
+    ],
+)
+def test_bad_messages_have_a_code_and_a_short_sentence(text: str, code: ErrorCode) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_message(text)
+    assert caught.value.code is code
+    assert 0 < len(caught.value.message) <= 300
+    assert caught.value.close_code == CloseCode.BAD_REQUEST
+    assert not caught.value.retryable
+
+
+def test_a_query_is_the_same_start() -> None:
+    pairs = [
+        ("encoding", "pcm_f32le"),
+        ("sample_rate", "48000"),
+        ("channels", "2"),
+        ("mode", "block"),
+        ("lookahead_ms", "50.5"),
+        ("block_frames", "8"),
+        ("model", "live"),
+    ]
+    fields = dict(pairs)
+    assert parse_query(pairs) == parse_message(
+        start_with(
+            encoding=fields["encoding"],
+            sample_rate=48000,
+            channels=2,
+            mode="block",
+            lookahead_ms=50.5,
+            block_frames=8,
+            model="live",
+        )
+    )
+
+
+def test_no_query_is_no_start() -> None:
+    assert parse_query([]) is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code"),
+    [
+        ([("sample_rate", "44100")], ErrorCode.BAD_START),
+        ([("encoding", "mp3"), ("sample_rate", "44100")], ErrorCode.UNSUPPORTED_ENCODING),
+        ([("encoding", "pcm_s16le"), ("sample_rate", "1")], ErrorCode.BAD_SAMPLE_RATE),
+        ([("encoding", "pcm_s16le"), ("sample_rate", "")], ErrorCode.BAD_SAMPLE_RATE),
+        ([("encoding", "pcm_s16le"), ("encoding", "pcm_f32le")], ErrorCode.BAD_START),
+        (
+            [("encoding", "pcm_s16le"), ("sample_rate", "44100"), ("gain", "2")],
+            ErrorCode.BAD_START,
+        ),
+        (
+            [("type", "start"), ("encoding", "pcm_s16le"), ("sample_rate", "44100")],
+            ErrorCode.BAD_START,
+        ),
+    ],
+)
+def test_bad_queries(pairs: list[tuple[str, str]], code: ErrorCode) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_query(pairs)
+    assert caught.value.code is code
+
+
+POINT = {"session_id": "ab", "from_sample": 0, "frames": 0, "notes": 0, "sounding": []}
+NOTE = {"note_id": 0, "pitch": 60, "velocity": 1, "confidence": 1, "frame": 0, "time_s": 0}
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {},
+        {**POINT, "session_id": "no\nhex"},
+        {**POINT, "frames": -4},
+        {**POINT, "frames": 2**60},
+        {**POINT, "events": 3},
+        {**POINT, "sounding": [{**NOTE, "pitch": 128}]},
+        {**POINT, "sounding": [{**NOTE, "velocity": 0}]},
+        {**POINT, "sounding": [NOTE] * 129},
+        {**POINT, "known_events": -1},
+    ],
+)
+def test_a_bad_resume_is_told_as_such(point: dict[str, object]) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_message(start_with(resume=point))
+    assert caught.value.code is ErrorCode.BAD_RESUME
+
+
+def test_a_checkpoint_holds_all_of_a_point() -> None:
+    note = NoteEvent("note_on", 7, 60, 100, 0.1234, 43, 0.499229)
+    point = ResumePoint(from_sample=5, frames=64, notes=8, sounding=(note,))
+    checkpoint = Checkpoint.of("0a", point)
+    sent = start_with(resume={**json.loads(checkpoint.model_dump_json()), "known_events": 2})
+    start = parse_message(sent)
+    assert isinstance(start, Start)
+    assert start.resume is not None
+    assert start.resume.point() == point
+    assert start.resume.known_events == 2
+
+
+def test_a_query_cannot_resume() -> None:
+    with pytest.raises(ProtocolError, match="resume is not a query parameter"):
+        parse_query([("encoding", "pcm_s16le"), ("sample_rate", "44100"), ("resume", "{}")])
+
+
+def test_options_and_protocol_use_the_same_codes() -> None:
+    codes = {error.code for error in OptionsError.__subclasses__()}
+    assert codes, "service.session.options has no errors"
+    assert codes <= {str(code) for code in ErrorCode}

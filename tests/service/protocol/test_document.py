@@ -1,0 +1,53 @@
+"""PROTOCOL.md names every message, field, choice and error of the service."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+
+import service
+from service.access.problems import STATUS, ProblemCode
+from service.protocol.client_messages import CLIENT_MESSAGES
+from service.protocol.faults import CLOSE_CODES, CloseCode, ErrorCode
+from service.protocol.server_messages import SERVER_MESSAGES
+from service.session.options import Encoding, Mode
+
+DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
+
+
+def nested_fields(model: type[BaseModel]) -> set[str]:
+    names: set[str] = set()
+    for name, field in model.model_fields.items():
+        names.add(name)
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                names |= nested_fields(part)
+    return names
+
+
+@pytest.mark.parametrize("message", CLIENT_MESSAGES + SERVER_MESSAGES)
+def test_document_names_every_message_and_field(message: type[BaseModel]) -> None:
+    words = set(re.findall(r"[`\"](\w+)[`\"]", DOCUMENT))
+    assert message.model_fields["type"].default in words
+    assert nested_fields(message) <= words
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_document_states_every_error_with_its_close_code(code: ErrorCode) -> None:
+    number = CLOSE_CODES.get(code, CloseCode.BAD_REQUEST)
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith("|") and f"`{code}`" in line]
+    assert any(f"| {number} |" in row for row in rows), rows
+
+
+@pytest.mark.parametrize("code", list(ProblemCode))
+def test_document_states_every_problem_with_its_status(code: ProblemCode) -> None:
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith("|") and f"`{code}`" in line]
+    assert any(f"| {STATUS[code]} |" in row for row in rows), rows
+
+
+def test_document_is_short_and_names_every_choice() -> None:
+    assert len(DOCUMENT.splitlines()) < 260
+    for choice in [*Encoding, *Mode]:
+        assert f"`{choice}`" in DOCUMENT

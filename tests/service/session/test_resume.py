@@ -1,0 +1,143 @@
+"""A performance that is cut anywhere and resumed gives the events of one that was not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from model.checkpoint import load
+from service.engine.engine import Engine
+from service.notes.events import NoteEvent
+from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.session.resume import ResumePoint
+from service.session.session import TranscriptionSession
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+
+OPTIONS = [
+    StreamOptions(),
+    StreamOptions(lookahead_ms=50, block_frames=3),
+    StreamOptions(lookahead_ms=372, block_frames=32),
+]
+RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]
+DURATION_S = 4.0
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[list[Engine]]:
+    """Two servers' engines."""
+    with Engine(FakeTranscriber()) as one, Engine(FakeTranscriber()) as other:
+        yield [one, other]
+
+
+def performance(rate_hz: int, seed: int) -> NDArray[np.float32]:
+    """Random notes of all lengths, some held over several seconds, in some noise."""
+    rng = np.random.default_rng(seed)
+    notes = []
+    for pitch in FAKE_PITCHES:
+        onset_s = rng.uniform(0, 1)
+        while onset_s < DURATION_S:
+            offset_s = onset_s + rng.exponential(0.6)
+            notes.append((pitch, onset_s, offset_s))
+            onset_s = offset_s + rng.uniform(0, 0.4)
+    samples = play(notes, DURATION_S, rate_hz)
+    return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
+
+
+def run(
+    engine: Engine,
+    samples: NDArray[np.float32],
+    rate_hz: int,
+    options: StreamOptions,
+    point: ResumePoint | None = None,
+    cut_at: int | None = None,
+) -> tuple[list[NoteEvent], ResumePoint]:
+    """The events of a session that hears ``samples`` from the point on, to the end or up to a
+    sample where its connection breaks; and the point where the next one may go on."""
+
+    async def transcribe() -> tuple[list[NoteEvent], ResumePoint]:
+        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
+        session = TranscriptionSession(engine, audio, options, resume=point)
+        start = point.from_sample if point else 0
+        events = []
+        chunk = rate_hz // 7
+        for begin in range(start, cut_at or len(samples), chunk):
+            end = min(begin + chunk, cut_at or len(samples))
+            events += await session.push_samples(samples[begin:end])
+        reached = session.point
+        if cut_at is None:
+            events += await session.finish()
+        else:
+            session.abort()  # these ends are never heard of
+        return events, reached
+
+    return asyncio.run(transcribe())
+
+
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
+    engines: list[Engine], data: st.DataObject
+) -> None:
+    rate_hz = data.draw(st.sampled_from(RATES_HZ))
+    options = data.draw(st.sampled_from(OPTIONS))
+    samples = performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)))
+    whole, _ = run(engines[0], samples, rate_hz, options)
+    cuts = data.draw(st.lists(st.integers(1, len(samples) - 1), min_size=1, max_size=3))
+    events: list[NoteEvent] = []
+    point = None
+    for turn, cut in enumerate([*sorted(cuts), None]):
+        if point is not None and cut is not None and cut <= point.from_sample:
+            continue
+        got, point = run(engines[turn % 2], samples, rate_hz, options, point, cut)
+        events += got
+    assert events == whole
+
+
+@pytest.mark.parametrize(("rate_hz", "options"), list(zip(RATES_HZ, OPTIONS, strict=False)))
+def test_no_more_audio_must_be_kept_than_stated(
+    engines: list[Engine], rate_hz: int, options: StreamOptions
+) -> None:
+    samples = performance(rate_hz, 3)
+
+    async def transcribe() -> None:
+        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
+        session = TranscriptionSession(engines[0], audio, options)
+        for begin in range(0, len(samples), rate_hz // 20):
+            end = min(begin + rate_hz // 20, len(samples))
+            await session.push_samples(samples[begin:end])
+            kept_ms = 1000 * (end - session.point.from_sample) / rate_hz
+            assert kept_ms <= session.replay_ms + 51
+        session.abort()
+        assert session.point.from_sample > 0
+        assert session.replay_ms < 5_000
+
+    asyncio.run(transcribe())
+
+
+def test_the_shipped_network_goes_on_as_well() -> None:
+    """Its front-end keeps what it computed while the window slid: that is rebuilt, too."""
+    rate_hz = 44_100
+    samples = performance(rate_hz, 11)
+    with Engine(load("live", dtype=torch.float32)) as engine:
+        whole, _ = run(engine, samples, rate_hz, StreamOptions())
+        before, point = run(engine, samples, rate_hz, StreamOptions(), None, 29 * rate_hz // 10)
+        after, _ = run(engine, samples, rate_hz, StreamOptions(), point)
+    assert len(whole) > 10
+    assert point.from_sample > 0
+
+    def exact(events: list[NoteEvent]) -> list[tuple[str, int, int, int]]:
+        return [(event.kind, event.note_id, event.pitch, event.frame) for event in events]
+
+    assert exact(before + after) == exact(whole)
+    # On some processors the size of a batch changes the last bits of a sum.
+    for got, wanted in zip(before + after, whole, strict=True):
+        assert got.velocity == pytest.approx(wanted.velocity, abs=1)
+        assert got.confidence == pytest.approx(wanted.confidence, abs=1e-3)
+        assert got.time_s == pytest.approx(wanted.time_s, abs=1e-3)

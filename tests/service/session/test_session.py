@@ -1,0 +1,194 @@
+"""Sessions: the events depend on the audio alone, and come within the stated delay."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import numpy as np
+import pretty_midi
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES, WINDOW
+from service.engine.engine import Engine, Priority
+from service.notes.events import NoteEvent
+from service.notes.tracker_settings import TrackerSettings
+from service.session.options import Encoding, StreamOptions
+from service.session.session import TranscriptionSession
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+from tests.service.sessions import FRAME_S, MELODY, OPTIONS, found, pcm, to_bytes, transcribe
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("rate_hz", [8_000, FAKE_RATE_HZ, 44_100, 96_000])
+def test_the_notes_of_a_melody_at_their_times(
+    engine: Engine, options: StreamOptions, rate_hz: int
+) -> None:
+    audio = pcm(rate_hz)
+    events = transcribe(engine, to_bytes(play(MELODY, 1.5, rate_hz), audio), audio, options)
+    got = found(events)
+    assert [pitch for pitch, _, _ in got] == [pitch for pitch, _, _ in sorted(MELODY)]
+    for (_, onset, offset), (_, onset_s, offset_s) in zip(got, sorted(MELODY), strict=True):
+        assert onset == pytest.approx(onset_s, abs=2.5 * FRAME_S)
+        assert offset == pytest.approx(offset_s, abs=2.5 * FRAME_S)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -> None:
+    options = data.draw(st.sampled_from(OPTIONS))
+    audio = pcm(
+        data.draw(st.sampled_from([8_000, FAKE_RATE_HZ, 44_100, 48_000])),
+        data.draw(st.sampled_from(list(Encoding))),
+        data.draw(st.sampled_from([1, 2])),
+    )
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    duration_s = data.draw(st.floats(0, 1.2))
+    notes = []
+    for pitch in FAKE_PITCHES:
+        for onset_s in rng.uniform(0, 1.2, rng.integers(0, 4)):
+            notes.append((pitch, onset_s, onset_s + rng.uniform(0.02, 0.4)))
+    samples = play(notes, duration_s, audio.sample_rate_hz)
+    samples += 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
+    raw = to_bytes(samples, audio)
+    sizes = data.draw(st.lists(st.integers(1, 40_000), min_size=1, max_size=5))
+    if data.draw(st.booleans()):
+        sizes = [max(size, len(raw) // 50 + 1) for size in sizes]
+    elif len(raw) > 60 * min(sizes):
+        sizes = [*sizes, len(raw) // 20 + 1]
+    whole = transcribe(engine, raw, audio, options)
+    assert transcribe(engine, raw, audio, options, sizes) == whole
+    assert transcribe(engine, raw, audio, options, sizes, Priority.FILE) == whole
+
+
+def test_single_bytes_give_the_same_events(engine: Engine) -> None:
+    audio = pcm(8_000, Encoding.PCM_S16LE, 2)
+    raw = to_bytes(play([(69, 0.05, 0.2)], 0.3, 8_000), audio)
+    one_by_one = transcribe(engine, raw, audio, sizes=[1])
+    assert one_by_one == transcribe(engine, raw, audio)
+    assert len(one_by_one) == 2
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_first_and_the_last_moments_are_transcribed(
+    engine: Engine, options: StreamOptions
+) -> None:
+    audio = pcm()
+    notes = [(69, 0.0, 0.3), (81, 2.7, 3.0)]
+    raw = to_bytes(play(notes, 3.0, 44_100), audio)
+    got = found(transcribe(engine, raw, audio, options))
+    assert [pitch for pitch, _, _ in got] == [69, 81]
+    assert got[0][1] == pytest.approx(0.0, abs=2.5 * FRAME_S)
+    assert got[1][1] == pytest.approx(2.7, abs=2.5 * FRAME_S)
+    assert got[1][2] == pytest.approx(3.0, abs=2.5 * FRAME_S)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 5_000, WINDOW, 20_001])
+def test_every_frame_comes_once_and_means_the_same_samples(
+    engine: Engine, options: StreamOptions, count: int
+) -> None:
+    samples = play([(69, 0.2, 9.0)], count / FAKE_RATE_HZ, FAKE_RATE_HZ)
+    audio = pcm(FAKE_RATE_HZ)
+    blocks: list[tuple[int, NDArray[np.float32]]] = []
+
+    async def run() -> TranscriptionSession:
+        session = TranscriptionSession(
+            engine, audio, options, on_frames=lambda first, probs: blocks.append((first, probs))
+        )
+        await session.push(to_bytes(samples, audio))
+        await session.finish()
+        return session
+
+    session = asyncio.run(run())
+    frames = -(-count // HOP)
+    assert session.frames == session.totals.frames == frames
+    assert [first for first, _ in blocks] == list(np.cumsum([0, *(b.shape[1] for _, b in blocks)]))[
+        : len(blocks)
+    ]
+    if frames == 0:
+        return
+    got = np.concatenate([block for _, block in blocks], axis=1)
+    assert got.shape == (3, frames, PITCHES)
+    # The fake hears a frame by the samples about it: so does this loop, straight from the audio.
+    padded = np.concatenate([np.zeros(WINDOW), samples, np.zeros(WINDOW)]).astype(np.float32)
+    fake = FakeTranscriber()
+    for frame in range(0, frames, 7):
+        at = WINDOW + HOP * frame
+        stream = fake.open_stream()
+        window = torch.from_numpy(padded[at - HOP : at - HOP + WINDOW].copy())
+        amplitude = stream.advance(window, 0)[0]
+        expected = (amplitude * 5).clamp(0, 1).numpy()
+        np.testing.assert_allclose(got[0, frame, list(FAKE_PITCHES)], expected, atol=1e-5)
+
+
+def test_events_come_within_the_stated_delay(engine: Engine) -> None:
+    audio = pcm(48_000)
+    chunk_s = 0.02
+    raw = to_bytes(play(MELODY, 2.0, 48_000), audio)
+    step = int(chunk_s * 48_000) * audio.frame_bytes
+
+    async def run(options: StreamOptions) -> None:
+        patient = TrackerSettings(release_frames=6)  # ends are known later than beginnings
+        session = TranscriptionSession(engine, audio, options, tracker=patient)
+        worst_ms = {"note_on": 0.0, "note_off": 0.0}
+        for start in range(0, len(raw), step):
+            sent_s = (start + step) / audio.frame_bytes / 48_000
+            for event in await session.push(raw[start : start + step]):
+                worst_ms[event.kind] = max(worst_ms[event.kind], 1000 * (sent_s - event.time_s))
+            assert session.behind_ms == 0
+        session.abort()
+        delay = session.delay
+        assert 0 < worst_ms["note_on"] <= delay.note_on_ms + 1000 * chunk_s
+        assert 0 < worst_ms["note_off"] <= delay.note_off_ms + 1000 * chunk_s
+        assert delay.note_on_ms < delay.note_off_ms
+
+    for options in OPTIONS:
+        asyncio.run(run(options))
+
+
+def test_the_midi_file_holds_the_events(engine: Engine) -> None:
+    audio = pcm()
+
+    async def run() -> tuple[list[NoteEvent], bytes]:
+        session = TranscriptionSession(engine, audio, StreamOptions())
+        events = await session.push(to_bytes(play(MELODY, 1.5, 44_100), audio))
+        events += await session.finish()
+        assert session.totals.notes == len(session.notes) == len(MELODY)
+        return events, session.midi()
+
+    events, midi = asyncio.run(run())
+    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi)).instruments[0].notes
+    in_file = sorted((n.pitch, n.start, n.end) for n in opened)
+    for got, expected in zip(in_file, found(events), strict=True):
+        assert got == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_card_sets_the_tracker_and_the_caller_overrides_it() -> None:
+    fake = FakeTranscriber()
+    fake.card = {"tracker": {"min_note_frames": 40}}
+    audio = pcm()
+    raw = to_bytes(play([(69, 0.1, 0.2)], 1.0, 44_100), audio)
+
+    async def length_s(engine: Engine, tracker: TrackerSettings | None) -> float:
+        session = TranscriptionSession(engine, audio, StreamOptions(), tracker=tracker)
+        await session.push(raw)
+        await session.finish()
+        (note,) = session.notes
+        return note.offset_s - note.onset_s
+
+    with Engine(fake) as engine:
+        assert asyncio.run(length_s(engine, None)) == pytest.approx(40 * FRAME_S, abs=FRAME_S)
+        assert asyncio.run(length_s(engine, TrackerSettings())) < 0.2
+
+
+def test_a_model_with_the_frame_head_alone() -> None:
+    audio = pcm()
+    with Engine(FakeTranscriber(heads=("frame",))) as engine:
+        raw = to_bytes(play(MELODY, 1.5, 44_100), audio)
+        got = found(transcribe(engine, raw, audio))
+    assert [pitch for pitch, _, _ in got] == [pitch for pitch, _, _ in sorted(MELODY)]

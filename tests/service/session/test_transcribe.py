@@ -1,0 +1,217 @@
+"""Recordings: the same notes as a live stream of the same audio, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+import tracemalloc
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from service.audio import decode
+from service.audio.decode import DecodeError
+from service.audio.pcm import BadAudioError
+from service.engine.engine import Engine
+from service.notes.events import NoteEvent
+from service.notes.midi import midi_file
+from service.session import transcribe
+from service.session.limits import SessionLimits, TooManyNotesError
+from service.session.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
+from service.session.session import TranscriptionSession
+from service.session.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+
+MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
+RATE_HZ = 44_100
+Items = list[NoteEvent | FileProgress | Performance]
+
+
+@pytest.fixture(autouse=True)
+def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 10_000)
+
+
+def wav(samples: NDArray[np.float32], subtype: str = "FLOAT", container: str = "WAV") -> io.BytesIO:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, RATE_HZ, format=container, subtype=subtype)
+    buffer.seek(0)
+    return buffer
+
+
+async def collect(file: io.BytesIO, engine: Engine, options: StreamOptions = FILE_OPTIONS) -> Items:
+    return [item async for item in transcribe_file(file, engine, options)]
+
+
+async def into(items: Items, file: io.BytesIO, engine: Engine, max_notes: int = 1000) -> None:
+    """Keeps what came before an exception."""
+    limits = SessionLimits(max_notes=max_notes)
+    async for item in transcribe_file(file, engine, limits=limits):
+        items.append(item)
+
+
+def events_of(items: Items) -> list[NoteEvent]:
+    return [item for item in items if isinstance(item, NoteEvent)]
+
+
+async def live(
+    samples: NDArray[np.float32], engine: Engine, options: StreamOptions
+) -> list[NoteEvent]:
+    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=RATE_HZ)
+    session = TranscriptionSession(engine, audio, options)
+    data, events = samples.astype("<f4").tobytes(), []
+    for start in range(0, len(data), 3_001):
+        events += await session.push(data[start : start + 3_001])
+    return events + await session.finish()
+
+
+@pytest.mark.parametrize(
+    "options", [FILE_OPTIONS, StreamOptions(), StreamOptions(mode=Mode.CENTRE)]
+)
+async def test_a_file_gives_the_events_of_a_live_stream(
+    engine: Engine, options: StreamOptions
+) -> None:
+    samples = play(MELODY, 2.0, RATE_HZ)
+    items = await collect(wav(samples), engine, options)
+    events = events_of(items)
+    assert len(events) == 2 * len(MELODY)
+    assert events == await live(samples, engine, options)
+
+
+async def test_progress_then_the_performance(engine: Engine) -> None:
+    items = await collect(wav(play(MELODY, 6.0, RATE_HZ)), engine)
+    done = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
+    assert len(done) == 27
+    assert done == sorted(done)
+    assert 0 <= done[0] < done[-1] <= 1
+    *_, performance = items
+    assert isinstance(performance, Performance)
+    assert performance.totals.audio_s == 6.0
+    assert performance.totals.frames == -(-6 * FAKE_RATE_HZ // HOP)
+    assert len(performance.notes) == performance.totals.notes == len(MELODY)
+    assert performance.midi == midi_file(performance.notes)
+
+
+async def test_notes_come_before_the_file_has_been_read(engine: Engine) -> None:
+    file = wav(play(MELODY, 30.0, RATE_HZ))
+    async with aclosing(transcribe_file(file, engine)) as items:
+        async for item in items:
+            if isinstance(item, NoteEvent):
+                break
+    assert file.tell() < len(file.getbuffer()) / 4
+    assert not file.closed
+
+
+def test_memory_does_not_grow_with_the_length(engine: Engine) -> None:
+    def peak_bytes(seconds: float) -> int:
+        file = wav(play(MELODY, seconds, RATE_HZ), "PCM_16")
+        tracemalloc.start()
+        try:
+            asyncio.run(collect(file, engine))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak_bytes(5.0)  # what is allocated once
+    # 45 seconds of samples are 7.9 MB; garbage that is not yet collected is far below 1 MB.
+    assert peak_bytes(60.0) < peak_bytes(15.0) + 1_000_000
+
+
+async def test_a_bad_sample_gives_what_lies_before_and_then_raises(engine: Engine) -> None:
+    samples = play(MELODY, 2.0, RATE_HZ)
+    spoilt = samples.copy()
+    spoilt[RATE_HZ] = np.nan
+    items: Items = []
+    with pytest.raises(BadAudioError, match=f"sample {RATE_HZ} is nan"):
+        await into(items, wav(spoilt), engine)
+    assert isinstance(items[-1], Performance)
+    assert items[-1].totals.received_samples == RATE_HZ
+    assert events_of(items) == events_of(await collect(wav(samples[:RATE_HZ]), engine))
+
+
+async def test_a_damaged_file_gives_what_lies_before_and_then_raises(engine: Engine) -> None:
+    noise = 0.01 * np.random.default_rng(0).standard_normal(4 * RATE_HZ)
+    samples = play(MELODY, 4.0, RATE_HZ) + noise.astype(np.float32)
+    whole = wav(samples, "PCM_16", "FLAC").getvalue()
+    items: Items = []
+    with pytest.raises(DecodeError, match="damaged after"):
+        await into(items, io.BytesIO(whole[: len(whole) * 2 // 3]), engine)
+    assert isinstance(items[-1], Performance)
+    assert len(items[-1].notes) == len(MELODY)
+
+
+async def test_too_many_notes_are_told_after_those_that_were_kept(engine: Engine) -> None:
+    items: Items = []
+    with pytest.raises(TooManyNotesError, match="more than 1 notes"):
+        await into(items, wav(play(MELODY, 2.0, RATE_HZ)), engine, max_notes=1)
+    assert isinstance(items[-1], Performance)
+    assert len(items[-1].notes) >= 1
+
+
+async def test_what_is_no_audio_raises_before_anything_is_yielded(engine: Engine) -> None:
+    with pytest.raises(DecodeError, match="not a readable audio file"):
+        await collect(io.BytesIO(b"text" * 100), engine)
+
+
+async def test_whoever_leaves_while_a_file_is_opened_finds_it_let_go_of(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+
+    class SlowDecoder(decode.AudioDecoder):
+        def __init__(self, file: io.BytesIO, max_duration_s: float | None) -> None:
+            opening.set()
+            assert go_on.wait(60)
+            super().__init__(file, max_duration_s)
+
+    monkeypatch.setattr(transcribe, "AudioDecoder", SlowDecoder)
+    file = wav(play(MELODY, 1.3, RATE_HZ))
+    reading = asyncio.create_task(collect(file, engine))
+    try:
+        assert await asyncio.to_thread(opening.wait, 60)
+        reading.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not reading.done()
+    finally:
+        go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    file.close()  # libsndfile would read it still, and fail where nobody can catch it
+
+
+def test_an_array_goes_the_same_way() -> None:
+    samples = play(MELODY, 2.0, RATE_HZ)
+    with Engine(FakeTranscriber()) as engine:
+        (*_, performance) = asyncio.run(collect(wav(samples), engine))
+        with_engine = transcribe_array(samples, RATE_HZ, engine)
+    notes, heads, probabilities = result = transcribe_array(
+        samples, RATE_HZ, FakeTranscriber(), FILE_OPTIONS
+    )
+    assert isinstance(performance, Performance)
+    assert notes == performance.notes == with_engine.notes
+    assert heads == ("frame", "onset", "velocity")
+    assert probabilities.shape == (3, performance.totals.frames, PITCHES)
+    assert probabilities.dtype == np.float32
+    frames, onsets, _ = probabilities
+    assert np.array_equal(result.frame_probabilities, frames)
+    middle = round(0.3 * FAKE_RATE_HZ / HOP)
+    assert set(np.flatnonzero(frames[middle] > 0.5)) == {69, 81}
+    for pitch, onset_s, _ in MELODY:
+        near = round(onset_s * FAKE_RATE_HZ / HOP)
+        assert onsets[near - 2 : near + 3, pitch].max() > 0.5
+    assert set(np.flatnonzero(frames.any(axis=0))) <= set(FAKE_PITCHES)
+
+
+def test_an_array_without_a_sample() -> None:
+    notes, heads, probabilities = transcribe_array(
+        np.zeros(0, np.float32), RATE_HZ, FakeTranscriber(heads=("frame",))
+    )
+    assert notes == []
+    assert heads == ("frame",)
+    assert probabilities.shape == (1, 0, PITCHES)

@@ -1,0 +1,322 @@
+"""`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from starlette.testclient import TestClient
+from torch import Tensor
+
+from service.access.problems import MEDIA_TYPE
+from tests.fakes import FakeTranscriber, play
+from tests.service.apps import (
+    DURATION_S,
+    MELODY,
+    RATE_HZ,
+    START,
+    check_notes,
+    chunks,
+    hear,
+    melody,
+    midi_pitches,
+    of_type,
+    pcm16,
+    serving,
+)
+
+PITCHES = [pitch for pitch, _, _ in MELODY]
+
+
+def sound_file(
+    samples: NDArray[np.float32], format: str = "WAV", subtype: str = "PCM_16", rate: int = RATE_HZ
+) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate, format=format, subtype=subtype)
+    return buffer.getvalue()
+
+
+def post(client: TestClient, data: bytes, accept: str = "*/*", **query: Any) -> Any:
+    return client.post(
+        "/transcribe",
+        files={"file": ("my song.wav", data)},
+        headers={"Accept": accept},
+        params=query,
+    )
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with serving() as (client, _):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def wav() -> bytes:
+    return sound_file(melody())
+
+
+@pytest.mark.parametrize(
+    ("format", "subtype"),
+    [
+        ("WAV", "PCM_16"),
+        ("WAV", "FLOAT"),
+        ("FLAC", "PCM_24"),
+        ("OGG", "VORBIS"),
+        ("MP3", "MPEG_LAYER_III"),
+    ],
+)
+def test_midi_of_every_format(client: TestClient, format: str, subtype: str) -> None:
+    answer = post(client, sound_file(melody(), format, subtype))
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "audio/midi"
+    assert midi_pitches(base64.b64encode(answer.content).decode()) == PITCHES
+
+
+def test_the_answer_is_named_after_the_recording(client: TestClient, wav: bytes) -> None:
+    answer = post(client, wav)
+    expected = "attachment; filename*=UTF-8''my%20song.mid"
+    assert answer.headers["Content-Disposition"] == expected
+
+
+def test_json(client: TestClient, wav: bytes) -> None:
+    body = post(client, wav, "application/json", lookahead_ms=100, block_frames=4).json()
+    assert [note["pitch"] for note in body["notes"]] == PITCHES
+    for note, (_, onset_s, _) in zip(body["notes"], MELODY, strict=True):
+        assert note["onset_s"] == pytest.approx(onset_s, abs=0.03)
+        assert note["offset_s"] > note["onset_s"]
+        assert note["offset_frame"] > note["onset_frame"]
+        assert 1 <= note["velocity"] <= 127
+    assert body["duration_s"] == pytest.approx(DURATION_S)
+    assert (body["model"], body["mode"], body["block_frames"]) == ("fake", "block", 4)
+    # 100 ms in whole hops
+    assert body["lookahead_ms"] == pytest.approx(8 * 1000 * 128 / 11_025, abs=1e-3)
+
+
+def test_lines_are_notes_as_they_are_found(client: TestClient, wav: bytes) -> None:
+    answer = post(client, wav, "application/x-ndjson")
+    assert answer.headers["Content-Type"].startswith("application/x-ndjson")
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert check_notes(lines) == PITCHES
+    assert of_type(lines, "progress")
+    assert all("seq" not in line for line in lines)
+    done = lines[-1]
+    assert (done["type"], done["reason"]) == ("done", "stop")
+    assert midi_pitches(done["midi_base64"]) == PITCHES
+
+
+def test_a_file_and_a_stream_give_the_same_notes(client: TestClient, wav: bytes) -> None:
+    query = {"lookahead_ms": 100, "block_frames": 4}
+    answer = post(client, wav, "application/x-ndjson", **query)
+    from_file = [json.loads(line) for line in answer.text.splitlines()]
+    data, _ = soundfile.read(io.BytesIO(wav), dtype="int16")
+    with client.websocket_connect("/ws/transcribe") as socket:
+        socket.send_json({**START, **query})
+        for chunk in chunks(data.astype("<i2").tobytes(), 999):
+            socket.send_bytes(chunk)
+        socket.send_json({"type": "stop"})
+        live, _ = hear(socket)
+    for message in live:
+        del message["seq"]
+    assert of_type(from_file, "note_on", "note_off") == of_type(live, "note_on", "note_off")
+    assert from_file[-1] == live[-1]
+
+
+def test_centre_mode(client: TestClient, wav: bytes) -> None:
+    body = post(client, wav, "application/json", mode="centre").json()
+    assert [note["pitch"] for note in body["notes"]] == PITCHES
+    assert (body["mode"], body["block_frames"]) == ("centre", 1)
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+
+def check_problem(answer: Any, status: int, code: str) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == MEDIA_TYPE
+    body: dict[str, Any] = answer.json()
+    assert (body["status"], body["code"]) == (status, code)
+    assert body["detail"]
+    assert body["type"].endswith(code)
+    return body
+
+
+@pytest.mark.parametrize("accept", ["audio/midi", "application/json", "application/x-ndjson"])
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "empty_audio"),
+        (b"This is a text, not a tune.\n" * 100, "undecodable"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(1000), "undecodable"),
+        (sound_file(np.zeros(0, np.float32)), "empty_audio"),
+        (sound_file(np.zeros(900, np.float32), rate=4000), "bad_sample_rate"),
+        (sound_file(np.full(900, np.nan, np.float32), subtype="FLOAT"), "bad_audio"),
+    ],
+)
+def test_bad_files(client: TestClient, accept: str, data: bytes, code: str) -> None:
+    answer = post(client, data, accept)
+    if accept == "application/x-ndjson" and answer.status_code == 200:
+        # NaN in a file that was good so far: told on the line before the last.
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        assert [line["code"] for line in of_type(lines, "error")] == [code]
+        assert lines[-1]["reason"] == "error"
+        return
+    check_problem(answer, 422, code)
+
+
+def bad_in_the_middle() -> bytes:
+    """The melody, then silence for longer than a block, then a NaN."""
+    silence = np.zeros(10 * RATE_HZ, np.float32)
+    return sound_file(np.concatenate([melody(), silence, [np.float32(np.nan)]]), subtype="FLOAT")
+
+
+def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> None:
+    for accept in ("audio/midi", "application/json"):
+        body = check_problem(post(client, bad_in_the_middle(), accept), 422, "bad_audio")
+        assert midi_pitches(body["midi_base64"]) == PITCHES
+    answer = post(client, bad_in_the_middle(), "application/x-ndjson")
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert check_notes(lines) == PITCHES
+    assert [line["type"] for line in lines[-2:]] == ["error", "done"]
+    assert lines[-2]["code"] == "bad_audio"
+    assert lines[-1]["reason"] == "error"
+    assert midi_pitches(lines[-1]["midi_base64"]) == PITCHES
+
+
+def test_a_truncated_file_gives_notes_or_a_problem_and_no_fault(client: TestClient) -> None:
+    for format, subtype in [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("WAV", "PCM_16")]:
+        data = sound_file(melody(), format, subtype)
+        for cut in (3, len(data) // 3, len(data) - 10):
+            answer = post(client, data[:cut])
+            assert answer.status_code in (200, 422), answer.text
+
+
+def test_a_far_look_ahead_is_taken_to_what_the_model_can_use(
+    client: TestClient, wav: bytes
+) -> None:
+    body = post(client, wav, "application/json", lookahead_ms=1e308).json()
+    assert body["lookahead_ms"] == pytest.approx(32 * 1000 * 128 / 11_025, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"lookahead_ms": -5}, "bad_parameter"),
+        ({"lookahead_ms": "inf"}, "bad_parameter"),
+        ({"block_frames": 100}, "bad_parameter"),
+        ({"mode": "sideways"}, "bad_parameter"),
+        ({"volume": 11}, "bad_parameter"),
+        ({"model": "other"}, "unknown_model"),
+    ],
+)
+def test_bad_parameters(client: TestClient, wav: bytes, query: dict[str, Any], code: str) -> None:
+    check_problem(post(client, wav, **query), 422, code)
+
+
+def test_bodies_that_are_no_upload(client: TestClient, wav: bytes) -> None:
+    check_problem(client.post("/transcribe"), 400, "bad_upload")
+    check_problem(client.post("/transcribe", content=wav), 400, "bad_upload")
+    check_problem(client.post("/transcribe", json={"file": "song.wav"}), 400, "bad_upload")
+    check_problem(client.post("/transcribe", data={"file": "song.wav"}), 400, "bad_upload")
+    check_problem(client.post("/transcribe", files={"song": wav}), 400, "bad_upload")
+    two = [("file", ("a.wav", wav)), ("file", ("b.wav", wav))]
+    check_problem(client.post("/transcribe", files=two), 400, "bad_upload")
+    broken = {"Content-Type": "multipart/form-data; boundary=x"}
+    check_problem(client.post("/transcribe", content=wav, headers=broken), 400, "bad_upload")
+    no_boundary = {"Content-Type": "multipart/form-data"}
+    check_problem(client.post("/transcribe", content=wav, headers=no_boundary), 400, "bad_upload")
+
+
+def test_answers_that_are_not_offered(client: TestClient, wav: bytes) -> None:
+    check_problem(post(client, wav, "text/html"), 406, "not_acceptable")
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+def test_too_many_bytes() -> None:
+    with serving(max_upload_bytes=2048) as (client, _):
+        stated = client.post("/transcribe", files={"file": bytes(4096)})
+        check_problem(stated, 413, "upload_too_large")
+
+        def body() -> Iterator[bytes]:  # sent in chunks, so that no length is stated
+            yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+            for _ in range(40):
+                yield bytes(100)
+
+        headers = {"Content-Type": "multipart/form-data; boundary=x"}
+        unstated = client.post("/transcribe", content=body(), headers=headers)
+        check_problem(unstated, 413, "upload_too_large")
+
+
+def test_too_many_seconds() -> None:
+    with serving(max_upload_s=1) as (client, _):
+        answer = post(client, sound_file(melody(), "FLAC"))
+        check_problem(answer, 413, "audio_too_long")
+
+
+def test_too_many_notes() -> None:
+    with serving(max_notes=1) as (client, _):
+        # The limit shows at a block's end: a file of several.
+        rest = np.zeros(12 * RATE_HZ, np.float32)
+        data = sound_file(np.concatenate([melody(), rest]))
+        body = check_problem(post(client, data), 413, "too_many_notes")
+        assert midi_pitches(body["midi_base64"])[0] == PITCHES[0]
+
+
+class Failing(FakeTranscriber):
+    """Fails on one batch of all: that after so many windows, in whatever batches they came."""
+
+    fails_after = -1
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        self.fail_next_batch = sum(self.batches) == self.fails_after
+        return super().predict_features(features)
+
+
+def test_a_failing_model_is_our_fault_and_loses_no_note_that_was_found(wav: bytes) -> None:
+    for accept in ("audio/midi", "application/x-ndjson"):
+        with serving(Failing()) as (client, model):
+            assert isinstance(model, Failing)
+            # After the warm-up and three of five requests, of eight windows each.
+            model.fails_after = sum(model.batches) + 24
+            answer = post(client, wav, accept, block_frames=4)
+            assert "failing batch" not in answer.text
+            if accept == "audio/midi":
+                midi = check_problem(answer, 500, "internal")["midi_base64"]
+            else:
+                lines = [json.loads(line) for line in answer.text.splitlines()]
+                assert check_notes(lines)[0] == PITCHES[0]
+                assert [line["type"] for line in lines[-2:]] == ["error", "done"]
+                midi = lines[-1]["midi_base64"]
+            assert PITCHES[0] in midi_pitches(midi)
+            assert post(client, wav).status_code == 200
+
+
+def test_places_are_given_back(wav: bytes) -> None:
+    with serving(max_uploads=1) as (client, _):
+        for data in (wav, b"", b"x" * 100, wav, bad_in_the_middle()):
+            for accept in ("audio/midi", "application/x-ndjson"):
+                assert post(client, data, accept).status_code != 503
+        state = client.app.state.service  # type: ignore[attr-defined]
+        assert state.uploads.taken == 0
+        with state.uploads.take():
+            refused = check_problem(post(client, wav), 503, "too_many_uploads")
+            assert post(client, wav).headers["Retry-After"]
+        assert refused["title"] == "Service Unavailable"
+
+
+def test_a_tone_at_the_very_beginning_and_end(client: TestClient) -> None:
+    """Shorter than a window, and nothing before or behind it."""
+    samples = play([(69, 0.0, 0.2)], 0.2, RATE_HZ)
+    body = post(client, sound_file(samples), "application/json").json()
+    assert [note["pitch"] for note in body["notes"]] == [69]
+    assert len(pcm16(samples)) == 2 * round(0.2 * RATE_HZ)
+    assert body["duration_s"] == pytest.approx(0.2)

@@ -1,0 +1,78 @@
+"""Counting of notes where there are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from service.session.options import StreamOptions
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from training.evaluate import main
+from training.evaluation.junk import GOAL_A_MINUTE, evaluate_junk, made_sounds, recorded_sounds
+from training.evaluation.junk_sounds import NOISES, SOUNDS
+from training.evaluation.real import AudioError
+
+GHOSTS = play([(69, 0.1, 0.3), (69, 0.5, 0.7), (81, 0.5, 0.7)], 1.0, FAKE_RATE_HZ)
+
+
+def test_every_note_is_a_false_one() -> None:
+    told: list[str] = []
+    sounds = [
+        ("white noise", GHOSTS, FAKE_RATE_HZ),
+        ("drums", GHOSTS, FAKE_RATE_HZ),
+        ("digital silence", np.zeros(FAKE_RATE_HZ * 2, np.float32), FAKE_RATE_HZ),
+        ("nothing", np.zeros(0, np.float32), FAKE_RATE_HZ),
+    ]
+    figures = evaluate_junk(FakeTranscriber(), StreamOptions(), iter(sounds), told.append)
+    assert figures["model"] == "fake"
+    drums = {
+        "seconds": 1.0,
+        "false_notes": 3,
+        "false_notes_a_minute": 180.0,
+        "pitches": {"69": 2, "81": 1},
+    }
+    found = figures["sounds"]
+    assert found["drums"] == drums
+    assert found["white noise"] == drums | {"goal": GOAL_A_MINUTE, "met": False}
+    assert found["digital silence"]["met"]
+    assert found["digital silence"]["false_notes_a_minute"] == 0
+    assert found["nothing"]["false_notes_a_minute"] == 0
+    assert "MISSED" in told[1]
+
+
+def test_all_made_sounds_come_at_the_length_asked_for() -> None:
+    lengths = {name: len(samples) / rate for name, samples, rate in made_sounds(0.1)}
+    assert lengths == {name: pytest.approx(0.1) for name in SOUNDS}
+    assert set(NOISES) < set(SOUNDS)
+
+
+def test_the_command_writes_json_with_sounds_of_ones_own(
+    tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "talk").mkdir()
+    soundfile.write(tmp_path / "talk" / "a.wav", GHOSTS, FAKE_RATE_HZ)
+    out = tmp_path / "deep" / "out.json"
+    where = ["--model", str(tiny_checkpoint), "--data-dir", str(tmp_path), "--json", str(out)]
+    assert main(["junk", *where, "--seconds", "0.2"]) == 0
+    assert list(json.loads(out.read_text())["sounds"]) == [*SOUNDS, "a.wav"]
+    assert "false notes" in capsys.readouterr().out
+
+
+def test_bad_input_is_a_message_and_a_status(
+    tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", str(tiny_checkpoint)]
+    assert main(["junk", *model, "--data-dir", str(tmp_path)]) == 1
+    assert "no audio" in capsys.readouterr().err
+    assert main(["junk", *model, "--seconds", "0"]) == 1
+    assert "--seconds" in capsys.readouterr().err
+    (tmp_path / "broken.wav").write_bytes(b"RIFF")
+    with pytest.raises(AudioError, match=r"cannot read .*broken\.wav"):
+        list(recorded_sounds(tmp_path))
+    bad = [("bad", np.full(FAKE_RATE_HZ, np.nan, np.float32), FAKE_RATE_HZ)]
+    with pytest.raises(AudioError, match="bad: sample 0 is nan"):
+        evaluate_junk(FakeTranscriber(), StreamOptions(), iter(bad))

@@ -1,0 +1,72 @@
+"""Sounds without notes: level, pace and pitch as told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from training.evaluation.junk_sounds import NOISE_DB, RATE_HZ, ROOM_DB, SOUNDS
+
+SECONDS = 4
+
+
+def make(name: str, seconds: float = SECONDS) -> np.ndarray:
+    return SOUNDS[name](round(seconds * RATE_HZ), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("name", SOUNDS)
+def test_every_sound_is_as_long_as_asked_and_within_full_scale(name: str) -> None:
+    for seconds in (0.01, 1):
+        sound = make(name, seconds)
+        assert sound.shape == (round(seconds * RATE_HZ),)
+        assert sound.dtype == np.float32
+        assert np.isfinite(sound).all()
+        assert np.abs(sound).max() <= 1
+    assert np.array_equal(make(name, 0.5), make(name, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("name", "level_db"),
+    [("white noise", NOISE_DB), ("pink noise", NOISE_DB), ("room noise", ROOM_DB)],
+)
+def test_noise_has_its_level(name: str, level_db: float) -> None:
+    rms = float(np.sqrt(np.mean(make(name).astype(float) ** 2)))
+    assert 20 * np.log10(rms) == pytest.approx(level_db, abs=0.1)
+
+
+def test_silence_is_digital() -> None:
+    assert not make("digital silence").any()
+
+
+@pytest.mark.parametrize(("name", "fall_db"), [("white noise", 0.0), ("pink noise", -3.0)])
+def test_noise_has_its_colour(name: str, fall_db: float) -> None:
+    frequency, power = signal.welch(make(name), RATE_HZ, nperseg=8192)
+    octaves = [
+        10 * np.log10(power[(frequency >= low) & (frequency < 2 * low)].mean())
+        for low in 60 * 2.0 ** np.arange(8)
+    ]
+    slope = np.polyfit(np.arange(8), octaves, 1)[0]
+    assert slope == pytest.approx(fall_db, abs=0.5)
+
+
+def test_the_sweep_rises_from_octave_to_octave() -> None:
+    sound = make("sine sweep")
+    crossings = [np.sum(np.diff(np.sign(second)) > 0) for second in np.split(sound, SECONDS)]
+    assert crossings == sorted(crossings)
+    assert crossings[0] < 50 < crossings[-1] / 1.5
+
+
+def test_drums_strike_and_fade() -> None:
+    power = make("drums").reshape(-1, RATE_HZ // 20).astype(float).std(axis=1)
+    assert power.max() > 8 * power.min()
+
+
+def test_talk_has_syllables_and_a_voice_that_glides() -> None:
+    sound = make("speech", 10.0)
+    level = np.abs(sound).reshape(-1, RATE_HZ // 50).max(axis=1)
+    assert (level < 0.02).mean() > 0.05  # breaths and stops
+    _, _, spectrum = signal.stft(sound, RATE_HZ, nperseg=4096)
+    low = np.abs(spectrum[7:30])  # 75 to 310 Hz: the first harmonics
+    loud = low[:, low.max(axis=0) > 0.2 * low.max()]
+    assert len(set(np.argmax(loud, axis=0))) > 5

@@ -1,0 +1,139 @@
+"""Recordings through the service's pipeline, scored."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from PIL import Image
+
+from service.session.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
+from tests.training.conftest import TONES
+from training.evaluation.real import evaluate_collection
+from training.evaluation.report import Report
+from training.evaluation.window_memo import WindowMemo
+from training.music.metrics import FIGURES
+from training.music.recordings import Collection, read_collection
+
+
+def evaluate(folder: Path, *args: Any, **choices: Any) -> list[Report]:
+    return evaluate_collection(read_collection(folder), *args, **choices)
+
+
+def test_what_the_model_hears_is_scored(tones: Path) -> None:
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
+    assert report["recordings"].keys() == {"tones"}
+    assert report["mean"] == pytest.approx(report["recordings"]["tones"])
+    for figure in FIGURES:
+        assert report["mean"][figure] > 0.9, figure
+    assert abs(report["onset_error_ms"]["median"]) < 15
+    assert sum(row["notes"] for row in report["octaves"].values()) == len(TONES)
+    assert report["polyphony"]["1"]["onset_f1"] == 1.0
+    assert report["interval"]["onset_f1"] is None  # of one recording
+
+
+def test_shifted_labels_are_another_truth(tones: Path) -> None:
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.1)
+    assert report["mean"]["onset_f1"] < 0.1
+    assert report["label_shift_ms"] == 100
+
+
+def test_several_lookaheads_give_what_each_alone_gives(tones: Path) -> None:
+    streams = [StreamOptions(lookahead_ms=ms) for ms in (50, 100, 200)]
+    together = evaluate(tones, FakeTranscriber, streams, label_shift_s=0.0)
+    alone = [evaluate(tones, FakeTranscriber, [s], label_shift_s=0.0) for s in streams]
+    assert [[report] for report in together] == alone
+    assert [report["lookahead_ms"] for report in together] == [50, 100, 200]
+
+
+def test_windows_are_computed_once(tones: Path) -> None:
+    samples, rate = soundfile.read(tones / "tones.wav", dtype="float32")
+    memo = WindowMemo(FakeTranscriber())
+    direct = transcribe_array(samples, rate, FakeTranscriber(), StreamOptions())
+    first = transcribe_array(samples, rate, memo, StreamOptions())
+    computed = memo.computed
+    second = transcribe_array(samples, rate, memo, StreamOptions())
+    assert memo.computed == computed > 0
+    assert direct.notes == first.notes == second.notes
+
+
+@pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
+def test_processes_side_by_side_find_the_same(tones: Path) -> None:
+    for name in ("again", "once more"):
+        for suffix in (".wav", ".tsv"):
+            (tones / f"{name}{suffix}").write_bytes((tones / f"tones{suffix}").read_bytes())
+    alone = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
+    assert len(alone[0]["recordings"]) == 3
+    assert evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, jobs=2) == alone
+
+
+def test_a_picture_of_each_recording_and_look_ahead(tones: Path, tmp_path: Path) -> None:
+    streams = [StreamOptions(lookahead_ms=ms) for ms in (50, 100)]
+    pictures = tmp_path / "deep" / "pictures"
+    evaluate(tones, FakeTranscriber, streams, 0.0, pictures=pictures)
+    assert sorted(path.name for path in pictures.iterdir()) == ["tones_100ms.png", "tones_50ms.png"]
+    with Image.open(pictures / "tones_50ms.png") as picture:
+        assert np.asarray(picture).std() > 0
+
+
+def test_what_cannot_be_scored_is_told_and_listed_and_the_others_are_scored(tones: Path) -> None:
+    labels = (tones / "tones.tsv").read_bytes()
+    (tones / "broken.wav").write_bytes(b"RIFF no music")  # told by its header
+    spoilt = np.zeros(FAKE_RATE_HZ, np.float32)
+    spoilt[1000] = np.nan  # shows only once it is transcribed
+    soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
+    for name in ("short", "orphan", "garbled"):
+        (tones / f"{name}.wav").write_bytes((tones / "tones.wav").read_bytes())
+    (tones / "broken.tsv").write_bytes(labels)
+    (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
+    (tones / "short.tsv").write_text("9182\t90782\t60\t64")
+    (tones / "garbled.tsv").write_text("la la la")
+    told: list[str] = []
+    (alone,) = evaluate_collection(
+        Collection("tones", read_collection(tones).recordings[-1:], {}),
+        FakeTranscriber,
+        [StreamOptions()],
+        0.0,
+    )
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, tell=told.append)
+    failures = report["failures"]
+    assert sorted(failures) == ["broken", "garbled", "short", "spoilt"]
+    assert re.search(r"cannot read .*broken\.wav", failures["broken"])
+    assert re.search(r"garbled\.tsv:1", failures["garbled"])
+    assert report["unlabelled"] == [str(tones / "orphan.wav")]
+    assert re.search("1 of 1 labels .* are their times in seconds", failures["short"])
+    assert re.search(r"spoilt\.wav: sample 1000 is nan", failures["spoilt"])
+    assert all(f"not scored: {reason}" in told for reason in failures.values())
+    assert report["recordings"] == alone["recordings"]
+    assert report["mean"] == alone["mean"]
+
+
+@pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
+def test_a_failure_in_another_process_is_told(tones: Path) -> None:
+    spoilt = np.full(FAKE_RATE_HZ, np.inf, np.float32)
+    soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
+    (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, jobs=2)
+    assert report["failures"].keys() == {"spoilt"}
+    assert report["recordings"].keys() == {"tones"}
+
+
+def test_where_nothing_can_be_scored_the_report_says_why(tones: Path) -> None:
+    (tones / "tones.wav").write_bytes(b"RIFF no music")
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0)
+    assert report["failures"].keys() == {"tones"}
+    assert (report["recordings"], report["mean"]) == ({}, {})
+
+
+def test_labels_beyond_the_audio_are_told(tones: Path) -> None:
+    told: list[str] = []
+    with (tones / "tones.tsv").open("a") as labels:
+        labels.write("\n99\t99.5\t60\t64")
+    evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, tell=told.append)
+    assert told[0] == "tones: 1 of 7 labels begin after the end of the audio (3.0 s)"

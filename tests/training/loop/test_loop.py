@@ -1,0 +1,239 @@
+"""The training loop on a toy task."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.checkpoint import read_tensors
+from model.config import RSEConfig
+from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.loop.config import LoopConfig
+from training.loop.loop import Trainer, deferred_signals
+from training.loop.optimizer import schedule
+from training.loop.parallel import Share
+
+TINY_SUMS = AlgorithmicConfig(
+    rse=RSEConfig(maps=4, blocks=1, dropout=0.0),
+    bins=(8,),
+    batch_size=4,
+    examples_per_length=10,
+    validation_examples=8,
+)
+QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
+
+
+class Line:
+    """Learns y = 3x - 1."""
+
+    score = "negative_error"
+    windows = 16
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.network: nn.Module = nn.Linear(1, 1)
+
+    @contextlib.contextmanager
+    def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
+        generator = torch.Generator().manual_seed(seed + step)
+
+        def endless() -> Iterator[Tensor]:
+            while True:
+                yield torch.randn(16, 1, generator=generator)
+
+        yield endless()
+
+    def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        error = (self.network(batch) - (3 * batch - 1)).square().mean()
+        return error, {"error": error.detach()}
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        x = torch.linspace(-1, 1, 9)[:, None]
+        with torch.inference_mode():
+            return {"negative_error": -float((network(x) - (3 * x - 1)).square().mean())}
+
+    def card(self) -> dict[str, Any]:
+        return {"config": {}}
+
+
+def test_it_learns_and_leaves_checkpoint_card_and_metrics(tmp_path: Path) -> None:
+    task = Line()
+    before = task.validate(task.network)["negative_error"]
+    after = Trainer(task, QUICK, tmp_path).run()["negative_error"]
+    assert after > before / 10
+    weights = read_tensors(tmp_path / "best.safetensors")
+    assert set(weights) == {"weight", "bias"}
+    card = json.loads((tmp_path / "last.json").read_text())
+    assert card["training"]["steps"] == QUICK.steps
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [100, 200, 300, 400]
+    assert lines[-1]["kind"] == "validation"
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = Trainer(Line(), replace(QUICK, max_minutes=1e-9), tmp_path)
+    first.run()
+    assert 0 < first.step < QUICK.steps
+    second = Trainer(Line(), QUICK, tmp_path)
+    second.resume()
+    assert second.step == first.step
+    assert torch.equal(second.task.network.weight, first.task.network.weight)  # type: ignore[arg-type]
+    second.run()
+    assert second.step == QUICK.steps
+
+
+def test_clipping_changes_the_step(tmp_path: Path) -> None:
+    def weights_after(clip: float) -> Tensor:
+        trainer = Trainer(Line(), replace(QUICK, gradient_clip=clip), tmp_path)
+        for _ in range(12):
+            trainer.train_step([torch.ones(4, 1) * torch.randn(1)])
+        return trainer.task.network.weight.detach().clone()  # type: ignore[operator, union-attr, return-value]
+
+    torch.manual_seed(3)
+    loose = weights_after(0)
+    torch.manual_seed(3)
+    assert not torch.equal(loose, weights_after(1e-3))
+
+
+def test_the_released_optimiser_learns_resumes_and_falls_to_a_rate_of_zero(tmp_path: Path) -> None:
+    config = replace(QUICK, optimizer="released")
+    first = Trainer(Line(), replace(config, max_minutes=1e-9), tmp_path)
+    assert first.learning_rate == pytest.approx(0.1 * (1 - 1 / 400))
+    first.run()
+    second = Trainer(Line(), config, tmp_path)
+    second.resume()
+    before = first.task.validate(first.task.network)["negative_error"]
+    assert second.run()["negative_error"] > before / 10
+    assert second.learning_rate == 0
+    with pytest.raises(ValueError, match="parameter group"):
+        Trainer(Line(), QUICK, tmp_path).resume()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    trainer = Trainer(Line(), QUICK, tmp_path)
+    with pytest.raises(FloatingPointError, match="step 0"):
+        trainer.train_step([torch.full((2, 1), float("nan"))])
+
+
+def test_the_schedule_rises_then_falls_to_zero() -> None:
+    values = [schedule(p / 100, 0.1) for p in range(101)]
+    assert max(values) == pytest.approx(1.0)
+    assert values.index(max(values)) == 10
+    assert values[-1] == 0
+    assert all(a < b for a, b in zip(values[2:10], values[3:11], strict=True))
+    assert all(a > b for a, b in zip(values[10:], values[11:], strict=False))
+
+
+def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
+    class Failing(Line):
+        @contextlib.contextmanager
+        def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
+            def three() -> Iterator[Tensor]:
+                yield from torch.randn(3, 16, 1)
+                raise RuntimeError("no more data")
+
+            yield three()
+
+    with pytest.raises(RuntimeError, match="no more data"):
+        Trainer(Failing(), QUICK, tmp_path).run()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert again.step == 3
+
+
+def test_a_signal_waits_and_a_second_does_not() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with deferred_signals() as received:
+        signal.raise_signal(signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_run_that_is_told_to_stop_ends_after_the_step_and_saves(tmp_path: Path) -> None:
+    class Stopped(Line):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            if trainer.step == 3:
+                signal.raise_signal(signal.SIGINT)
+            return super().loss(batch)
+
+    trainer = Trainer(Stopped(), QUICK, tmp_path)
+    trainer.run()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert again.step == 4
+
+
+def test_the_pace_is_told_in_windows(tmp_path: Path) -> None:
+    trainer = Trainer(Line(), replace(QUICK, steps=4, log_steps=2, accumulate=3), tmp_path)
+    trainer.run()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    at_end = [line for line in lines if line["kind"] == "train"][-1]
+    assert at_end["windows_per_s"] == pytest.approx(4 * 3 * 16 / (3600 * at_end["hours"]))
+
+
+def test_slow_steps_are_reported_within_the_first_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0.0, 20.0)  # two readings a step
+    monkeypatch.setattr("training.loop.time.monotonic", lambda: next(clock))
+    Trainer(Line(), replace(QUICK, steps=4, log_steps=100), tmp_path).run()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("bfloat16", "in_hardware", "expected"),
+    [("auto", True, True), ("auto", False, False), (True, False, True), (False, True, False)],
+)
+def test_bfloat16_follows_the_processor_unless_it_is_set(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bfloat16: bool | Literal["auto"],
+    in_hardware: bool,
+    expected: bool,
+) -> None:
+    class Seen(Line):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            assert torch.is_autocast_enabled("cpu") is expected
+            return super().loss(batch)
+
+    capabilities = {"avx512_bf16": in_hardware}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    Trainer(Seen(), replace(QUICK, steps=1, bfloat16=bfloat16), tmp_path).run()
+
+
+def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:
+    x = torch.randn(12, 1, generator=torch.Generator().manual_seed(1))
+    weights = []
+    for batches in ([x], list(x.split(4))):
+        trainer = Trainer(Line(), QUICK, tmp_path)
+        loss, _ = trainer.train_step(batches)
+        weights.append(torch.stack([loss, *(p.squeeze() for p in trainer.average.parameters())]))
+    torch.testing.assert_close(*weights)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks it of what it compiles
+def test_compiled_switch_layers_compute_the_same(tmp_path: Path) -> None:
+    losses = []
+    for compiler in ("", "eager"):
+        torch.manual_seed(0)
+        task = AlgorithmicTask(TINY_SUMS)
+        trainer = Trainer(task, replace(QUICK, compile=compiler), tmp_path / f"{compiler}x")
+        with task.batches(1, 0, Share()) as batches:
+            losses.append(trainer.train_step([next(batches)])[0])
+        rse = task.network.get_submodule("rse")
+        assert (rse._compiled_call_impl is not None) == bool(compiler)
+    torch.testing.assert_close(*losses)

@@ -1,0 +1,133 @@
+"""Losses over symbols: by hand, and against the released code's training trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.config import RSEConfig
+from model.released.names import from_released
+from model.symbols import SymbolConfig, SymbolNetwork
+from training.loop.symbol_losses import (
+    algorithmic_accuracy,
+    algorithmic_loss,
+    lambada_accuracy,
+    lambada_loss,
+    least_entropy,
+    pointer_sum_loss,
+)
+
+
+def test_the_least_entropy_of_four_classes_is_the_released_one() -> None:
+    assert least_entropy(4, 0.01) == pytest.approx(0.0669877, abs=1e-7)
+
+
+def test_the_best_prediction_costs_nothing() -> None:
+    targets = torch.tensor([[1, 2, 0, 0]])
+    best = torch.full((1, 4, 4), 0.01 / 3)
+    best.scatter_(-1, targets.unsqueeze(-1), 0.99)
+    assert algorithmic_loss(best.log(), targets).item() == pytest.approx(0, abs=1e-6)
+    assert algorithmic_loss((best + 0.1).log(), targets) > 0.01
+
+
+def test_padding_weighs_a_hundredth() -> None:
+    targets = torch.tensor([[1, 2, 0, 0]])
+    wrong = torch.zeros(1, 4, 4)
+    wrong[0, :, 3] = 10.0
+    fair = torch.full((1, 4, 4), 0.01 / 3)
+    fair.scatter_(-1, targets.unsqueeze(-1), 0.99)
+    in_word, in_padding = fair.log().clone(), fair.log().clone()
+    in_word[0, 1] = wrong[0, 1]
+    in_padding[0, 2] = wrong[0, 2]
+    ratio = algorithmic_loss(in_word, targets) / algorithmic_loss(in_padding, targets)
+    assert ratio.item() == pytest.approx(100, rel=1e-3)
+
+
+def test_algorithmic_accuracy_counts_where_either_is_not_padding() -> None:
+    targets = torch.tensor([[1, 2, 0, 0], [1, 1, 1, 1]])
+    predicted = torch.tensor([[1, 1, 3, 0], [1, 1, 1, 0]])
+    logits = torch.nn.functional.one_hot(predicted, 4).float()
+    assert algorithmic_accuracy(logits, targets).item() == pytest.approx((1 / 3 + 3 / 4) / 2)
+
+
+def test_the_answers_of_a_passage_share_its_mass() -> None:
+    targets = torch.tensor([[1, 2, 2, 0]])
+    shares = torch.tensor([[0.025, 0.475, 0.475, 0.025]])
+    logits = torch.randn(1, 4, 3)
+    logits[:, :, 2] = shares.log() + 5
+    least = -(shares * shares.log()).sum().item()
+    assert lambada_loss(logits, targets, 0.1).item() == pytest.approx(least)
+    assert lambada_accuracy(logits, targets) == 1
+    logits[0, 0, 2] += 9
+    assert lambada_loss(logits, targets, 0.1) > least
+    assert lambada_accuracy(logits, targets) == 0
+
+
+def test_a_passage_without_its_answer_has_a_finite_loss() -> None:
+    assert lambada_loss(torch.zeros(2, 4, 3), torch.ones(2, 4, dtype=torch.long)).isfinite()
+
+
+def test_the_pointer_may_choose_any_place_of_the_answer() -> None:
+    targets = torch.tensor([[0, 1, 2, 1, 2, 1]])
+    scores = torch.tensor([[9.0, 0.0, 1.0, 0.0, 2.0, 1.0]])  # padding, which must not count, first
+    logits = torch.stack([torch.zeros_like(scores), torch.ones_like(scores), scores], dim=-1)
+    shares = scores[0, 1:].softmax(0)
+    expected = -(shares[1] + shares[3]).log()
+    torch.testing.assert_close(pointer_sum_loss(logits, targets), expected)
+
+
+@pytest.mark.parametrize("name", ["badd_n16", "bmul_n64", "sort_n8", "lambada_n256"])
+def test_the_costs_of_examples_are_the_released_ones(name: str, shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "oracles" / f"{name}_h16.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with np.load(path) as file:
+        smoothing = json.loads(str(file["meta"]))["label_smoothing"]
+        prediction, y, costs, accuracy = (
+            torch.as_tensor(file[k])
+            for k in ("out/prediction", "in/y", "out/per_item_cost", "out/accuracy")
+        )
+    lambada = name.startswith("lambada")
+    loss, measure = (
+        (lambada_loss, lambada_accuracy) if lambada else (algorithmic_loss, algorithmic_accuracy)
+    )
+    ours = torch.stack(
+        [loss(p[None], t[None], smoothing) for p, t in zip(prediction, y, strict=True)]
+    )
+    torch.testing.assert_close(ours, costs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(measure(prediction, y), accuracy, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["badd_bins8_16", "sort_bins8"])
+def test_the_first_training_cost_is_the_released_one(name: str, shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "oracles" / f"train_{name}_h16.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with np.load(path) as file:
+        meta = json.loads(str(file["meta"]))
+        arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
+    rse = RSEConfig(
+        maps=meta["n_hidden"],
+        blocks=meta["n_blocks"],
+        norm="sequence",
+        activation="sigmoid_gelu",
+        residual_speed=2.0,
+        dropout=0.0,
+    )
+    network = SymbolNetwork(SymbolConfig(meta["n_input"], meta["n_output"], rse))
+    variables = {k.removeprefix("init/"): v for k, v in arrays.items() if k.startswith("init/")}
+    network.load_state_dict(from_released(network, variables))
+    costs = [
+        algorithmic_loss(
+            network(arrays[f"batch/1/{length}/x"].long()),
+            arrays[f"batch/1/{length}/y"].long(),
+            meta["label_smoothing"],
+        )
+        for length in meta["bins"]
+    ]
+    recorded = arrays["bin_cost"].reshape(12, -1)[0]
+    torch.testing.assert_close(torch.stack(costs), recorded, atol=1e-5, rtol=1e-5)

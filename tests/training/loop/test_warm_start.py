@@ -1,0 +1,146 @@
+"""Beginning with the weights of another run, in the same network or a larger one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.checkpoint import CheckpointError, load, save_checkpoint
+from model.config import HEADS, WINDOW, ModelConfig, RSEConfig
+from model.transcriber import Transcriber
+from tests.training.conftest import TINY
+from training import run
+from training.loop.warm_start import warm_start
+from training.music.synth.config import SynthConfig
+from training.music.task import MusicConfig
+from training.presets import MUSIC_PRESETS
+
+TINY_PAPER = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
+CARD = {
+    "name": "before",
+    "training": {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}},
+    "data": {"synth": {"a": 1}},
+}
+
+
+def saved(config: ModelConfig, path: Path) -> Transcriber:
+    torch.manual_seed(1)
+    network = Transcriber(config).eval()
+    for parameter in network.parameters():  # the biases of heads are zero at first
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    save_checkpoint(network, {**CARD, "config": config.to_json()}, path)
+    return network
+
+
+def grown(config: ModelConfig, blocks: int, heads: tuple[str, ...]) -> ModelConfig:
+    return replace(config, name="grown", heads=heads, rse=replace(config.rse, blocks=blocks))
+
+
+@pytest.mark.parametrize("small", [TINY, TINY_PAPER], ids=["filterbank", "strided"])
+def test_a_network_with_more_blocks_begins_as_exactly_the_small_one(
+    small: ModelConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "small.safetensors"
+    before = saved(small, path)
+    network = Transcriber(grown(small, 3, small.heads)).eval()
+    stages = warm_start(network, path)
+    windows = 0.3 * torch.randn(2, WINDOW)
+    assert torch.equal(network.predict(windows), before.predict(windows))
+    stage = {"name": "before", "steps": 7, "hours": 0.5, "learning_rate": 0.1, "synth": {"a": 1}}
+    assert stages == [stage]
+
+
+@pytest.mark.parametrize("small", [TINY, TINY_PAPER], ids=["filterbank", "strided"])
+def test_heads_keep_their_weights_wherever_they_come_to_lie(
+    small: ModelConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "small.safetensors"
+    before = saved(small, path)
+    heads = ("frame", "offset", "velocity", "onset")
+    network = Transcriber(grown(small, 2, heads)).eval()
+    warm_start(network, path)
+    windows = 0.3 * torch.randn(2, WINDOW)
+    after = network.predict(windows)
+    rows = [heads.index(head) for head in small.heads]
+    torch.testing.assert_close(after[:, rows], before.predict(windows), atol=1e-5, rtol=0)
+
+
+def test_every_new_weight_is_trained(tmp_path: Path) -> None:
+    path = tmp_path / "small.safetensors"
+    saved(TINY, path)
+    network = Transcriber(grown(TINY, 2, HEADS))
+    warm_start(network, path)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    windows = 0.3 * torch.randn(2, WINDOW)
+    fresh = network.network.rse.blocks[1].get_submodule("reverse_switch")
+    first = {name: p.detach().clone() for name, p in fresh.named_parameters()}
+    for _ in range(2):  # the inner weights move once the outer ones have
+        network(windows)[..., 21:109].square().mean().backward()
+        optimizer.step()
+    moved = {name for name, p in fresh.named_parameters() if not torch.equal(p, first[name])}
+    assert {"z.weight", "w.weight", "w.bias"} <= moved
+
+
+DEEP = replace(TINY, rse=replace(TINY.rse, blocks=3))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (replace(DEEP, rse=replace(DEEP.rse, maps=8)), "another kind"),
+        (replace(DEEP, sample_rate=22_050), "another kind"),
+        (TINY_PAPER, "another kind"),
+        (replace(DEEP, heads=("frame",)), "heads"),
+        (TINY, "2 more blocks"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_refused(
+    config: ModelConfig, message: str, tmp_path: Path
+) -> None:
+    saved(DEEP, tmp_path / "deep.safetensors")
+    with pytest.raises(CheckpointError, match=message):
+        warm_start(Transcriber(config), tmp_path / "deep.safetensors")
+
+
+def test_gated_units_cannot_grow(tmp_path: Path) -> None:
+    gated = replace(TINY, rse=replace(TINY.rse, unit="gated"))
+    saved(gated, tmp_path / "gated.safetensors")
+    with pytest.raises(CheckpointError, match="residual"):
+        warm_start(Transcriber(grown(gated, 2, gated.heads)), tmp_path / "gated.safetensors")
+
+
+def test_a_run_begins_with_the_weights_and_tells_of_every_stage(
+    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = tmp_path / "small.safetensors"
+    saved(TINY, origin)
+    music = MusicConfig(
+        grown(TINY, 2, HEADS), synth_config, batch_size=2, workers=0, validation_windows=24
+    )
+    preset = replace(MUSIC_PRESETS["laptop"], music=music, init=str(origin))
+    monkeypatch.setitem(MUSIC_PRESETS, "laptop", preset)
+    common = ["musicnet", "--out", str(tmp_path / "run"), "--loop.minutes", "0"]
+    assert run.main([*common, "--loop.steps", "1", "--loop.learning-rate", "1e-9"]) == 0
+    windows = 0.3 * torch.randn(2, WINDOW)
+    after = load(tmp_path / "run" / "last.safetensors", dtype=torch.float32)
+    before = load(origin, dtype=torch.float32)
+    # Only the statistics of the batch normalisation have moved.
+    difference = (after.predict(windows)[:, :3] - before.predict(windows)).abs().max()
+    assert difference < 0.2
+    origin.unlink()
+    assert run.main([*common, "--loop.steps", "2", "--resume"]) == 0
+    card = json.loads((tmp_path / "run" / "last.json").read_text())
+    assert card["training"]["steps"] == 2
+    assert [stage["steps"] for stage in card["training"]["earlier"]] == [7]
+
+
+def test_weights_that_are_not_there_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["musicnet", "--preset", "laptop", "--init", "nobody", "--out", str(tmp_path / "x")]
+    assert run.main(arguments) == 1
+    assert "nobody" in capsys.readouterr().err

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
+from training.music.synth.config import SynthConfig
+from training.music.synth.dataset import (
+    Batch,
+    Excerpt,
+    SynthStream,
+    empty_batch,
+    generate_batches,
+    silence_edge,
+)
+from training.music.synth.labels import segment_labels
+from training.music.synth.render import Rendered
+from training.music.synth.scores import Notes
+from training.music.synth.validation import render_validation, validation_pieces
+
+
+def same(a: Batch, b: Batch) -> bool:
+    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True))
+
+
+def test_batches_have_the_networks_shapes(synth_config: SynthConfig) -> None:
+    batch = next(generate_batches(synth_config, 16, 0))
+    assert batch.audio.shape == (16, WINDOW)
+    assert batch.audio.dtype == np.float32
+    for target in batch[1:]:
+        assert target.shape == (16, FRAMES, PITCHES)
+    assert batch.frame.max() == 1
+    assert not batch.frame[:, :, :21].any()
+    assert not batch.frame[:, :, 109:].any()
+    targets = batch.targets()
+    assert targets.shape == (16, 4, FRAMES, PITCHES)
+    assert targets.dtype == np.float32
+    assert 0 <= targets.min() <= targets.max() <= 1
+    assert ((targets[:, 2] > 0) == (targets[:, 1] > 0)).all()
+
+
+def test_batches_repeat_for_the_same_seed_alone(synth_config: SynthConfig) -> None:
+    first = list(itertools.islice(generate_batches(synth_config, 8, 5), 3))
+    again = list(itertools.islice(generate_batches(synth_config, 8, 5), 3))
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    assert not same(first[0], first[1])
+    assert not same(first[0], next(generate_batches(synth_config, 8, 6)))
+
+
+def test_excerpts_without_notes_have_no_labels(synth_config: SynthConfig) -> None:
+    config = dataclasses.replace(synth_config, background_probability=1.0, random_probability=0.0)
+    batches = list(itertools.islice(generate_batches(config, 16, 0), 3))
+    assert any(batch.audio.any() for batch in batches)
+    assert not any(target.any() for batch in batches for target in batch[1:])
+
+
+def test_a_window_has_the_labels_of_its_samples() -> None:
+    rng = np.random.default_rng(0)
+    notes = Notes(
+        np.array([0.5]),
+        np.array([1.2]),
+        np.array([60], np.int16),
+        np.array([77], np.float32),
+        np.zeros(1, np.int16),
+    )
+    audio = np.arange(3 * SAMPLE_RATE, dtype=np.float32)
+    excerpt = Excerpt(Rendered(audio, notes), SAMPLE_RATE, rng)
+    batch = empty_batch(2)
+    for hop in (0, excerpt.positions - 1):
+        excerpt.write(hop, batch, 1)
+        start = int(batch.audio[1, 0])
+        np.testing.assert_array_equal(batch.audio[1], np.arange(start, start + WINDOW))
+        for target, want in zip(batch[1:], segment_labels(notes, SAMPLE_RATE, start), strict=True):
+            np.testing.assert_array_equal(target[1], want)
+    assert not batch.audio[0].any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_silenced_edges_are_silent_in_both(seed: int) -> None:
+    batch = empty_batch(1)
+    batch.audio[:] = 1
+    for target in batch[1:]:
+        target[:] = 1
+    silence_edge(batch, 0, np.random.default_rng(seed))
+    described = batch.audio[0, HOP * np.arange(1, FRAMES + 1)]
+    np.testing.assert_array_equal(batch.frame[0, :, 60], described.astype(np.uint8))
+    np.testing.assert_array_equal(batch.onset[0, :, 60], described.astype(np.uint8))
+
+
+# Threads of numeric libraries do not matter here: the workers only use numpy and scipy.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_workers_are_deterministic_and_stop(synth_config: SynthConfig, start_method: str) -> None:
+    with SynthStream(synth_config, 4, 2, seed=3, start_method=start_method) as stream:
+        got = list(itertools.islice(stream, 4))
+        processes = stream._processes
+    assert not any(process.is_alive() for process in processes)
+    for worker in range(2):
+        want = list(itertools.islice(generate_batches(synth_config, 4, [3, worker]), 2))
+        assert all(same(a, b) for a, b in zip(got[worker::2], want, strict=True))
+    with pytest.raises(StopIteration):
+        next(stream)
+    stream.close()
+
+
+def test_without_workers_the_stream_is_local(synth_config: SynthConfig) -> None:
+    with SynthStream(synth_config, 4, 0, seed=3) as stream:
+        assert same(next(stream), next(generate_batches(synth_config, 4, [3, 0])))
+
+
+def test_an_error_in_a_worker_reaches_the_consumer(synth_config: SynthConfig) -> None:
+    # Excerpts shorter than a window: accepted nowhere but past the configuration's own check.
+    broken = dataclasses.replace(synth_config)
+    object.__setattr__(broken, "excerpt_min_s", -1.0)
+    object.__setattr__(broken, "excerpt_max_s", -0.5)
+    with (
+        SynthStream(broken, 4, 1) as stream,
+        pytest.raises(RuntimeError, match="Traceback"),
+    ):
+        next(stream)
+    assert not any(process.is_alive() for process in stream._processes)
+
+
+def test_missing_material_is_reported_at_once(tmp_path: Path) -> None:
+    config = SynthConfig(root=tmp_path, cache=tmp_path / "cache")
+    with pytest.raises(FileNotFoundError):
+        SynthStream(config, 4, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"random_probability": 0.98}, {"excerpt_min_s": 0.5}, {"pool_excerpts": 0}],
+)
+def test_impossible_settings_are_refused(tmp_path: Path, change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="_"):
+        SynthConfig(root=tmp_path, cache=tmp_path, **change)  # type: ignore[arg-type]
+
+
+def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None:
+    first = render_validation(synth_config, 12, seed=1)
+    assert same(first, render_validation(synth_config, 12, seed=1))
+    assert not same(first, render_validation(synth_config, 12, seed=2))
+    assert first.frame.any(axis=(1, 2)).mean() > 0.8
+
+
+def test_validation_pieces_are_long_and_sounding(synth_config: SynthConfig) -> None:
+    pieces = validation_pieces(synth_config, 3, 10.0, seed=0)
+    assert len({piece.name for piece in pieces}) == 3
+    for piece in pieces:
+        assert len(piece.audio) == 10 * SAMPLE_RATE
+        onset, offset, pitch, velocity = piece.notes.T
+        assert len(onset) > 10
+        assert (np.diff(onset) >= 0).all()
+        assert (offset > onset).all()
+        assert 21 <= pitch.min() <= pitch.max() <= 108
+        assert 1 <= velocity.min() <= velocity.max() <= 127

@@ -1,0 +1,84 @@
+"""Excerpts: which notes sound in which audio."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from training.music.synth.config import SynthConfig
+from training.music.synth.excerpts import Material, load_material, overlaid, training_excerpt
+from training.music.synth.render import Rendered
+from training.music.synth.scores import Notes
+
+
+@pytest.fixture(scope="module")
+def material(synth_config: SynthConfig) -> Material:
+    return load_material(synth_config)
+
+
+def rendered(pitches: list[int], part: int, level: float) -> Rendered:
+    n = len(pitches)
+    notes = Notes(
+        np.arange(n, dtype=float),
+        np.arange(n, dtype=float) + 0.5,
+        np.array(pitches, np.int16),
+        np.full(n, 70, np.float32),
+        np.full(n, part, np.int16),
+    )
+    return Rendered(np.full(100, level, np.float32), notes)
+
+
+def test_overlaid_excerpts_sound_together_and_keep_all_their_notes() -> None:
+    both = overlaid(rendered([60, 62, 64], 1, 0.5), rendered([48, 50], 0, 0.1), level_db=-6.0)
+    np.testing.assert_allclose(both.audio, 0.5 + 0.5 * 10 ** (-6 / 20), rtol=1e-5)
+    assert both.notes.pitch.tolist() == [60, 48, 62, 50, 64]
+    assert both.notes.part.tolist() == [1, 2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_an_excerpt_without_sound_may_be_overlaid(silent: int) -> None:
+    parts = [rendered([60], 0, 0.5), rendered([48], 0, 0.5)]
+    parts[silent] = Rendered(np.zeros(100, np.float32), Notes.empty())
+    both = overlaid(parts[0], parts[1], 0.0)
+    assert np.isfinite(both.audio).all()
+    assert len(both.notes) == 1
+
+
+def test_overlays_make_larger_ensembles(material: Material, synth_config: SynthConfig) -> None:
+    alone = replace(synth_config, random_probability=0, background_probability=0)
+    counts = []
+    for probability in (0.0, 1.0):
+        config = replace(alone, overlay_probability=probability)
+        rng = np.random.default_rng(3)
+        excerpts = [training_excerpt(material, config, rng) for _ in range(8)]
+        counts.append(np.mean([len(np.unique(e.notes.part)) for e in excerpts]))
+    assert counts[1] > 1.5 * counts[0]
+
+
+def test_a_seed_is_an_excerpt(material: Material, synth_config: SynthConfig) -> None:
+    for seed in range(12):
+        one, same = (
+            training_excerpt(material, synth_config, np.random.default_rng(seed)) for _ in range(2)
+        )
+        np.testing.assert_array_equal(one.audio, same.audio)
+        np.testing.assert_array_equal(one.notes.onset, same.notes.onset)
+
+
+def test_keys_or_the_pedal_end_a_note(material: Material, synth_config: SynthConfig) -> None:
+    alone = replace(
+        synth_config, random_probability=0, background_probability=0, overlay_probability=0
+    )
+    longer = 0
+    for seed in range(8):
+        by_sound, by_key = (
+            training_excerpt(material, replace(alone, labels=labels), np.random.default_rng(seed))
+            for labels in ("sounding", "keys")
+        )
+        np.testing.assert_array_equal(by_sound.audio, by_key.audio)
+        np.testing.assert_array_equal(by_sound.notes.onset, by_key.notes.onset)
+        assert (by_key.notes.offset <= by_sound.notes.offset).all()
+        assert (by_key.notes.offset > by_key.notes.onset).all()
+        longer += int((by_sound.notes.offset > by_key.notes.offset + 0.05).sum())
+    assert longer > 20

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE
+from training.music.synth.labels import ONSET_HOPS, ONSET_SCALE, segment_labels
+from training.music.synth.scores import Notes
+
+NoteList = list[tuple[int, int, int, int]]  # onset and length in samples, pitch, velocity
+
+note_lists: st.SearchStrategy[NoteList] = st.lists(
+    st.tuples(
+        st.integers(0, 20_000), st.integers(1, 9_000), st.integers(60, 63), st.integers(1, 127)
+    ),
+    max_size=10,
+)
+
+
+def as_notes(notes: NoteList) -> Notes:
+    table = np.array(notes, float).reshape(-1, 4)
+    return Notes(
+        table[:, 0] / SAMPLE_RATE,
+        table[:, :2].sum(1) / SAMPLE_RATE,
+        table[:, 2].astype(np.int16),
+        table[:, 3].astype(np.float32),
+        np.zeros(len(table), np.int16),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(note_lists, st.integers(0, 12_000))
+def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> None:
+    frame, onset, velocity, offset = segment_labels(as_notes(notes), SAMPLE_RATE, start)
+    assert frame.shape == onset.shape == velocity.shape == offset.shape == (FRAMES, PITCHES)
+    want_frame = np.zeros((FRAMES, PITCHES))
+    want_onset = np.zeros((FRAMES, PITCHES))
+    want_offset = np.zeros((FRAMES, PITCHES))
+    possible: dict[tuple[int, int], set[int]] = {}
+    for begin, length, pitch, loudness in notes:
+        for i in range(FRAMES):
+            sample = start + HOP * (i + 1)
+            if begin <= sample < begin + length:
+                want_frame[i, pitch] = 1
+            end = max(0.0, 1 - abs(sample - begin - length) / (ONSET_HOPS * HOP))
+            want_offset[i, pitch] = max(want_offset[i, pitch], end)
+            target = max(0.0, 1 - abs(sample - begin) / (ONSET_HOPS * HOP))
+            if target > want_onset[i, pitch] + 1e-9:
+                want_onset[i, pitch], possible[i, pitch] = target, {loudness}
+            elif target > 0 and target > want_onset[i, pitch] - 1e-9:
+                possible[i, pitch].add(loudness)
+    np.testing.assert_array_equal(frame, want_frame)
+    np.testing.assert_allclose(onset, want_onset * ONSET_SCALE, atol=0.51)
+    np.testing.assert_allclose(offset, want_offset * ONSET_SCALE, atol=0.51)
+    for i, pitch in zip(*np.nonzero(onset), strict=True):
+        assert int(velocity[i, pitch]) in possible[i, pitch]
+    assert not velocity[onset == 0].any()
+
+
+def test_a_window_of_a_long_segment_has_the_same_targets() -> None:
+    notes = as_notes([(500, 3000, 60, 50), (5000, 9000, 62, 90), (9100, 400, 60, 100)])
+    phase, hop = 37, 19
+    long = segment_labels(notes, SAMPLE_RATE, phase, 150)
+    short = segment_labels(notes, SAMPLE_RATE, phase + hop * HOP)
+    for a, b in zip(long, short, strict=True):
+        np.testing.assert_array_equal(a[hop : hop + FRAMES], b)
+
+
+def test_no_notes_no_labels() -> None:
+    assert not any(target.any() for target in segment_labels(Notes.empty(), SAMPLE_RATE))

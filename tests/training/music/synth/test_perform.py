@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.music.synth.bank import HELD_OUT, load_bank
+from training.music.synth.config import SynthConfig
+from training.music.synth.perform import (
+    PITCH_HIGH,
+    PITCH_LOW,
+    ensemble_group,
+    invented_pedal,
+    orchestrate,
+    perform,
+)
+from training.music.synth.scores import Piece, load_pieces
+
+
+@pytest.fixture(scope="module")
+def pieces(synth_config: SynthConfig) -> dict[str, Piece]:
+    loaded = load_pieces(synth_config.root, synth_config.cache, "train")
+    return {piece.ensemble: piece for piece in loaded}
+
+
+@pytest.mark.parametrize("ensemble", ["solo piano", "solo violin", "string quartet"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_performance_keeps_the_notes(
+    pieces: dict[str, Piece], synth_config: SynthConfig, ensemble: str, seed: int
+) -> None:
+    piece = pieces[ensemble]
+    notes, pedal = perform(piece, 5.0, 8.0, synth_config, np.random.default_rng(seed))
+    per_second = 4 * len(piece.programs)
+    assert 0.6 * 7 * per_second < len(notes) < 1.5 * 8 * per_second
+    assert notes.onset.min() >= 0
+    assert notes.onset.max() < 8.0
+    assert (notes.offset > notes.onset).all()
+    assert notes.pitch.min() >= PITCH_LOW
+    assert notes.pitch.max() <= PITCH_HIGH
+    assert 1 <= notes.velocity.min() <= notes.velocity.max() <= 127
+    assert (pedal[:, 1] > pedal[:, 0]).all()
+    assert len(pedal) == (1 if ensemble == "solo piano" else 0)
+
+
+def test_constant_dynamics_are_spread(pieces: dict[str, Piece], synth_config: SynthConfig) -> None:
+    rng = np.random.default_rng(0)
+    velocity = np.concatenate(
+        [
+            perform(pieces["string quartet"], 0.0, 8.0, synth_config, rng)[0].velocity
+            for _ in range(40)
+        ]
+    )
+    low, high = np.percentile(velocity, [5, 95])
+    assert low < 40
+    assert high > 95
+
+
+def test_tempo_follows_the_configuration(
+    pieces: dict[str, Piece], synth_config: SynthConfig
+) -> None:
+    rng = np.random.default_rng(0)
+    gaps = []
+    for _ in range(30):
+        notes, _ = perform(pieces["solo piano"], 0.0, 8.0, synth_config, rng)
+        gaps.append(np.median(np.diff(notes.onset)))
+    assert 0.25 / 1.5 < min(gaps) < 0.22
+    assert 0.29 < max(gaps) < 0.25 / 0.65
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_held_out_timbres_stay_out_of_training(
+    pieces: dict[str, Piece], synth_config: SynthConfig, seed: int
+) -> None:
+    bank = load_bank(synth_config.root, synth_config.cache)
+    rng = np.random.default_rng(seed)
+    for piece in pieces.values():
+        notes, pedal = perform(piece, 0.0, 5.0, synth_config, rng)
+        _, voices = orchestrate(bank, piece, notes, pedal, synth_config, rng)
+        assert not {v.instrument.name for v in voices} & set(HELD_OUT.names)
+        out, voices = orchestrate(bank, piece, notes, pedal, synth_config, rng, HELD_OUT.names)
+        assert {v.instrument.name for v in voices} <= set(HELD_OUT.names)
+        assert set(out.part.tolist()) <= set(range(len(voices)))
+
+
+def test_the_pedal_holds_piano_notes_alone_and_is_capped(
+    pieces: dict[str, Piece], synth_config: SynthConfig
+) -> None:
+    bank = load_bank(synth_config.root, synth_config.cache)
+    piece = pieces["solo piano"]
+    pedalled = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        notes, pedal = perform(piece, 4.0, 10.0, synth_config, rng)
+        played, voices = orchestrate(bank, piece, notes, pedal, synth_config, rng)
+        length = played.offset - played.onset
+        if voices[0].instrument.family == "piano":
+            pedalled += 1
+            assert length.max() > 1.0
+            longest = (notes.offset - notes.onset).max()
+            assert length.max() <= longest + synth_config.pedal_cap_s + 0.01
+        else:
+            assert length.max() < 1.0
+    assert pedalled > 6
+
+
+def test_invented_pedal_presses_do_not_overlap(pieces: dict[str, Piece]) -> None:
+    pedal = invented_pedal(pieces["string quartet"].notes, np.random.default_rng(0))
+    assert len(pedal) > 5
+    assert (pedal[:, 1] > pedal[:, 0]).all()
+    assert (pedal[1:, 0] > pedal[:-1, 1]).all()
+
+
+def test_ensemble_groups_have_weights(synth_config: SynthConfig) -> None:
+    names = [
+        "solo piano",
+        "solo voice + piano",
+        "string quartet",
+        "solo cello",
+        "solo horn",
+        "chamber: Violin, Viola",
+    ]
+    assert {ensemble_group(name) for name in names} == set(synth_config.ensemble_weights)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from model.config import SAMPLE_RATE
+from training.music.synth.bank import SILENCE_DB, Bank, load_bank
+from training.music.synth.config import SynthConfig
+from training.music.synth.render import Rendered, Voice, render, shorten_repeats
+from training.music.synth.scores import Notes
+
+
+@pytest.fixture(scope="module")
+def bank(synth_config: SynthConfig) -> Bank:
+    return load_bank(synth_config.root, synth_config.cache)
+
+
+def notes_of(*events: tuple[float, float, int, float, int]) -> Notes:
+    table = np.array(events, float).reshape(-1, 5)
+    return Notes(
+        table[:, 0],
+        table[:, 1],
+        table[:, 2].astype(np.int16),
+        table[:, 3].astype(np.float32),
+        table[:, 4].astype(np.int16),
+    )
+
+
+def play(
+    bank: Bank,
+    name: str,
+    *events: tuple[float, float, int, float, int],
+    seconds: float = 2.0,
+    tuning: float = 0.0,
+    **voice: float,
+) -> Rendered:
+    voices = [Voice(bank.instruments[name], **{"detune_cents": 0.0, **voice})]
+    return render(bank, notes_of(*events), voices, seconds, tuning, np.random.default_rng(0))
+
+
+def fundamental(audio: NDArray[np.float32]) -> float:
+    """MIDI pitch of the strongest partial, which in these tones is the first."""
+    spectrum = np.abs(np.fft.rfft(audio * np.hanning(len(audio)), 1 << 18))
+    return float(69 + 12 * np.log2(spectrum.argmax() * SAMPLE_RATE / (1 << 18) / 440))
+
+
+def level_db(audio: NDArray[np.float32]) -> float:
+    return float(20 * np.log10(np.sqrt(np.mean(audio**2)) + 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("name", "pitch"),
+    [
+        ("piano_one", 33),
+        ("piano_one", 61),
+        ("piano_two", 98),
+        ("violin_one", 77),
+        ("cello_one", 44),
+        ("clarinet_one", 57),
+    ],
+)
+def test_a_note_sounds_at_its_pitch(bank: Bank, name: str, pitch: int) -> None:
+    audio = play(bank, name, (0.3, 1.5, pitch, 90, 0)).audio
+    heard = fundamental(audio[int(0.4 * SAMPLE_RATE) : int(1.2 * SAMPLE_RATE)])
+    assert heard == pytest.approx(pitch, abs=0.03)
+
+
+def test_global_tuning(bank: Bank) -> None:
+    audio = play(bank, "violin_one", (0.3, 1.5, 69, 90, 0), tuning=25.0).audio
+    assert fundamental(audio[4000:16000]) == pytest.approx(69.25, abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["piano_one", "violin_one"])
+@pytest.mark.parametrize("onset", [0.25, 0.61803, 1.0001])
+def test_sound_begins_at_the_labelled_onset(bank: Bank, name: str, onset: float) -> None:
+    rendered = play(bank, name, (onset, onset + 0.5, 67, 90, 0))
+    envelope = np.abs(rendered.audio)
+    first = np.argmax(envelope > 0.2 * envelope.max()) / SAMPLE_RATE
+    assert rendered.notes.onset[0] == onset
+    assert abs(first - onset) < 0.005
+
+
+def test_a_damped_piano_note_falls_silent_after_its_offset(bank: Bank) -> None:
+    audio = play(bank, "piano_one", (0.1, 0.5, 60, 90, 0), release_s=0.06).audio
+    before = level_db(audio[int(0.4 * SAMPLE_RATE) : int(0.5 * SAMPLE_RATE)])
+    after = level_db(audio[int(0.75 * SAMPLE_RATE) : int(0.8 * SAMPLE_RATE)])
+    assert after < before - 25
+    assert not audio[int(1.0 * SAMPLE_RATE) :].any()
+
+
+def test_a_decayed_note_ends_its_label_and_a_looped_one_lasts(bank: Bank) -> None:
+    piano = play(bank, "piano_one", (0.0, 9.0, 60, 90, 0), seconds=10)
+    end = piano.notes.offset[0]
+    assert 1.5 < end < 2.2  # 1.8 s of audible sound, at up to 1.5 semitones of shift
+    peak = np.abs(piano.audio).max()
+    left = np.abs(piano.audio[int((end + 0.05) * SAMPLE_RATE) :]).max()
+    assert left < 1.5 * peak * 10 ** (SILENCE_DB / 20)
+    violin = play(bank, "violin_one", (0.0, 9.0, 60, 90, 0), seconds=10)
+    assert violin.notes.offset[0] == 9.0
+    early = level_db(violin.audio[SAMPLE_RATE : 2 * SAMPLE_RATE])
+    late = level_db(violin.audio[int(7.5 * SAMPLE_RATE) : int(8.5 * SAMPLE_RATE)])
+    assert late == pytest.approx(early, abs=2)
+
+
+def test_louder_velocities_sound_louder(bank: Bank) -> None:
+    soft = play(bank, "piano_one", (0.1, 1.0, 60, 30, 0), dynamic_db=35, balance=0)
+    loud = play(bank, "piano_one", (0.1, 1.0, 60, 100, 0), dynamic_db=35, balance=0)
+    assert level_db(loud.audio) - level_db(soft.audio) == pytest.approx(
+        35 * np.log10(100 / 30), abs=1.5
+    )
+
+
+def test_vibrato_sways_around_the_pitch(bank: Bank) -> None:
+    plain = play(bank, "violin_one", (0.0, 1.9, 69, 90, 0))
+    swayed = play(bank, "violin_one", (0.0, 1.9, 69, 90, 0), vibrato_cents=40)
+    middle = slice(2000, 18000)
+    assert fundamental(swayed.audio[middle]) == pytest.approx(69, abs=0.45)
+
+    def share_at_pitch(audio: NDArray[np.float32]) -> float:
+        power = np.abs(np.fft.rfft(audio * np.hanning(len(audio)))) ** 2
+        centre = round(440 * len(audio) / SAMPLE_RATE)
+        return float(power[centre - 2 : centre + 3].sum() / power.sum())
+
+    assert share_at_pitch(swayed.audio[middle]) < 0.7 * share_at_pitch(plain.audio[middle])
+
+
+def test_notes_that_cannot_be_played_are_in_neither_audio_nor_labels(bank: Bank) -> None:
+    rendered = play(bank, "violin_one", (0.1, 0.6, 30, 90, 0), (2.5, 2.8, 69, 90, 0))
+    assert len(rendered.notes) == 0
+    assert not rendered.audio.any()
+
+
+def test_a_note_cut_by_either_end_of_the_excerpt(bank: Bank) -> None:
+    rendered = play(bank, "piano_one", (0.0, 0.4, 60, 90, 0), (1.9, 2.9, 64, 90, 0), seconds=2.0)
+    assert len(rendered.audio) == 2 * SAMPLE_RATE
+    assert len(rendered.notes) == 2
+    assert np.abs(rendered.audio[:200]).max() > 0.1
+    assert np.abs(rendered.audio[-200:]).max() > 0.1
+
+
+def test_a_repeated_pitch_ends_the_note_before() -> None:
+    notes = notes_of(
+        (0.0, 5.0, 60, 80, 0),
+        (1.0, 1.5, 60, 80, 0),
+        (1.2, 9.0, 61, 80, 0),
+        (1.3, 9.0, 60, 80, 1),
+        (3.0, 3.1, 62, 80, 0),
+        (3.01, 3.8, 62, 70, 0),
+    )
+    out = shorten_repeats(notes)
+    table = sorted(
+        zip(
+            out.part.tolist(),
+            out.pitch.tolist(),
+            out.onset.tolist(),
+            out.offset.tolist(),
+            strict=True,
+        )
+    )
+    assert table == [
+        (0, 60, 0.0, 1.0),
+        (0, 60, 1.0, 1.5),
+        (0, 61, 1.2, 9.0),
+        (0, 62, 3.01, 3.8),
+        (1, 60, 1.3, 9.0),
+    ]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training.conftest import melody
+from training.music.synth.config import SynthConfig
+from training.music.synth.scores import Notes, load_pieces, merged, with_pedal
+
+
+def make_notes(onset: list[float], offset: list[float], pitch: int = 60) -> Notes:
+    n = len(onset)
+    return Notes(
+        np.array(onset),
+        np.array(offset),
+        np.full(n, pitch, np.int16),
+        np.full(n, 80, np.float32),
+        np.zeros(n, np.int16),
+    )
+
+
+def test_splits_and_their_pieces(synth_config: SynthConfig) -> None:
+    everything = load_pieces(synth_config.root, synth_config.cache)
+    train = load_pieces(synth_config.root, synth_config.cache, "train")
+    assert len(everything) == 6
+    assert [piece.split for piece in train] == ["train"] * 3
+    assert load_pieces(synth_config.root, synth_config.cache, "test") == []
+
+
+def test_a_piece_is_what_its_file_says(synth_config: SynthConfig) -> None:
+    pieces = load_pieces(synth_config.root, synth_config.cache, "train")
+    quartet = next(piece for piece in pieces if piece.ensemble == "string quartet")
+    assert quartet.programs == (40, 42)
+    assert not quartet.expressive
+    upper = quartet.notes.where(quartet.notes.part == 0)
+    want = np.array(melody(40, 60, 84, 3))
+    np.testing.assert_allclose(upper.onset, want[:, 0], atol=1e-3)
+    np.testing.assert_allclose(upper.offset, want[:, 1], atol=1e-3)
+    np.testing.assert_array_equal(upper.pitch, want[:, 2])
+    assert (np.diff(quartet.notes.onset) >= 0).all()
+    piano = next(piece for piece in pieces if piece.ensemble == "solo piano")
+    np.testing.assert_allclose(piano.pedal, [[1, 2], [3, 39]], atol=2e-3)
+
+
+def test_the_pedal_holds_notes_up_to_its_cap() -> None:
+    notes = make_notes([0.0, 1.0, 5.0, 9.0], [0.5, 1.5, 5.5, 9.5])
+    pedal = np.array([[1.2, 2.0], [5.0, 60.0]])
+    held = with_pedal(notes, pedal, cap_s=4.0)
+    np.testing.assert_allclose(held.offset, [0.5, 2.0, 9.5, 13.5])
+    np.testing.assert_array_equal(held.onset, notes.onset)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 50), st.floats(0.01, 30)).map(lambda x: (x[0], x[0] + x[1])),
+        max_size=8,
+    ),
+    st.lists(st.tuples(st.floats(0, 60), st.floats(0.01, 5)), min_size=1, max_size=8),
+    st.floats(0, 6),
+)
+def test_pedal_never_shortens_and_never_exceeds_its_cap(
+    presses: list[tuple[float, float]], notes: list[tuple[float, float]], cap_s: float
+) -> None:
+    plain = make_notes([t for t, _ in notes], [t + d for t, d in notes])
+    pedal = merged(np.array(presses).reshape(-1, 2))
+    held = with_pedal(plain, pedal, cap_s)
+    assert (held.offset >= plain.offset).all()
+    assert (held.offset <= plain.offset + cap_s + 1e-9).all()
+    for before, after in zip(plain.offset, held.offset, strict=True):
+        down = [r for p, r in pedal if p <= before < r]
+        assert np.isclose(after, min(before + cap_s, down[0]) if down else before)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=12))
+def test_merged_intervals_cover_the_same_time(spans: list[tuple[int, int]]) -> None:
+    intervals = np.array([(a, a + n) for a, n in spans], float).reshape(-1, 2)
+    joined = merged(intervals)
+    probe = np.arange(0.5, 60)
+    inside = ((probe[:, None] > intervals[:, 0]) & (probe[:, None] < intervals[:, 1])).any(1)
+    after = ((probe[:, None] > joined[:, 0]) & (probe[:, None] < joined[:, 1])).sum(1)
+    np.testing.assert_array_equal(after, inside.astype(int))  # disjoint: never 2

@@ -1,0 +1,36 @@
+"""The real bank and corpus, where they lie beside the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import SHARED
+from training.music.synth.bank import HELD_OUT
+from training.music.synth.config import SynthConfig
+from training.music.synth.dataset import generate_batches
+from training.music.synth.excerpts import load_material
+from training.music.synth.validation import render_validation
+
+ROOT = SHARED / "synth"
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "bank_index.json").exists(), reason="needs ../shared/synth"
+)
+
+
+def test_training_and_validation_on_the_real_material(tmp_path: Path) -> None:
+    config = SynthConfig(root=ROOT, cache=tmp_path, pool_excerpts=12)
+    material = load_material(config)
+    assert set(HELD_OUT.names) <= set(material.bank.instruments)
+    assert sum(piece.seconds for piece in material.pieces) > 60 * 3600
+    batch = next(generate_batches(config, 64, 0))
+    sounding = batch.frame.any(axis=(1, 2))
+    assert 0.7 < sounding.mean() <= 1
+    polyphony = batch.frame.sum(axis=2)
+    assert 1 < polyphony.mean() < 8
+    assert np.abs(batch.audio).max() <= 1
+    held_out = render_validation(config, 16, 0)
+    assert held_out.frame.any(axis=(1, 2)).mean() > 0.8

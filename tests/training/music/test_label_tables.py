@@ -1,0 +1,72 @@
+"""Tables of notes as programs write them, and tables that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from training.music.label_tables import LabelError, read_table
+
+
+def text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def test_a_header_may_name_the_columns(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.csv", "Velocity,note,start,end\n90,60,0.5,1.5\n\n")
+    notes = read_table(path)
+    row = notes.onset_s[0], notes.offset_s[0], notes.pitch[0], notes.velocity[0]
+    assert row == (0.5, 1.5, 60, 90)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "0.5;1.5;60;90\n",
+        "\ufeff0.5,1.5,60,90\n",
+        "\ufeffonset,offset,pitch,velocity\r\n0.5,1.5,60,90\r\n",
+        "id,onset_time,offset_time,midi_pitch,velocity\n0,0.5,1.5,60,90\n",
+        "OnsetTime\tOffsetTime\tMidiPitch\tvelocity\n0.5\t1.5\t60\t90\n",
+        "# played\n\n# Velocity,note,start (s),end (s)\n90\t60\t0.5\t1.5\n",
+        "onset,duration,pitch,velocity\n0.5,1.0,60,90\n",
+        "a,b,c,d\n0.5,1.5,60,90\n",
+        "start_time,end_time,instrument,note,velocity\n0.5,1.5,1,60,90\n",
+    ],
+)
+def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content.encode())
+    notes = read_table(path)
+    columns = notes.onset_s, notes.offset_s, notes.pitch, notes.velocity
+    assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
+
+
+@pytest.mark.parametrize("head", ["id,onset,offset,velocity", "0.5 1.5 60", "names"])
+def test_a_header_that_names_too_little_is_an_error(tmp_path: Path, head: str) -> None:
+    with pytest.raises(LabelError, match="a.csv:1: names no onset"):
+        read_table(text(tmp_path / "a.csv", f"{head}\n0.5,1.5,60,90\n"))
+
+
+def test_tables_of_musicnet_count_samples(tmp_path: Path) -> None:
+    head = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
+    notes = read_table(text(tmp_path / "1.csv", f"{head}\n22050,66150,1,60,0,1,Quarter\n"))
+    assert (notes.onset_s[0], notes.offset_s[0], notes.pitch[0]) == (0.5, 1.5, 60)
+
+
+def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(LabelError, match="cannot read .*a.csv"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    "row", ["0.5,0.4,60,64", "0.5,1.0,128,64", "0.5,1.0", "0.5,x,60,64", "nan,1,60,64"]
+)
+def test_bad_rows_are_named(tmp_path: Path, row: str) -> None:
+    path = text(tmp_path / "a.csv", f"0.1,0.2,60,64\n{row}\n")
+    with pytest.raises(LabelError, match="a.csv:2"):
+        read_table(path)

@@ -1,0 +1,101 @@
+"""Losses of the transcription networks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.config import HEADS, LOGIT_OFFSET, PITCHES
+from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
+
+CALIBRATION = 0.1  # its share of the released objective
+
+
+def test_the_released_objective_is_least_at_the_smoothed_labels() -> None:
+    torch.manual_seed(0)
+    frame = (torch.rand(1, 7, PITCHES) < 0.1).float()
+    best = torch.logit(frame * 0.99 + 0.005)
+    raw = torch.full((1, 256, PITCHES), -LOGIT_OFFSET) + torch.logit(torch.tensor(0.0275))
+    one, zero = torch.ones(PITCHES), torch.zeros(PITCHES)
+    _, least = released_loss(best, raw, one, zero, frame)
+    for noise in (0.3, -0.3):
+        _, parts = released_loss(best + noise, raw + noise, one, zero + 2 * noise, frame)
+        assert all(parts[name] > least[name] for name in ("middle", "regular", "others"))
+
+
+def test_the_calibration_learns_without_touching_the_network() -> None:
+    logits = torch.randn(2, 7, PITCHES, requires_grad=True)
+    raw = torch.zeros(2, 256, PITCHES)
+    scale = torch.ones(PITCHES, requires_grad=True)
+    offset = torch.zeros(PITCHES, requires_grad=True)
+    _, parts = released_loss(logits, raw, scale, offset, torch.zeros(2, 7, PITCHES))
+    parts["calibration"].backward()
+    assert logits.grad is None
+    assert scale.grad is not None
+    assert offset.grad is not None
+    assert (offset.grad > 0).all()
+
+
+def test_frames_and_pitches_outside_do_not_count() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(2, 3, 63, PITCHES)
+    labels = Labels(*torch.rand(4, 2, 63, PITCHES))
+    frames, pitches = slice(10, 60), slice(21, 109)
+    total, parts = heads_loss(logits, HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    assert total.item() == pytest.approx(
+        (parts["frame"] + 2 * parts["onset"] + 3 * parts["velocity"]).item()
+    )
+    changed = logits.clone()
+    changed[:, :, :10] += 5
+    changed[..., :21] += 5
+    again, _ = heads_loss(changed, HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    assert again == total
+
+
+def test_each_head_is_compared_with_its_own_labels() -> None:
+    torch.manual_seed(0)
+    labels = Labels(*torch.rand(4, 1, 63, PITCHES))
+    everything = slice(None)
+    for heads in (HEADS, ("frame", "offset")):
+        right = torch.stack([torch.logit(getattr(labels, head)) for head in heads], dim=1)
+        arguments = (heads, labels, everything, everything, HeadWeights())
+        _, least = heads_loss(right, *arguments)
+        assert set(least) == set(heads)
+        for row, head in enumerate(heads):
+            wrong = right.clone()
+            wrong[:, row] += 0.5
+            _, parts = heads_loss(wrong, *arguments)
+            assert {name for name in parts if parts[name] > least[name]} == {head}
+
+
+@pytest.mark.parametrize("name", ["musicnet_w1024_h16", "musicnet_w8192_h16"])
+def test_the_released_objective_is_the_released_codes(name: str, shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "oracles" / f"{name}.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with np.load(path) as file:
+        smoothing = json.loads(str(file["meta"]))["label_smoothing"]
+        arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
+    total, parts = released_loss(
+        arrays["out/transformed_prediction"],
+        arrays["out/prediction"],
+        arrays["var_lengths/corrected_result/scale"],
+        arrays["var_lengths/corrected_result/offset"],
+        arrays["out/frame_labels"].float(),
+        smoothing,
+    )
+    recorded = {
+        "middle": arrays["out/loss_mid"],
+        "calibration": CALIBRATION * arrays["out/calibration_loss"],
+    }
+    for part, value in recorded.items():
+        torch.testing.assert_close(parts[part], value, atol=1e-5, rtol=1e-5)
+    uncalibrated = total - parts["calibration"]
+    torch.testing.assert_close(
+        uncalibrated, arrays["out/cost_without_calibration"], atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(total, arrays["out/cost"], atol=1e-5, rtol=1e-5)

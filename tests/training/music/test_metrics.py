@@ -1,0 +1,87 @@
+"""Scores of transcriptions whose right answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.music.metrics import (
+    frame_average_precision,
+    frame_f1,
+    matched_onsets,
+    note_f1,
+    note_list,
+    scores,
+    velocity_f1,
+)
+
+FRAME_S = 0.01
+SCALE = note_list(np.array([(0.1 * i, 0.1 * i + 0.08, 60 + i, 80) for i in range(10)]))
+
+
+def test_a_perfect_transcription_scores_one_everywhere() -> None:
+    roll = SCALE.roll(120, FRAME_S)
+    assert scores(SCALE, SCALE, roll.astype(float), FRAME_S) == pytest.approx(
+        {"frame_ap": 1.0, "frame_f1": 1.0, "onset_f1": 1.0, "onset_offset_f1": 1.0}
+    )
+
+
+def test_rolls_begin_at_the_onset_and_end_before_the_offset() -> None:
+    roll = note_list(np.array([(0.02, 0.05, 60, 1)])).roll(10, FRAME_S)
+    assert np.flatnonzero(roll[:, 60]).tolist() == [2, 3, 4]
+    assert roll.sum() == 3
+
+
+def test_late_onsets_count_up_to_the_tolerance() -> None:
+    assert note_f1(SCALE, SCALE.shifted(0.04), offsets=False) == 1
+    assert note_f1(SCALE, SCALE.shifted(0.06), offsets=False) == 0
+    assert matched_onsets(SCALE, SCALE.shifted(0.04)).tolist() == [[i, i] for i in range(10)]
+    assert len(matched_onsets(SCALE, SCALE.shifted(0.06))) == 0
+
+
+def test_wrong_offsets_matter_only_where_asked() -> None:
+    long = note_list(np.stack([SCALE.onset_s, SCALE.onset_s + 0.5, SCALE.pitch, SCALE.velocity], 1))
+    assert note_f1(SCALE, long, offsets=False) == 1
+    assert note_f1(SCALE, long, offsets=True) == 0
+
+
+def test_half_of_the_notes_give_two_thirds() -> None:
+    half = note_list(
+        np.stack([SCALE.onset_s, SCALE.offset_s, SCALE.pitch, SCALE.velocity], axis=1)[::2]
+    )
+    assert note_f1(SCALE, half, offsets=False) == pytest.approx(2 / 3)
+    assert frame_f1(half.roll(120, FRAME_S), SCALE.roll(120, FRAME_S)) == pytest.approx(2 / 3)
+
+
+def test_average_precision_is_pooled_over_frames_and_notes() -> None:
+    roll = np.zeros((2, 128), bool)
+    roll[0, 60] = roll[1, 61] = True
+    probabilities = np.zeros((2, 128))
+    probabilities[0, 60], probabilities[1, 90], probabilities[1, 61] = 0.9, 0.8, 0.7
+    assert frame_average_precision(probabilities, roll) == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert np.isnan(frame_average_precision(probabilities, np.zeros((2, 128), bool)))
+
+
+def test_nothing_scores_nothing() -> None:
+    nothing = note_list(np.zeros((0, 4)))
+    assert note_f1(SCALE, nothing, offsets=False) == 0
+    assert note_f1(nothing, SCALE, offsets=False) == 0
+    assert matched_onsets(SCALE, nothing).shape == (0, 2)
+    assert velocity_f1(SCALE, nothing) == 0
+    assert frame_f1(nothing.roll(5, FRAME_S), nothing.roll(5, FRAME_S)) == 0
+
+
+def test_notes_are_sorted_and_never_begin_before_the_audio() -> None:
+    notes = note_list(np.array([(0.5, 0.6, 60, 1), (0.1, 0.2, 62, 2)]))
+    assert notes.pitch.tolist() == [62, 60]
+    assert notes.shifted(-0.3).onset_s.tolist() == pytest.approx([0, 0.2])
+
+
+def test_velocities_count_where_labels_have_them() -> None:
+    rows = np.stack([SCALE.onset_s, SCALE.offset_s, SCALE.pitch, np.arange(10, 110, 10)], axis=1)
+    played = note_list(rows)
+    roll = played.roll(120, FRAME_S).astype(float)
+    assert "onset_velocity_f1" not in scores(SCALE, played, roll, FRAME_S)
+    assert scores(played, played, roll, FRAME_S)["onset_velocity_f1"] == pytest.approx(1.0)
+    rows[:5, 3] = 100  # half of the notes are far too loud, whatever the scale
+    assert velocity_f1(played, note_list(rows)) < 0.8

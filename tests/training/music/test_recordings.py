@@ -1,0 +1,102 @@
+"""Folders of recordings: audio and labels in every layout, and what lacks or is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from training.music.label_tables import LabelError
+from training.music.recordings import read_collection
+
+
+def silence(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, np.zeros(800), 8000)
+
+
+def text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> None:
+    silence(tmp_path / "flac" / "a.flac")
+    silence(tmp_path / "b.wav")
+    silence(tmp_path / "c.aiff")
+    silence(tmp_path / "unlabelled.wav")
+    text(tmp_path / "tsv" / "a.tsv", "# onset\toffset\tnote\tvelocity\n0.5\t1.0\t60.0\t64.0\n")
+    text(tmp_path / "b.csv", "0.1,0.2,61\n")
+    text(tmp_path / "c.csv", "0.1,0.2,61\n")
+    collection = read_collection(tmp_path)
+    found = {recording.name: recording for recording in collection.recordings}
+    assert sorted(found) == ["a", "b", "c"]
+    assert found["a"].notes.onset_s.tolist() == [0.5]
+    assert found["a"].notes.velocity.tolist() == [64]
+    assert found["b"].notes.pitch.tolist() == [61]
+    assert collection.unlabelled == [tmp_path / "unlabelled.wav"]
+    assert collection.failures == {}
+
+
+def test_labels_that_cannot_be_read_are_failures_of_their_recording(tmp_path: Path) -> None:
+    silence(tmp_path / "a.wav")
+    silence(tmp_path / "b.wav")
+    text(tmp_path / "a.csv", "0.1,0.2,61\n")
+    text(tmp_path / "b.csv", "0.1,0.2,161\n")
+    collection = read_collection(tmp_path)
+    assert [recording.name for recording in collection.recordings] == ["a"]
+    assert collection.failures.keys() == {"b"}
+    assert "b.csv:1" in collection.failures["b"]
+
+
+def test_a_folder_without_labels_is_an_error(tmp_path: Path) -> None:
+    silence(tmp_path / "a.wav")
+    with pytest.raises(LabelError, match="no audio with labels"):
+        read_collection(tmp_path)
+
+
+def test_a_folder_without_audio_is_an_error(tmp_path: Path) -> None:
+    text(tmp_path / "a.csv", "0.1,0.2,61\n")
+    with pytest.raises(LabelError, match=r"no audio \(.*\.flac.*\) below"):
+        read_collection(tmp_path)
+    with pytest.raises(LabelError, match="is no folder"):
+        read_collection(tmp_path / "nowhere")
+
+
+def test_two_recordings_of_one_stem_are_an_error(tmp_path: Path) -> None:
+    silence(tmp_path / "flac" / "a.flac")
+    silence(tmp_path / "wav" / "a.wav")
+    text(tmp_path / "a.csv", "0.1,0.2,61\n")
+    with pytest.raises(LabelError, match="have the same stem"):
+        read_collection(tmp_path)
+
+
+def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None:
+    silence(tmp_path / "audio" / "x.ogg")
+    text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n1.5,2.0\n")
+    text(tmp_path / "notes" / "x.csv", "onset,offset,pitch,velocity\n0,12,71,64\n12,24,74,64\n")
+    text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
+    (recording,) = read_collection(tmp_path).recordings
+    assert recording.notes.onset_s.tolist() == [63.0, 63.5]
+    assert recording.notes.pitch.tolist() == [71, 74]
+    deeper = tmp_path / "deeper"
+    for name in ("alignments", "notes", "audio"):
+        (deeper / name).mkdir(parents=True)
+        (tmp_path / name).rename(deeper / name / "collection")
+    (tmp_path / "info.csv").rename(deeper / "info.csv")
+    (recording,) = read_collection(tmp_path).recordings
+    assert recording.notes.onset_s.tolist() == [63.0, 63.5]
+    for name in ("alignments", "notes", "audio"):
+        (deeper / name / "collection").rename(tmp_path / name)
+    text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
+    text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n")
+    assert "differ in length" in read_collection(tmp_path).failures["x"]
+    text(tmp_path / "alignments" / "x.csv", "begin,end\n1.0,1.5\n1.5,2.0\n")
+    assert "KeyError" in read_collection(tmp_path).failures["x"]
+    text(tmp_path / "info.csv", "filename,start\nx,early\n")
+    assert "no start as hours:minutes:seconds" in read_collection(tmp_path).failures["x"]
+    (tmp_path / "notes" / "x.csv").unlink()
+    assert "x.csv:1: names no onset" in read_collection(tmp_path).failures["x"]

@@ -1,0 +1,140 @@
+"""The transcription task on a tiny corpus: batches, losses, a run, shipping."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.checkpoint import load
+from model.config import FRAMES, LIVE, PITCHES, ModelConfig, RSEConfig
+from tests.training.conftest import TINY
+from training import run
+from training.loop.config import LoopConfig
+from training.loop.loop import Trainer
+from training.music.losses import HeadWeights, Labels, heads_loss
+from training.music.metrics import FIGURES
+from training.music.synth.config import SynthConfig
+from training.music.task import MusicConfig, MusicTask, usable_frames
+from training.presets import MUSIC_PRESETS
+from training.shipping import card as card_page
+from training.shipping import ship
+
+PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
+
+
+def music(synth: SynthConfig, model: ModelConfig = TINY) -> MusicConfig:
+    return MusicConfig(model=model, synth=synth, batch_size=2, workers=0, validation_windows=48)
+
+
+def test_frames_without_their_filters_are_not_trained() -> None:
+    frames = usable_frames(LIVE, farthest_hops=48)
+    distances = [FRAMES - i for i in range(FRAMES)][frames]
+    assert (distances[0], distances[-1]) == (48, 4)
+    assert usable_frames(PAPER_TINY, 48) == slice(0, FRAMES)
+
+
+@pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])
+def test_every_trained_parameter_gets_a_gradient(
+    synth_config: SynthConfig, model: ModelConfig
+) -> None:
+    task = MusicTask(music(synth_config, model))
+    with task.batches(seed=1) as batches:
+        loss, parts = task.loss(next(batches))
+    loss.backward()
+    assert all(torch.isfinite(part) for part in parts.values())
+    silent = [n for n, p in task.network.named_parameters() if p.requires_grad and p.grad is None]
+    assert silent == []
+    frozen = {n.split(".")[1] for n, p in task.network.named_parameters() if not p.requires_grad}
+    assert frozen == ({"filterbank"} if model is TINY else set())
+
+
+def test_the_filters_learn_where_asked(synth_config: SynthConfig) -> None:
+    task = MusicTask(replace(music(synth_config), train_filters=True))
+    with task.batches(seed=1) as batches:
+        task.loss(next(batches))[0].backward()
+    kernels = task.network.get_submodule("network.filterbank").parameters()
+    assert all(kernel.grad is not None and kernel.grad.abs().sum() > 0 for kernel in kernels)
+
+
+def test_the_loss_counts_chosen_frames_and_pitches_only() -> None:
+    logits = torch.randn(2, 3, FRAMES, PITCHES)
+    labels = Labels(*torch.rand(4, 2, FRAMES, PITCHES))
+    frames, pitches = slice(10, 20), slice(21, 109)
+    before, _ = heads_loss(logits, LIVE.heads, labels, frames, pitches, HeadWeights())
+    logits[:, :, :10] = 50
+    logits[:, :, 20:] = -50
+    logits[..., :21] = 50
+    after, _ = heads_loss(logits, LIVE.heads, labels, frames, pitches, HeadWeights())
+    assert after == before
+
+
+def test_the_right_answer_costs_less_than_the_wrong_one() -> None:
+    labels = Labels(*(torch.rand(4, 1, FRAMES, PITCHES) < 0.1).float())
+    right = torch.stack([labels.frame, labels.onset, labels.velocity], dim=1) * 20 - 10
+    everything = (slice(None), slice(None))
+    good, _ = heads_loss(right, LIVE.heads, labels, *everything, HeadWeights())
+    bad, _ = heads_loss(-right, LIVE.heads, labels, *everything, HeadWeights())
+    assert good < 0.1 < bad
+
+
+def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
+    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = MUSIC_PRESETS["laptop"]
+    small = replace(preset, music=music(synth_config))
+    monkeypatch.setitem(MUSIC_PRESETS, "laptop", small)
+    out = tmp_path / "run"
+    arguments = ["musicnet", "--preset", "laptop", "--out", str(out), "--loop.minutes", "0"]
+    assert run.main([*arguments, "--loop.steps", "2"]) == 0
+    assert run.main([*arguments, "--loop.steps", "3", "--resume"]) == 0
+    card = json.loads((out / "last.json").read_text())
+    assert card["training"]["steps"] == 3
+    assert 0 <= card["validation"]["ap_200ms"] <= 1
+
+    weights = tmp_path / "weights"
+    folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
+    folders += ["--windows", "8"]
+    status = ship.main(
+        [str(out), "--name", "small", "--pieces", "1", "--seconds", "4", "--out", str(weights)]
+        + folders
+    )
+    assert status == 0
+    shipped = load(weights / "small.safetensors")
+    assert shipped.config.name == "small"
+    assert shipped.card["tracker"]["min_note_frames"] >= 2
+    page = (weights / "small.md").read_text()
+    assert "The players of the violin (MIT): violin_one" in page
+    figures = {
+        "lookahead_ms": 100.0,
+        "block_frames": 4,
+        "label_shift_ms": 0.0,
+        "mean": dict.fromkeys(FIGURES, 0.123),
+        "recordings": {"one": {}},
+    }
+    (tmp_path / "set.json").write_text(json.dumps(figures))
+    status = card_page.main([str(weights / "small.safetensors"), f"my set={tmp_path}/set.json"])
+    assert status == 0
+    page = (weights / "small.md").read_text()
+    assert "| my set (1) | 100 ms | 4 frames | 0.123" in page
+    assert load(weights / "small.safetensors").card["recordings"]["my set"][0]["count"] == 1
+    assert str(synth_config.root) not in page + (weights / "small.json").read_text()
+
+
+def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(
+    synth_config: SynthConfig, tmp_path: Path
+) -> None:
+    task = MusicTask(music(synth_config))
+    loop = LoopConfig(steps=6, learning_rate=0.02, bfloat16=False)
+    during = Trainer(task, loop, tmp_path).run()
+    after = task.validate(load(tmp_path / "last.safetensors", dtype=torch.float32))
+    assert during == pytest.approx(after, abs=1e-6)
+
+
+def test_an_unknown_preset_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run.main(["musicnet", "--preset", "nobody", "--out", "x"])
+    assert "nobody" in capsys.readouterr().err

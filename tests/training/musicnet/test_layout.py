@@ -1,0 +1,116 @@
+"""What is found in an archive, and what is said of one that is not as it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.training.musicnet.conftest import (
+    EXTENDED,
+    HEADER,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    scale,
+    write_recording,
+)
+from training.musicnet.layout import SOURCE_RATE, ArchiveError, find, read_intervals, split
+
+
+def test_the_papers_split_trains_on_most_of_the_test_folder(archive: Path) -> None:
+    sets = split(find(archive), "paper")
+    assert [source.number for source in sets.train] == [*TRAIN, EXTENDED]
+    assert [source.number for source in sets.validation] == list(VALIDATION)
+    assert [source.number for source in sets.test] == list(TEST)
+
+
+def test_later_work_tests_on_the_whole_test_folder(archive: Path) -> None:
+    sets = split(find(archive), "ten")
+    assert [source.number for source in sets.train] == list(TRAIN)
+    assert {source.number for source in sets.test} == {*TEST, EXTENDED}
+
+
+def test_the_archives_own_top_folder_may_be_there(archive: Path) -> None:
+    (archive.parent / "musicnet").mkdir()
+    archive.rename(archive.parent / "musicnet" / "musicnet")
+    assert len(find(archive.parent / "musicnet")) == 7
+
+
+def test_labels_are_read_in_order_and_as_they_are(archive: Path) -> None:
+    number = TRAIN[0]
+    notes = scale(number)
+    write_recording(archive, "train", number, notes[::-1])
+    assert read_intervals(find(archive)[number]).tolist() == [list(note) for note in notes]
+
+
+def test_what_is_no_archive_is_told_how_to_come_by_one(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"no folders train_data.*training\.archive\.fetch"):
+        find(tmp_path)
+    for folder in ("train_data", "train_labels"):
+        (tmp_path / folder).mkdir()
+    with pytest.raises(ArchiveError, match="no recordings"):
+        find(tmp_path)
+
+
+def test_lonely_audio_and_labels_are_named(archive: Path) -> None:
+    (archive / "train_labels" / "1727.csv").unlink()
+    (archive / "train_data" / "1728.wav").unlink()
+    with pytest.raises(ArchiveError, match="incomplete.*1727, 1728"):
+        find(archive)
+
+
+def test_names_are_numbers(archive: Path) -> None:
+    write_recording(archive, "train", 5, [])
+    for folder, suffix in (("train_data", "wav"), ("train_labels", "csv")):
+        (archive / folder / f"5.{suffix}").rename(archive / folder / f"five.{suffix}")
+    with pytest.raises(ArchiveError, match="number"):
+        find(archive)
+
+
+@pytest.mark.parametrize("number", [*TRAIN, EXTENDED])
+def test_a_set_without_recordings_is_named(tmp_path: Path, number: int) -> None:
+    write_recording(tmp_path, "train", number, scale(number))
+    with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):
+        split(find(tmp_path), "paper")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("onset,offset,pitch\n1,2,3\n", "no MusicNet label table"),
+        ("", "no MusicNet label table"),
+        (f"{HEADER}\n0,100,1,60,0,1,Quarter\n200,30", "1727.csv:3: damaged"),
+        (f"{HEADER}\n0,1e3,1,60,0,1,Quarter\n", "damaged"),
+        (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "impossible"),
+        (f"{HEADER}\n0,100,1,128,0,1,Quarter\n", "impossible"),
+        (f"{HEADER}\n0,9999999,1,60,0,1,Quarter\n", "does not belong to .*1727.wav"),
+    ],
+)
+def test_damaged_labels_are_named(archive: Path, text: str, message: str) -> None:
+    (archive / "train_labels" / "1727.csv").write_text(text)
+    with pytest.raises(ArchiveError, match=message):
+        read_intervals(find(archive)[1727])
+
+
+def test_labels_a_little_beyond_the_audio_are_cut(archive: Path) -> None:
+    length = soundfile.info(archive / "train_data" / "1727.wav").frames
+    text = f"{HEADER}\n{length - 9},{length + 1000},1,60,0,1,Quarter\n"
+    (archive / "train_labels" / "1727.csv").write_text(text)
+    assert read_intervals(find(archive)[1727]).tolist() == [[length - 9, length, 60]]
+
+
+def test_damaged_audio_is_named(archive: Path) -> None:
+    path = archive / "train_data" / "1727.wav"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ArchiveError, match=r"1727\.wav is truncated"):
+        read_intervals(find(archive)[1727])
+    path.write_bytes(b"no audio at all")
+    with pytest.raises(ArchiveError, match=r"cannot read .*1727\.wav"):
+        read_intervals(find(archive)[1727])
+    soundfile.write(path, np.zeros(48_000), SOURCE_RATE // 2)
+    with pytest.raises(ArchiveError, match="at 22050 Hz, expected 44100"):
+        read_intervals(find(archive)[1727])

@@ -1,0 +1,98 @@
+"""Training on an archive from the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.checkpoint import read_card, read_tensors
+from model.config import PAPER, RSEConfig
+from tests.training.musicnet.conftest import HEADER
+from training.presets import MUSIC_PRESETS
+from training.run import main
+
+
+@pytest.fixture(autouse=True)
+def _small_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's preset with a tiny network and four steps."""
+    preset = MUSIC_PRESETS["paper"]
+    small = replace(
+        preset,
+        music=replace(
+            preset.music,
+            model=replace(PAPER, rse=RSEConfig(maps=4, blocks=1)),
+            batch_size=2,
+            workers=2,
+            validation_windows=6,
+        ),
+        loop=replace(preset.loop, steps=4, bfloat16=False, log_steps=2),
+    )
+    monkeypatch.setitem(MUSIC_PRESETS, "paper", small)
+
+
+def arguments(archive: Path, out: Path) -> list[str]:
+    data = ["--data", "musicnet", "--data-dir", str(archive)]
+    return ["musicnet", "--preset", "paper", *data, "--out", str(out)]
+
+
+def test_the_papers_preset_trains_on_the_archive_and_resumes_bit_for_bit(
+    archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(arguments(archive, tmp_path / "once")) == 0
+    assert "lacks the recordings [2384, 2514, 2567, 1876, 2382]" in caplog.text
+    card = read_card(tmp_path / "once" / "best.safetensors")
+    assert 0 < card["validation"]["ap_middle"] <= 1
+    assert card["data"]["test"] == [2303, 1819]
+    assert card["config"]["sample_rate"] == 11_000
+    assert len(list((archive / "resampled-11000").glob("*.npy"))) == 3 + 2  # train, validation
+
+    slices = arguments(archive, tmp_path / "slices")
+    assert main([*slices, "--loop.max-steps", "3"]) == 0
+    assert main([*slices, "--resume"]) == 0
+    once, sliced = (read_tensors(tmp_path / n / "last.safetensors") for n in ("once", "slices"))
+    assert all(torch.equal(value, sliced[name]) for name, value in once.items())
+
+
+def test_the_cache_and_the_test_set_are_options(archive: Path, tmp_path: Path) -> None:
+    options = ["--music.archive.cache", str(tmp_path / "c"), "--music.archive.test", "ten"]
+    assert main([*arguments(archive, tmp_path / "run"), *options]) == 0
+    assert len(list((tmp_path / "c" / "resampled-11000").glob("*.npy"))) == 2 + 2
+    assert read_card(tmp_path / "run" / "last.safetensors")["data"]["test"] == [1819, 2303, 2556]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("missing", "is not the MusicNet archive"),
+        ("truncated audio", "1727.wav is truncated"),
+        ("truncated labels", "1728.csv:2: damaged label"),
+        ("beyond the audio", "does not belong to"),
+        ("no space", "GB free"),
+    ],
+)
+def test_bad_archives_are_a_message_and_a_status(
+    archive: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    message: str,
+) -> None:
+    audio, labels = archive / "train_data" / "1727.wav", archive / "train_labels" / "1728.csv"
+    match fault:
+        case "missing":
+            archive = tmp_path / "nowhere"
+        case "truncated audio":
+            audio.write_bytes(audio.read_bytes()[:-50_000])
+        case "truncated labels":
+            labels.write_text(f"{HEADER}\n0,11")
+        case "beyond the audio":
+            labels.write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
+        case "no space":
+            monkeypatch.setattr("shutil.disk_usage", lambda _: type("Full", (), {"free": 10}))
+    assert main(arguments(archive, tmp_path / "run")) == 1
+    assert message in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("*.safetensors"))

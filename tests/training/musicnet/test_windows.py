@@ -1,0 +1,187 @@
+"""The cache and the windows: against the released code's example, and on a small archive."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from model.config import FRAMES, HOP, PITCHES, WINDOW
+from model.strided import interleaved_spectrum
+from tests.training.musicnet.conftest import TRAIN, scale
+from training.loop.parallel import Share
+from training.music.synth.labels import segment_labels
+from training.musicnet import cache
+from training.musicnet.cache import Track, open_tracks, scaled
+from training.musicnet.data import Archive, ArchiveConfig
+from training.musicnet.layout import SOURCE_RATE, ArchiveError, find
+from training.musicnet.windows import Windows, notes_near, random_batches
+
+RELEASED_RATE = 11_000
+
+
+def label_row(frame: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Frame labels (frames, PITCHES) as the released code stores them beside the audio."""
+    row: NDArray[np.float32] = np.zeros((len(frame) + 1) * PITCHES, np.float32)
+    row[: frame.size] = 1 + frame.ravel()
+    return row
+
+
+def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
+    path = shared_dir / "reference" / "oracles" / "musicnet_windows_example.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with np.load(path) as file:
+        x, intervals = file["x"], file["intervals"]
+        raw, spectra, doubled = file["raw"], file["fourier1"], file["fourier2"]
+    track = Track(0, x, intervals)
+    windows = Windows([track], RELEASED_RATE, 512)
+    assert len(windows) == len(raw)
+    batch = windows.read(range(len(raw)))
+    assert np.array_equal(batch.audio, raw[:, 0])
+    assert all(np.array_equal(label_row(f), r) for f, r in zip(batch.frame, raw[:, 1], strict=True))
+
+    windows = Windows([track], RELEASED_RATE, 1024)
+    batch = windows.read(range(len(windows)))
+    found = interleaved_spectrum(torch.from_numpy(batch.audio)).numpy()
+    np.testing.assert_allclose(found, spectra[:, 0], atol=1e-4)
+    assert all(
+        np.array_equal(label_row(f), r) for f, r in zip(batch.frame, spectra[:, 1], strict=True)
+    )
+
+    # Twice as long windows keep the lower half of their spectrum and the middle half of the labels.
+    for row, (spectrum, labels) in enumerate(doubled):
+        begin = RELEASED_RATE + 1024 * row
+        window = np.concatenate([x, x])[begin : begin + 2 * WINDOW]
+        found = interleaved_spectrum(torch.from_numpy(window[None]))[0, :WINDOW].numpy()
+        np.testing.assert_allclose(found, spectrum, atol=1e-4)
+        notes = notes_near(intervals, begin, RELEASED_RATE)
+        late = notes_near(intervals, begin + WINDOW, RELEASED_RATE)
+        frames = 2 * WINDOW // HOP - 1
+        first, second = (segment_labels(n, RELEASED_RATE, begin, frames)[0] for n in (notes, late))
+        middle = label_row(np.maximum(first, second))[WINDOW // 2 : WINDOW // 2 + WINDOW]
+        assert np.array_equal(middle, labels)
+
+
+def test_a_note_sounds_from_its_begin_up_to_its_end() -> None:
+    rate = RELEASED_RATE
+    at = rate + HOP * 3  # the sample that frame 2 describes
+    for begin, end, expected in (
+        (at, at + 1, {2}),
+        (at - 1, at, set()),
+        (at + 1, at + HOP, set()),
+        (at + 1, at + HOP + 1, {3}),
+        (0, 10 * rate, set(range(FRAMES))),
+        (at, at, set()),
+    ):
+        track = Track(0, np.zeros(2 * rate, np.float32), np.array([[begin, end, 60]]))
+        frame = Windows([track], rate, 512).read([0]).frame[0]
+        assert set(np.flatnonzero(frame[:, 60])) == expected
+        assert frame.sum() == len(expected)
+
+
+def test_windows_are_numbered_through_the_recordings() -> None:
+    rate = RELEASED_RATE
+    lengths = (rate + WINDOW - 1, rate + WINDOW + 1023, rate + WINDOW)
+    none = np.zeros((0, 3), np.int64)
+    tracks = [
+        Track(i, np.arange(length, dtype=np.float32) + 100_000 * i, none)
+        for i, length in enumerate(lengths)
+    ]
+    windows = Windows(tracks, rate, 512)
+    assert len(windows) == 0 + 2 + 1
+    begins = windows.read(range(3)).audio[:, 0]
+    assert begins.tolist() == [100_000 + rate, 100_000 + rate + 512, 200_000 + rate]
+    assert windows.spread(2).tolist() == [0, 2]
+    assert windows.spread(50).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="too short"):
+        Windows(tracks[:1], rate, 512)
+
+
+def test_batches_are_a_function_of_seed_step_and_share(archive: Path) -> None:
+    rate = 11_025
+    tracks = open_tracks([find(archive)[n] for n in TRAIN], rate, archive / "c")
+    windows = Windows(tracks, rate, 512)
+
+    def audio(step: int, share: Share, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
+        with random_batches(windows, 6, seed, step, share, readers) as stream:
+            return [batch.audio for batch in itertools.islice(stream, 4)]
+
+    whole = audio(0, Share(), readers=1)
+    later = audio(2, Share(), readers=3)
+    assert np.array_equal(later[0], whole[2])
+    assert np.array_equal(later[1], whole[3])
+    halves = [audio(0, Share(i, 2), readers=2) for i in range(2)]
+    assert np.array_equal(np.concatenate([halves[0][1], halves[1][1]]), whole[1])
+    assert not np.array_equal(audio(0, Share(), 1, seed=4)[0], whole[0])
+
+
+def test_recordings_are_resampled_once_and_mapped(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rate, source = 11_025, find(archive)[1727]
+    (track,) = open_tracks([source], rate, archive / "c")
+    assert "resampling to 11025 Hz" in capsys.readouterr().err
+    assert isinstance(track.audio, np.memmap)
+    samples, _ = soundfile.read(source.audio)
+    assert len(track.audio) == pytest.approx(len(samples) / 4, abs=2)
+    begin, end, note = scale(1727)[2]
+    assert track.intervals[2].tolist() == [begin // 4, end // 4, note]
+    cut = np.asarray(track.audio[begin // 4 + 200 : end // 4 - 200])
+    peak = np.abs(np.fft.rfft(cut * np.hanning(len(cut)), 65_536)).argmax() * rate / 65_536
+    assert peak == pytest.approx(440 * 2 ** ((note - 69) / 12), rel=0.01)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("resampled again")
+
+    monkeypatch.setattr(cache, "resample", refuse)
+    open_tracks([source], rate, archive / "c")
+    # Another recording in its place.
+    stamp = source.audio.stat().st_mtime_ns + 10**9
+    os.utime(source.audio, ns=(stamp, stamp))
+    with pytest.raises(AssertionError, match="again"):
+        open_tracks([source], rate, archive / "c")
+
+
+def test_a_damaged_copy_is_made_again(archive: Path) -> None:
+    source = find(archive)[1727]
+    (track,) = open_tracks([source], 11_025, archive / "c")
+    whole = np.array(track.audio)
+    path = archive / "c" / "1727.npy"
+    path.write_bytes(path.read_bytes()[:1000])
+    (again,) = open_tracks([source], 11_025, archive / "c")
+    assert np.array_equal(again.audio, whole)
+
+
+def test_a_disk_too_small_is_told_before_the_work(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        free = 10
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Full)
+    with pytest.raises(ArchiveError, match="GB free"):
+        open_tracks([find(archive)[1727]], 11_025, archive / "c")
+    assert not list((archive / "c").iterdir())
+
+
+def test_times_are_rounded_down_at_another_rate() -> None:
+    intervals = np.array([[44_101, 44_105, 60]])
+    assert scaled(intervals, 11_000).tolist() == [[11_000, 11_001, 60]]
+    assert scaled(intervals, SOURCE_RATE).tolist() == intervals.tolist()
+
+
+def test_validation_windows_come_from_validation_recordings(archive: Path) -> None:
+    data = Archive(ArchiveConfig(archive), 11_025)
+    batch = data.validation(10)
+    assert len(batch.audio) == 10
+    pitches = {note for number in (2131, 1792) for _, _, note in scale(number)}
+    assert set(np.flatnonzero(batch.frame.any(axis=(0, 1)))) <= pitches
+    assert data.card()["validation"] == [2131, 1792]

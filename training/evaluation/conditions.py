@@ -1,0 +1,200 @@
+"""Networks under named conditions: ``python -m training.evaluation.conditions live accurate``.
+
+The held-out instruments play validation scores; each condition spoils the same dry excerpts in
+one way. Prints the average precision of frames and of onsets at one look-ahead for each, and how
+many notes a minute the note tracker finds in sounds that hold none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.checkpoint import CheckpointError, load, write_whole
+from model.config import FRAMES, HOP
+from model.transcriber import Transcriber
+from service.engine.engine import Engine
+from service.session.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from training.music.metrics import frame_average_precision
+from training.music.synth.acoustics import codec, noise
+from training.music.synth.acoustics.augment import augment
+from training.music.synth.acoustics.speech import speech
+from training.music.synth.config import RecordingConfig, SynthConfig
+from training.music.synth.dataset import Batch, Excerpt, empty_batch
+from training.music.synth.excerpts import load_material
+from training.music.synth.labels import ONSET_SCALE
+from training.music.synth.render import Rendered
+from training.music.synth.validation import WINDOWS_PER_EXCERPT, dry_excerpts
+
+Sound = NDArray[np.float32]
+Condition = Callable[[Sound, int, np.random.Generator], Sound]
+Scores = dict[str, float]
+
+UNTOUCHED = RecordingConfig(
+    room=0.0,
+    equaliser=0.0,
+    compressor=0.0,
+    saturation=0.0,
+    quiet=0.0,
+    clipping=0.0,
+    noise=0.0,
+    hum=0.0,
+    clicks=0.0,
+    drums=0.0,
+    voice=0.0,
+    telephone=0.0,
+    mp3=0.0,
+)
+PEAK = 0.7  # of the excerpts that no condition makes quieter
+MP3_COMPRESSION = 0.8  # 24 kbit/s at 11,025 Hz
+LOOKAHEAD_MS = 200.0
+BATCH = 32
+
+
+def _recorded(**changes: float) -> Condition:
+    config = replace(UNTOUCHED, **changes)
+    return lambda audio, rate, rng: augment(audio, rate, rng, config)
+
+
+def _beside(make: Callable[[int, int, np.random.Generator], Sound], level_db: float) -> Condition:
+    """Another sound, so much louder than the music (on average over the excerpt)."""
+
+    def spoil(audio: Sound, rate: int, rng: np.random.Generator) -> Sound:
+        other = make(len(audio), rate, rng)
+        gain = np.std(audio) / max(1e-9, float(np.std(other))) * 10 ** (level_db / 20)
+        both = audio + np.float32(gain) * other
+        return both * np.float32(PEAK / np.abs(both).max())
+
+    return spoil
+
+
+def _pink(length: int, rate: int, rng: np.random.Generator) -> Sound:
+    return noise.coloured(length, "pink", rate, rng)
+
+
+CONDITIONS: dict[str, Condition] = {
+    "clean": lambda audio, rate, rng: audio,
+    "room": _recorded(room=1.0),
+    "microphone": _recorded(equaliser=1.0),
+    "noise -15 dB": _beside(_pink, -15.0),
+    "voice -5 dB": _beside(speech, -5.0),
+    "drums -5 dB": _beside(noise.drums, -5.0),
+    "telephone": lambda audio, rate, rng: codec.telephone(audio, rate),
+    "MP3": lambda audio, rate, rng: codec.mp3(audio, rate, MP3_COMPRESSION),
+    "-40 dB": lambda audio, rate, rng: audio * np.float32(0.01 / PEAK),
+    "clipped": lambda audio, rate, rng: np.clip(audio * np.float32(4 / PEAK), -1, 1),
+}
+EMPTY: dict[str, Callable[[int, int, np.random.Generator], Sound]] = {
+    "noise": _pink,
+    "talk": speech,
+    "drums": noise.drums,
+}
+"""Sounds without notes."""
+
+
+class ConditionSet:
+    """Windows of the same held-out excerpts under every condition; deterministic."""
+
+    def __init__(self, synth: SynthConfig, windows: int, junk_s: float, seed: int = 23) -> None:
+        rng = np.random.default_rng(seed)
+        material = load_material(synth, "validation")
+        self.rate = material.bank.sample_rate
+        dry = dry_excerpts(material, synth, -(-windows // WINDOWS_PER_EXCERPT), rng)
+        self.batches = {
+            name: self._batch(dry, spoil, windows, seed + number)
+            for number, (name, spoil) in enumerate(CONDITIONS.items())
+        }
+        self.junk = {
+            name: _at_peak(make(int(junk_s * self.rate), self.rate, np.random.default_rng(seed)))
+            for name, make in EMPTY.items()
+        }
+
+    def _batch(self, dry: list[Rendered], spoil: Condition, windows: int, seed: int) -> Batch:
+        batch = empty_batch(windows)
+        for number, part in enumerate(dry):
+            audio = spoil(_at_peak(part.audio), self.rate, np.random.default_rng([seed, number]))
+            where = np.random.default_rng(number)  # the same windows under every condition
+            excerpt = Excerpt(Rendered(audio, part.notes), self.rate, where)
+            first = number * WINDOWS_PER_EXCERPT
+            for row in range(first, min(first + WINDOWS_PER_EXCERPT, windows)):
+                excerpt.write(int(where.integers(excerpt.positions)), batch, row)
+        return batch
+
+    def score(self, network: Transcriber) -> dict[str, Scores]:
+        """``ap`` and ``onset_ap`` of each condition, ``notes`` a minute of each empty sound."""
+        frame = FRAMES - int(LOOKAHEAD_MS / 1000 * self.rate / HOP)
+        scores: dict[str, Scores] = {}
+        for name, batch in self.batches.items():
+            audio = torch.from_numpy(batch.audio)
+            found = torch.cat([network.predict(part)[:, :, frame] for part in audio.split(BATCH)])
+            scores[name] = {
+                "ap": frame_average_precision(found[:, 0].numpy(), batch.frame[:, frame])
+            }
+            if "onset" in network.config.heads:
+                begins = batch.onset[:, frame] > ONSET_SCALE // 2
+                row = network.config.heads.index("onset")
+                scores[name]["onset_ap"] = frame_average_precision(found[:, row].numpy(), begins)
+        with Engine(network) as engine:
+            for name, sound in self.junk.items():
+                options = StreamOptions(lookahead_ms=LOOKAHEAD_MS, block_frames=8)
+                notes = transcribe_array(sound, self.rate, engine, options).notes
+                scores[f"only {name}"] = {"notes": 60 * self.rate * len(notes) / len(sound)}
+        return scores
+
+
+def _at_peak(audio: Sound) -> Sound:
+    return audio * np.float32(PEAK / max(1e-9, float(np.abs(audio).max())))
+
+
+def table(columns: dict[str, dict[str, Scores]]) -> str:
+    """Markdown: a row for each network, a column for each condition."""
+    names = list(next(iter(columns.values())))
+    lines = ["| | " + " | ".join(names) + " |", "|---" + "|---:" * len(names) + "|"]
+    for network, scores in columns.items():
+        cells = [_cell(scores[name]) for name in names]
+        lines.append(f"| {network} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(scores: Scores) -> str:
+    if "notes" in scores:
+        return f"{scores['notes']:.0f}"
+    return " / ".join(f"{value:.3f}" for value in scores.values())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("weights", nargs="+", help="shipped names or .safetensors files")
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    parser.add_argument("--windows", type=int, default=400, help="under each condition")
+    parser.add_argument("--junk-seconds", type=float, default=60.0, help="of each empty sound")
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    options = parser.parse_args(arguments)
+    synth = SynthConfig(root=options.synth, cache=options.cache)
+    try:
+        conditions = ConditionSet(synth, options.windows, options.junk_seconds)
+        found = {Path(name).stem: conditions.score(load(name)) for name in options.weights}
+        if options.json:
+            write_whole(options.json, json.dumps(found, indent=1).encode())
+    except (CheckpointError, OSError, ValueError) as error:
+        print(f"training.evaluation.conditions: {error}", file=sys.stderr)
+        return 1
+    print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

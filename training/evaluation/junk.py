@@ -1,0 +1,87 @@
+"""False notes a minute in sounds that hold none, through the streaming path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.audio.pcm import BadAudioError
+from service.engine.engine import Engine, Transcriber
+from service.session.options import OptionsError, StreamOptions
+from service.session.transcribe import transcribe_array
+from training.evaluation.junk_sounds import NOISES, RATE_HZ, SOUNDS
+from training.evaluation.real import AudioError, read_audio
+from training.music.recordings import AUDIO
+
+GOAL_A_MINUTE = 6.0
+"""Of silence and noise: one false note in ten seconds."""
+COMMONEST = 3  # pitches named
+
+
+def made_sounds(seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:
+    """Name, samples and rate of each of SOUNDS; the same in every run."""
+    for name, make in SOUNDS.items():
+        seed = list(name.encode())
+        yield name, make(round(seconds * RATE_HZ), np.random.default_rng(seed)), RATE_HZ
+
+
+def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]]:
+    """Name, samples and rate of an audio file, or of all below a folder.
+
+    Raises:
+        AudioError: there is none, or one cannot be read.
+    """
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    audio = [file for file in files if file.suffix.lower() in AUDIO]
+    if not audio:
+        raise AudioError(f"no audio ({', '.join(sorted(AUDIO))}) at {path}")
+    return ((file.name, *read_audio(file)) for file in audio)
+
+
+def evaluate_junk(
+    transcriber: Transcriber,
+    options: StreamOptions,
+    sounds: Iterator[tuple[str, NDArray[np.float32], int]],
+    tell: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Transcribe sounds (name, mono samples, rate) in which every note is false.
+
+    Returns plain values: for each of ``sounds`` its ``seconds``, ``false_notes``,
+    ``false_notes_a_minute``, the commonest ``pitches`` (MIDI), and whether the ``goal`` is met,
+    where there is one.
+
+    Args:
+        tell: is given lines to print.
+
+    Raises:
+        AudioError: samples that are no sound, or a rate that is out of range.
+    """
+    found: dict[str, Any] = {}
+    tell(f"{'sound':24}{'seconds':>9}{'false notes':>13}{'a minute':>10}  goal  commonest pitches")
+    with Engine(transcriber) as engine:
+        for name, samples, rate in sounds:
+            try:
+                notes = transcribe_array(samples, rate, engine, options).notes
+            except (BadAudioError, OptionsError) as error:
+                raise AudioError(f"{name}: {error}") from None
+            seconds = len(samples) / rate
+            a_minute = 60 * len(notes) / seconds if seconds else 0.0
+            pitches = Counter(note.pitch for note in notes).most_common(COMMONEST)
+            goal = {"goal": GOAL_A_MINUTE, "met": a_minute <= GOAL_A_MINUTE}
+            found[name] = {
+                "seconds": seconds,
+                "false_notes": len(notes),
+                "false_notes_a_minute": a_minute,
+                "pitches": {str(pitch): count for pitch, count in pitches},
+                **(goal if name in NOISES else {}),
+            }
+            met = {True: "met", False: "MISSED", None: ""}[found[name].get("met")]
+            common = ", ".join(f"{pitch} ({count})" for pitch, count in pitches)
+            tell(f"{name:24}{seconds:9.1f}{len(notes):13}{a_minute:10.1f}  {met:6}{common}")
+        model = engine.config.name
+    return {"model": model, "lookahead_ms": options.lookahead_ms, "sounds": found}

@@ -1,0 +1,210 @@
+"""Recordings with note labels through the pipeline that users get, scored.
+
+Audio is resampled, cut into windows, transcribed and tracked by the service's own streaming code;
+the figures are therefore those of a live stream with the same look-ahead. Several look-aheads can
+be asked for at once: where they lie whole blocks apart, they share the network's work. Nothing
+here chooses a threshold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from model.config import HOP
+from service.audio.pcm import BadAudioError
+from service.engine.engine import Engine, EngineError, Transcriber
+from service.session.options import OptionsError, StreamOptions
+from service.session.transcribe import transcribe_array
+from training.evaluation.breakdown import Heard, by_octave, by_polyphony
+from training.evaluation.pictures import draw_rolls
+from training.evaluation.report import Report, Result, report, row, tables
+from training.evaluation.window_memo import WindowMemo
+from training.music.label_tables import LabelError
+from training.music.metrics import DEFINITIONS, NoteList, estimated_notes, matched_onsets, scores
+from training.music.recordings import Collection, Recording
+
+END_TOLERANCE_S = 1.0  # by which labels may begin after the audio's end without a word
+
+
+class AudioError(ValueError):
+    """Audio that cannot be read."""
+
+
+def evaluate_collection(
+    collection: Collection,
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    jobs: int = 1,
+    pictures: Path | None = None,
+    tell: Callable[[str], object] = lambda _: None,
+) -> list[Report]:
+    """A report for each way of streaming.
+
+    A recording whose audio cannot be read or transcribed, or most of whose labels lie beyond its
+    end, is told of and left out; ``failures`` of the reports has it, with those that the
+    collection came with. As far as headers show it, that is told before anything is computed.
+
+    Args:
+        make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
+        label_shift_s: added to the labels' times.
+        pictures: folder for a picture of each recording and way of streaming.
+        tell: is given lines to print: a row for each recording as it goes, then tables.
+    """
+    failures = dict(collection.failures)
+    found = []
+    for recording in collection.recordings:
+        try:
+            _check_length(recording, label_shift_s, tell)
+        except (AudioError, LabelError) as error:
+            failures[recording.name] = str(error)
+        else:
+            found.append(recording)
+    for path in collection.unlabelled:
+        tell(f"passed over: {path} has no labels of its stem")
+    for reason in failures.values():
+        tell(f"not scored: {reason}")
+    name = make_transcriber().config.name
+    tell(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
+    tell(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
+    results: list[dict[str, Result]] = [{} for _ in streams]
+    attempt = partial(_attempt, make_transcriber, streams, label_shift_s, pictures)
+    with _mapper(min(jobs, max(1, len(found)))) as mapped:
+        for recording, outcome in zip(found, mapped(attempt, found), strict=True):
+            if isinstance(outcome, str):
+                failures[recording.name] = outcome
+                tell(f"not scored: {outcome}")
+                continue
+            for options, result, so_far in zip(streams, outcome, results, strict=True):
+                so_far[recording.name] = result
+                tell(row(recording.name, _milliseconds(options), result.figures))
+    reports = []
+    for options, so_far in zip(streams, results, strict=True):
+        of_all = report(so_far)
+        tell(f"\nlook-ahead {_milliseconds(options)}{tables(of_all)}")
+        told = {
+            "model": name,
+            "lookahead_ms": options.lookahead_ms,
+            "block_frames": options.block_frames,
+            "label_shift_ms": 1000 * label_shift_s,
+            "failures": failures,
+            "unlabelled": [str(path) for path in collection.unlabelled],
+        }
+        reports.append(told | of_all)
+    return reports
+
+
+def _attempt(
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    pictures: Path | None,
+    recording: Recording,
+) -> list[Result] | str:
+    """What the recording gives, or why it gives nothing: the others are not to end with it."""
+    try:
+        return evaluate_recording(make_transcriber, streams, label_shift_s, pictures, recording)
+    except AudioError as error:
+        return str(error)
+
+
+def evaluate_recording(
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    pictures: Path | None,
+    recording: Recording,
+) -> list[Result]:
+    """For each way of streaming, what the recording gives. Raises AudioError."""
+    samples, rate = read_audio(recording.audio)
+    reference = recording.notes.shifted(label_shift_s)
+    out = []
+    transcriber = make_transcriber()
+    if len(streams) > 1:
+        transcriber = WindowMemo(transcriber)
+    with Engine(transcriber) as engine:
+        frame_s = HOP / engine.config.sample_rate
+        for options in streams:
+            try:
+                transcription = transcribe_array(samples, rate, engine, options)
+            except (BadAudioError, OptionsError, EngineError) as error:
+                raise AudioError(f"{recording.audio}: {error}") from None
+            estimated = estimated_notes(transcription.notes)
+            heard = transcription.frame_probabilities
+            out.append(score(reference, estimated, heard, frame_s))
+            if pictures:
+                name = f"{recording.name}, {_milliseconds(options)} look-ahead"
+                path = pictures / f"{recording.name}_{options.lookahead_ms:g}ms.png"
+                draw_rolls(path, name, heard, reference, estimated, frame_s)
+    return out
+
+
+def score(
+    reference: NoteList, estimated: NoteList, probabilities: NDArray[np.float32], frame_s: float
+) -> Result:
+    """Everything that is measured of one transcription; probabilities: (frames, PITCHES)."""
+    matched = matched_onsets(reference, estimated)
+    heard = Heard(reference, estimated, matched, probabilities, frame_s)
+    return Result(
+        figures=scores(reference, estimated, probabilities, frame_s),
+        onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
+        octaves=by_octave(heard),
+        polyphony=by_polyphony(heard),
+    )
+
+
+def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:
+    """Mono samples [n] and their rate in Hz. Raises AudioError."""
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise AudioError(f"cannot read {path}: {error}") from None
+    return samples.mean(axis=1), rate
+
+
+def _check_length(
+    recording: Recording, label_shift_s: float, tell: Callable[[str], object]
+) -> None:
+    """Raises AudioError for audio without a readable header, LabelError where most labels lie
+    beyond its end; says so where some do."""
+    try:
+        length_s = soundfile.info(recording.audio).duration
+    except (soundfile.SoundFileError, OSError) as error:
+        raise AudioError(f"cannot read {recording.audio}: {error}") from None
+    beyond = recording.notes.onset_s + label_shift_s > length_s + END_TOLERANCE_S
+    if not beyond.any():
+        return
+    words = (
+        f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
+        f"audio ({length_s:.1f} s)"
+    )
+    if beyond.mean() > 0.5:
+        raise LabelError(f"{words}; are their times in seconds?")
+    tell(words)
+
+
+@contextmanager
+def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """The built-in map, or one over processes that share the cores; both keep the order."""
+    if jobs == 1:
+        yield map
+        return
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+        yield pool.map
+
+
+def _milliseconds(options: StreamOptions) -> str:
+    return f"{options.lookahead_ms:g} ms"

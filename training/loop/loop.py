@@ -1,0 +1,289 @@
+"""The training loop: one small loop for every task, in one process or in many.
+
+A task brings the network, an endless stream of batches, a loss and a validation; the loop brings
+the optimiser, the schedule, averaging of weights, checkpoints, metrics and the clock. Where
+several processes train together (``training.loop.parallel``), all run it; the first alone
+validates, saves and reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from model.checkpoint import CheckpointError, save_checkpoint
+from model.precision import fastest_dtype
+from model.rse import ResidualShuffleExchange
+from training.loop.config import LoopConfig
+from training.loop.log import MetricsLog
+from training.loop.optimizer import make_optimizer, running_average, schedule
+from training.loop.parallel import Share, make_fabric, reduce
+from training.loop.released_optim import released_rate
+from training.loop.state import read_state, write_state
+from training.task import Objective, Task
+
+logger = logging.getLogger(__name__)
+
+_REPORT_S = 30.0  # of training at most between two reports
+
+
+class Trainer:
+    """Trains a task into a folder: last and best checkpoint, optimiser state, metrics."""
+
+    def __init__(
+        self,
+        task: Task,
+        config: LoopConfig,
+        folder: Path,
+        earlier: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """earlier: the stages of training that the network has behind it, for the card."""
+        self.task, self.config, self.folder = task, config, folder
+        self.earlier = list(earlier)
+        self.fabric = make_fabric()
+        self.device = self.fabric.device
+        self.bfloat16 = (
+            fastest_dtype(self.device) is torch.bfloat16
+            if config.bfloat16 == "auto"
+            else config.bfloat16
+        )
+        self.share = Share(self.fabric.global_rank, self.fabric.world_size)
+        self.objective = self.fabric.setup_module(Objective(task))
+        self.optimizer = make_optimizer(task.network, config)
+        self.average = torch.optim.swa_utils.AveragedModel(
+            task.network,
+            multi_avg_fn=running_average(config.average),
+            use_buffers=True,
+        )
+        if config.compile:
+            for module in task.network.modules():
+                if isinstance(module, ResidualShuffleExchange):
+                    module.compile(backend=config.compile, dynamic=False)
+        self.metrics_log = MetricsLog(folder, config.tensorboard and self.leads)
+        self.step = 0
+        self.seconds = 0.0  # of training so far, over all slices
+        self.best = -math.inf
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that validates, saves and reports."""
+        return self.share.index == 0
+
+    @property
+    def progress(self) -> float:
+        """Part of the schedule that is done, 0 ... 1."""
+        if self.config.minutes:
+            return min(1.0, self.seconds / (60 * self.config.minutes))
+        return min(1.0, self.step / self.config.steps)
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next step."""
+        config = self.config
+        if config.optimizer != "released":
+            return config.learning_rate * schedule(self.progress, config.warmup)
+        if config.minutes:
+            return config.learning_rate * schedule(self.progress, 0)
+        return config.learning_rate * released_rate(self.step + 1, config.steps)
+
+    def resume(self) -> None:
+        """Continues from the folder's last checkpoint.
+
+        Raises CheckpointError if there is none, if it is damaged or of another configuration.
+        """
+        state = read_state(self.folder, self.device, self.task.card()["config"])
+        try:
+            self.task.network.load_state_dict(state["network"])
+            self.average.load_state_dict(state["average"])
+        except RuntimeError as error:
+            raise CheckpointError(f"{self.folder} trains another network: {error}") from error
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.earlier = state.get("earlier", [])
+        self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+        if not self.leads:  # the others' random numbers are not kept: they begin new ones
+            torch.manual_seed(self.config.seed + self.share.index + self.step)
+            return
+        torch.set_rng_state(state["random"].cpu())
+        if torch.cuda.is_available() and "random_cuda" in state:
+            torch.cuda.set_rng_state_all([r.cpu() for r in state["random_cuda"]])
+
+    def run(self) -> dict[str, float]:
+        """Trains to the end of the schedule or of this slice; returns the last metrics."""
+        config = self.config
+        if self.step == 0:
+            torch.manual_seed(config.seed + self.share.index)
+        slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
+        last_step = self.step + config.max_steps if config.max_steps else math.inf
+        next_validation = self.seconds + 60 * config.validate_minutes
+        next_report = self.seconds + _REPORT_S
+        bar = tqdm(
+            total=1.0,
+            initial=self.progress,
+            bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}",
+            disable=not self.leads,
+        )
+        first = self.step * config.accumulate
+        batches = self.task.batches(config.seed, first, self.share)
+        with batches as stream, bar, deferred_signals() as received:
+            try:
+                while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
+                    began = time.monotonic()
+                    loss, parts = self.train_step(list(islice(stream, config.accumulate)))
+                    elapsed, interrupted = self._agree(time.monotonic() - began, bool(received))
+                    self.seconds += elapsed
+                    if self.step % config.log_steps == 0 or self.seconds >= next_report:
+                        self._report(bar, {"loss": loss, **parts})
+                        next_report = self.seconds + _REPORT_S
+                    if interrupted:
+                        logger.warning("interrupted at step %d; saving", self.step)
+                        break
+                    if self._validation_due(next_validation):
+                        self.checkpoint()
+                        next_validation = self.seconds + 60 * config.validate_minutes
+            except Exception:
+                logger.error("training failed at step %d; saving", self.step)
+                self.checkpoint()
+                raise
+        return self.checkpoint()
+
+    def _agree(self, seconds: float, interrupted: bool) -> tuple[float, bool]:
+        """The longest of all processes' times, and whether one of them is to stop.
+
+        So all of them see the same clock and end after the same step.
+        """
+        if self.share.count == 1:
+            return seconds, interrupted
+        own = torch.tensor([seconds, float(interrupted)], device=self.device)
+        seconds, stop = reduce(self.fabric, own, "max")
+        return seconds, stop > 0
+
+    def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
+        """Logs the losses, as means over the processes, and the pace so far."""
+        own = torch.stack([part.float() for part in parts.values()])
+        values = dict(zip(parts, reduce(self.fabric, own, "mean"), strict=True))
+        steps_s = self.step / max(1e-9, self.seconds)
+        windows_s = steps_s * self.task.windows * self.config.accumulate
+        self.log("train", {**values, "windows_per_s": windows_s})
+        bar.n = self.progress
+        bar.set_postfix_str(
+            f"loss {values['loss']:.4f} {steps_s:.2f} steps/s {windows_s:.1f} windows/s"
+        )
+
+    def _validation_due(self, next_validation: float) -> bool:
+        if self.config.validate_steps:
+            return self.step % self.config.validate_steps == 0 and self.progress < 1
+        return self.seconds >= next_validation
+
+    def train_step(self, batches: Sequence[Any]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """One optimiser step: backward through every batch, clip, step, zero.
+
+        Returns the mean loss and its parts. Raises FloatingPointError if it is not finite.
+        """
+        network = self.task.network.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        losses, parts = [], []
+        for number, batch in enumerate(batches, start=1):
+            # Processes exchange their gradients once, after the last batch.
+            with self.fabric.no_backward_sync(self.objective, enabled=number < len(batches)):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
+                    loss, of_loss = self.objective(batch)
+                if not torch.isfinite(loss):
+                    raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
+                self.fabric.backward(loss / len(batches))
+            losses.append(loss.detach())
+            parts.append(of_loss)
+        if self.config.gradient_clip and self.config.optimizer != "released":
+            nn.utils.clip_grad_norm_(network.parameters(), self.config.gradient_clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        self.average.update_parameters(network)
+        means = {name: torch.stack([p[name] for p in parts]).mean() for name in parts[0]}
+        return torch.stack(losses).mean(), means
+
+    def checkpoint(self) -> dict[str, float]:
+        """Validates the averaged weights and saves last, best and optimiser state.
+
+        Returns the metrics; in other processes than the first does and returns nothing.
+        """
+        if not self.leads:
+            return {}
+        network = self.average.module.eval()
+        devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):  # training goes on as if it had not happened
+            metrics = self.task.validate(network)
+        self.log("validation", metrics)
+        card = {
+            **self.task.card(),
+            "training": {
+                "loop": asdict(self.config),
+                "steps": self.step,
+                "hours": round(self.seconds / 3600, 3),
+                "earlier": self.earlier,
+            },
+            "validation": metrics,
+        }
+        save_checkpoint(network, card, self.folder / "last.safetensors")
+        score = metrics[self.task.score]
+        if score > self.best:
+            self.best = score
+            save_checkpoint(network, card, self.folder / "best.safetensors")
+        state = {
+            "network": self.task.network.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "best": self.best,
+            "earlier": self.earlier,
+            "random": torch.get_rng_state(),
+            "config": card["config"],
+        }
+        if torch.cuda.is_available():
+            state["random_cuda"] = torch.cuda.get_rng_state_all()
+        write_state(self.folder, state)
+        return metrics
+
+    def log(self, kind: str, values: Mapping[str, float]) -> None:
+        """One line of metrics at this step."""
+        if self.leads:
+            self.metrics_log.write(kind, self.step, self.seconds, values)
+
+
+@contextlib.contextmanager
+def deferred_signals() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM, for the block to end at a good moment.
+
+    A second one means it: KeyboardInterrupt at once.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number: int, _: Any) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, note) for number in signals]
+    try:
+        yield received
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,141 @@
+"""The optimiser of the authors' released code: a RAdam of its own.
+
+It differs from RAdam (Liu et al., ICLR 2020) in clipping each parameter's gradient by that
+parameter's own history, in taking the momentum of the *normalised* gradient, and in epsilon
+standing outside the root. Embeddings follow another rule, that of gradients by index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from model.released.names import released_name
+
+CLIP_FACTOR = 3.0  # of the running root of the squared gradient
+CLIP_FLOOR = 0.01  # norm that a gradient may always have; all that the first may have
+RECTIFIABLE = 5.0  # length of the moving average from which its variance is tractable
+
+
+class ReleasedRAdam(Optimizer):
+    """RAdam as the released code computes it.
+
+    Groups may set ``sparse``: the embedding rule, whose momentum is that of the raw gradient and
+    which divides by the root only once the variance is tractable. Weight decay is decoupled and
+    part of the update. State of each parameter: step, m (momentum), v (mean squared gradient).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-5,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(
+            params,
+            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "sparse": False},
+        )
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["m"] = torch.zeros_like(parameter)
+            state["v"] = torch.zeros_like(parameter)
+        state["step"] += 1
+        m, v, step = state["m"], state["v"], state["step"]
+        beta1, beta2 = group["betas"]
+        correction1, correction2 = 1 - beta1**step, 1 - beta2**step
+        gradient = parameter.grad
+        assert gradient is not None
+        if gradient.is_sparse:
+            gradient = gradient.to_dense()  # sums duplicates; rows that are absent decay too
+
+        # The history is that of the steps before, its correction this step's.
+        limit = CLIP_FACTOR * (v.sum() / correction2).sqrt() + CLIP_FLOOR
+        norm = torch.linalg.vector_norm(gradient).clamp(min=1e-30)
+        gradient = gradient * (limit / norm).clamp(max=1)
+
+        v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        deviation = (v / correction2).sqrt() + group["eps"]
+        rectifier = rectification(step, beta2)
+        if group["sparse"]:
+            m.mul_(beta1).add_(gradient, alpha=1 - beta1)
+            update = m / correction1
+            if rectifier is not None:
+                update = rectifier * update / deviation
+        else:
+            m.mul_(beta1).addcdiv_(gradient, deviation, value=1 - beta1)
+            update = m * ((1.0 if rectifier is None else rectifier) / correction1)
+        if group["weight_decay"]:
+            update = update + group["weight_decay"] * parameter
+        parameter.sub_(update, alpha=group["lr"])
+
+
+def rectification(step: int, beta2: float) -> float | None:
+    """RAdam's variance rectification at a step counted from 1; None while it is intractable."""
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * step * beta2**step / (1 - beta2**step)
+    if length < RECTIFIABLE:
+        return None
+    grown = (length - 4) * (length - 2) * longest
+    return math.sqrt(grown / ((longest - 4) * (longest - 2) * length))
+
+
+def released_rate(step: int, total_steps: int) -> float:
+    """Factor of the learning rate at a step counted from 1: linear to zero at the last."""
+    return 1 - min(step, total_steps) / total_steps
+
+
+def released_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """The network's trained parameters by their role in the released code.
+
+    Matrices and convolution kernels decay; biases, norms, scales and the embedding do not, and
+    the embedding is updated by the sparse rule. Parameters that the released code lacks count as
+    matrices where they have two dimensions or more.
+    """
+    embeddings = {
+        id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)
+    }
+    matrices, sparse, others = [], [], []
+    for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if id(parameter) in embeddings:
+            sparse.append(parameter)
+        elif _is_matrix(name, parameter):
+            matrices.append(parameter)
+        else:
+            others.append(parameter)
+    return [
+        {"params": matrices, "weight_decay": weight_decay, "sparse": False},
+        {"params": others, "weight_decay": 0.0, "sparse": False},
+        {"params": sparse, "weight_decay": 0.0, "sparse": True},
+    ]
+
+
+def _is_matrix(name: str, parameter: Tensor) -> bool:
+    try:
+        return released_name(name).endswith("CvK")
+    except KeyError:
+        return parameter.ndim >= 2

@@ -1,0 +1,157 @@
+"""Scores of a transcription: frames against frames, notes against notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mir_eval
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
+
+from model.config import PITCHES
+from service.notes.events import Note
+
+FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
+VELOCITY_FIGURE = "onset_velocity_f1"
+"""Where the labels have velocities."""
+DEFINITIONS = {
+    "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
+    "frame_f1": "of the frames that the tracked notes cover, not of thresholded probabilities",
+    "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
+    "onset_offset_f1": "and the end within 50 ms or 20 % of the note's length",
+    VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
+}
+ONSET_TOLERANCE_S = 0.05
+OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S
+UNKNOWN_VELOCITY = 64  # where labels say nothing of loudness
+SHORTEST_S = 1e-3  # mir_eval refuses notes without length
+
+
+@dataclass(frozen=True)
+class NoteList:
+    """Notes as columns of equal length."""
+
+    onset_s: NDArray[np.float64]
+    offset_s: NDArray[np.float64]
+    pitch: NDArray[np.int64]
+    velocity: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.onset_s)
+
+    @property
+    def has_velocities(self) -> bool:
+        """Whether they were played: data sets without velocities give one to all notes."""
+        return len(set(self.velocity.tolist())) > 1
+
+    def shifted(self, seconds: float) -> NoteList:
+        """The same notes later; none begins before 0."""
+        onset = np.maximum(0, self.onset_s + seconds)
+        return NoteList(
+            onset, np.maximum(onset, self.offset_s + seconds), self.pitch, self.velocity
+        )
+
+    def roll(self, frames: int, frame_s: float) -> NDArray[np.bool_]:
+        """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
+        out = np.zeros((frames, PITCHES), dtype=bool)
+        first = np.ceil(self.onset_s / frame_s - 1e-9).astype(int)
+        last = np.ceil(self.offset_s / frame_s - 1e-9).astype(int)
+        for begin, end, pitch in zip(first, last, self.pitch, strict=True):
+            out[begin:end, pitch] = True
+        return out
+
+
+def note_list(rows: NDArray) -> NoteList:
+    """From rows of onset s, offset s, pitch, velocity, in any order."""
+    rows = np.asarray(rows, dtype=float).reshape(-1, 4)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 0]))]
+    return NoteList(
+        rows[:, 0], rows[:, 1], rows[:, 2].round().astype(int), rows[:, 3].round().astype(int)
+    )
+
+
+def estimated_notes(notes: list[Note]) -> NoteList:
+    """The service's notes as columns."""
+    return note_list(
+        np.array([(note.onset_s, note.offset_s, note.pitch, note.velocity) for note in notes])
+    )
+
+
+def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
+    """Step-wise average precision pooled over all frames and notes, as in the paper.
+
+    Both (frames, PITCHES). NaN where no note sounds at all.
+    """
+    if not roll.any():
+        return float("nan")
+    return float(average_precision_score(roll.ravel(), probabilities.ravel()))
+
+
+def frame_f1(estimated: NDArray, roll: NDArray) -> float:
+    """F1 of the piano roll that the emitted notes draw; both (frames, PITCHES) of bool."""
+    hits = int((estimated & roll).sum())
+    return 2 * hits / max(1, int(estimated.sum()) + int(roll.sum()))
+
+
+def note_f1(reference: NoteList, estimated: NoteList, offsets: bool) -> float:
+    """mir_eval's note F1: onset within 50 ms, the same pitch, and if asked the offset too."""
+    if not len(reference) or not len(estimated):
+        return 0.0
+    _, _, f1, _ = mir_eval.transcription.precision_recall_f1_overlap(
+        *_mir(reference),
+        *_mir(estimated),
+        onset_tolerance=ONSET_TOLERANCE_S,
+        offset_ratio=OFFSET_RATIO if offsets else None,
+    )
+    return float(f1)
+
+
+def velocity_f1(reference: NoteList, estimated: NoteList) -> float:
+    """mir_eval's note F1 with velocities, without offsets."""
+    if not len(reference) or not len(estimated):
+        return 0.0
+    _, _, f1, _ = mir_eval.transcription_velocity.precision_recall_f1_overlap(
+        *_mir(reference),
+        reference.velocity,
+        *_mir(estimated),
+        estimated.velocity,
+        onset_tolerance=ONSET_TOLERANCE_S,
+        offset_ratio=None,
+    )
+    return float(f1)
+
+
+def matched_onsets(reference: NoteList, estimated: NoteList) -> NDArray[np.int64]:
+    """[n, 2]: rows of the reference and of the estimate that are the same note by onset."""
+    if not len(reference) or not len(estimated):
+        return np.zeros((0, 2), np.int64)
+    pairs = mir_eval.transcription.match_notes(
+        *_mir(reference), *_mir(estimated), onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None
+    )
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def scores(
+    reference: NoteList, estimated: NoteList, probabilities: NDArray, frame_s: float
+) -> dict[str, float]:
+    """FIGURES of one recording, and VELOCITY_FIGURE if it has velocities.
+
+    probabilities: (frames, PITCHES).
+    """
+    frames = len(probabilities)
+    roll = reference.roll(frames, frame_s)
+    figures = {
+        "frame_ap": frame_average_precision(probabilities, roll),
+        "frame_f1": frame_f1(estimated.roll(frames, frame_s), roll),
+        "onset_f1": note_f1(reference, estimated, offsets=False),
+        "onset_offset_f1": note_f1(reference, estimated, offsets=True),
+    }
+    if reference.has_velocities:
+        figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
+    return figures
+
+
+def _mir(notes: NoteList) -> tuple[NDArray, NDArray]:
+    ends = np.maximum(notes.offset_s, notes.onset_s + SHORTEST_S)
+    return np.stack([notes.onset_s, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)

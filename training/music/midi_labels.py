@@ -1,0 +1,126 @@
+"""Notes of MIDI files as labels: from the key's strike to where the key and the pedal let go.
+
+A sustain pedal acts on its own channel, whichever track it stands in (MIDI 1.0). Some instruments
+record theirs on a channel of its own: a pedal on a channel without notes therefore holds the notes
+of every channel that nobody presses a pedal on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mido
+import numpy as np
+
+from training.music.label_tables import LabelError
+from training.music.metrics import NoteList, note_list
+
+DRUMS = 9  # the channel of percussion in General MIDI, counted from 0
+SUSTAIN = 64  # controller
+PRESSED = 64  # value from which on it is down
+TEMPO = 500_000  # microseconds a beat until a file says otherwise
+
+
+@dataclass(frozen=True)
+class _Note:
+    onset_s: float
+    offset_s: float
+    pitch: int
+    velocity: int
+
+
+@dataclass
+class _Channel:
+    notes: list[_Note] = field(default_factory=list)
+    pedal: list[tuple[float, bool]] = field(default_factory=list)
+    """Seconds, and whether it is down from there on."""
+
+    @property
+    def pressed(self) -> bool:
+        return any(down for _, down in self.pedal)
+
+
+def read_midi(path: Path) -> NoteList:
+    """Notes of a MIDI file without its drums; held pedals lengthen them. Raises LabelError."""
+    try:
+        file = mido.MidiFile(path)
+        channels = _channels(file)
+    except (OSError, ValueError, EOFError, LookupError, mido.KeySignatureError) as error:
+        raise LabelError(f"cannot read {path}: {error}") from error
+    apart = [change for channel in channels if not channel.notes for change in channel.pedal]
+    rows = [
+        (note.onset_s, end_s, note.pitch, note.velocity)
+        for channel in channels
+        for note, end_s in _held(channel.notes, channel.pedal if channel.pressed else apart)
+    ]
+    return note_list(np.array(rows))
+
+
+def _channels(file: mido.MidiFile) -> list[_Channel]:
+    """What is played, by channel. Raises ValueError for a file without beats."""
+    if file.ticks_per_beat <= 0:
+        raise ValueError("its time is not counted in beats")
+    ticks, seconds, tempi = _tempo_map(file)
+    channels: defaultdict[int, _Channel] = defaultdict(_Channel)
+    for track in file.tracks:
+        struck: defaultdict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
+        tick = 0
+        for message in track:
+            tick += message.time
+            if message.is_meta or getattr(message, "channel", DRUMS) == DRUMS:
+                continue
+            last = bisect_right(ticks, tick) - 1
+            now_s = seconds[last] + (tick - ticks[last]) * tempi[last]
+            channel = channels[message.channel]
+            if message.type == "control_change" and message.control == SUSTAIN:
+                channel.pedal.append((now_s, message.value >= PRESSED))
+            elif message.type in ("note_on", "note_off"):
+                key = struck[message.channel, message.note]
+                if message.type == "note_on" and message.velocity:
+                    key.append((now_s, message.velocity))
+                    continue
+                # What is struck in this very moment goes on, if it ends something before it.
+                ended = [strike for strike in key if strike[0] < now_s]
+                channel.notes += [_Note(on_s, now_s, message.note, v) for on_s, v in ended]
+                key[:] = key[len(ended) :] if ended else []
+    return list(channels.values())
+
+
+def _tempo_map(file: mido.MidiFile) -> tuple[list[int], list[float], list[float]]:
+    """Of each tempo: the tick and the second from which it counts, and seconds a tick."""
+    changes = {0: TEMPO}
+    for track in file.tracks:
+        tick = 0
+        for message in track:
+            tick += message.time
+            if message.type == "set_tempo":
+                changes[tick] = message.tempo
+    ticks, seconds, tempi = [0], [0.0], [1e-6 * changes[0] / file.ticks_per_beat]
+    for tick in sorted(changes)[1:]:
+        seconds.append(seconds[-1] + (tick - ticks[-1]) * tempi[-1])
+        ticks.append(tick)
+        tempi.append(1e-6 * changes[tick] / file.ticks_per_beat)
+    return ticks, seconds, tempi
+
+
+def _held(notes: list[_Note], pedal: list[tuple[float, bool]]) -> Iterator[tuple[_Note, float]]:
+    """Notes with the time to which the sustain pedal holds them, at most to the next strike."""
+    pedal = sorted(pedal, key=lambda change: change[0])
+    moments = [time_s for time_s, _ in pedal]
+    releases = [time_s for time_s, down in pedal if not down]
+    strikes: defaultdict[int, list[float]] = defaultdict(list)
+    for note in sorted(notes, key=lambda note: note.onset_s):
+        strikes[note.pitch].append(note.onset_s)
+    last_s = max([note.offset_s for note in notes] + moments[-1:], default=0.0)
+    for note in notes:
+        end_s = note.offset_s
+        before = bisect_right(moments, end_s)
+        if before and pedal[before - 1][1]:
+            release = bisect_right(releases, end_s)
+            end_s = releases[release] if release < len(releases) else last_s
+        again = strikes[note.pitch][bisect_right(strikes[note.pitch], note.onset_s) :][:1]
+        yield note, max(note.offset_s, min([end_s, *again]))

@@ -1,0 +1,117 @@
+"""Folders of recordings with note labels, in the layouts that data sets come in.
+
+Audio and labels are matched by stem, wherever in the folder they lie (``flac/``, ``tsv/``, ...).
+Labels are MIDI files, or TSV/CSV tables of onset s, offset s, pitch, velocity, or alignments as of
+the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, row for row with
+``notes/STEM.csv``, counted from the start that ``info.csv`` beside the two folders gives. Both may
+have sub-folders, as that data set's do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from training.music.label_tables import LabelError, read_alignment, read_columns, read_table
+from training.music.metrics import NoteList
+from training.music.midi_labels import read_midi
+
+AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
+MIDI = {".mid", ".midi"}
+TABLES = {".tsv", ".csv"}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording and its notes."""
+
+    name: str
+    audio: Path
+    notes: NoteList
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Recordings that belong together.
+
+    Attributes:
+        name: what they are called in print.
+        recordings: those that can be scored, by name.
+        failures: why others cannot, by name.
+        unlabelled: audio that nobody has labelled; a folder may hold more than a test set.
+    """
+
+    name: str
+    recordings: list[Recording]
+    failures: dict[str, str]
+    unlabelled: list[Path] = field(default_factory=list)
+
+
+def read_collection(folder: Path) -> Collection:
+    """All recordings below a folder; those whose labels cannot be read are failures.
+
+    Raises:
+        LabelError: there is no audio, none with labels, or two recordings of the same stem.
+    """
+    audio, labels = _files(folder)
+    if not audio:
+        what = f"below {folder}" if folder.is_dir() else f", {folder} is no folder"
+        raise LabelError(f"no audio ({', '.join(sorted(AUDIO))}) {what}")
+    if not labels.keys() & {path.stem for path in audio}:
+        raise LabelError(f"no audio with labels of the same stem below {folder}")
+    for path, following in pairwise(audio):
+        if path.stem == following.stem and path.stem in labels:
+            raise LabelError(f"{path} and {following} have the same stem")
+    collection = Collection(str(folder), [], {})
+    for path in audio:
+        if path.stem not in labels:
+            collection.unlabelled.append(path)
+            continue
+        try:
+            notes = read_labels(labels[path.stem], folder)
+        except LabelError as error:
+            collection.failures[path.stem] = str(error)
+        else:
+            collection.recordings.append(Recording(path.stem, path, notes))
+    return collection
+
+
+def _files(folder: Path) -> tuple[list[Path], dict[str, list[Path]]]:
+    """Audio files by stem, and the label files of each stem."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    labels: dict[str, list[Path]] = {}
+    for path in files:
+        if path.suffix.lower() in MIDI | TABLES:
+            labels.setdefault(path.stem, []).append(path)
+    audio = [path for path in files if path.suffix.lower() in AUDIO]
+    return sorted(audio, key=lambda path: path.stem), labels
+
+
+def read_labels(candidates: list[Path], folder: Path) -> NoteList:
+    """Notes from the label files of one recording below a folder."""
+    for path in candidates:
+        if path.suffix.lower() in MIDI:
+            return read_midi(path)
+    places = {
+        parent.name: (path, parent)
+        for path in candidates
+        for parent in path.parents
+        if parent.is_relative_to(folder) and parent.name in ("alignments", "notes")
+    }
+    if len(places) == 2:
+        (alignment, parent), (notes, _) = places["alignments"], places["notes"]
+        begin = _start_seconds(parent.with_name("info.csv"), alignment.stem)
+        return read_alignment(alignment, notes, begin)
+    return read_table(candidates[0])
+
+
+def _start_seconds(info: Path, stem: str) -> float:
+    for row in read_columns(info):
+        if row.get("filename") == stem:
+            try:
+                hours, minutes, seconds = (int(part) for part in row["start"].split(":"))
+            except (KeyError, ValueError):
+                raise LabelError(f"{info}: {stem} has no start as hours:minutes:seconds") from None
+            return 3600.0 * hours + 60 * minutes + seconds
+    raise LabelError(f"{info} does not know {stem}")

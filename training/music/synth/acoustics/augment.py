@@ -1,0 +1,192 @@
+"""Rooms, microphones and recorders: what lies between an instrument and the samples received.
+
+No step moves the direct sound: labels stay aligned to the audio within a millisecond.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal
+
+from training.music.synth.acoustics import codec, noise
+from training.music.synth.acoustics.speech import speech
+from training.music.synth.config import RecordingConfig
+
+IMPULSE_MIN_S = 0.1  # room for the ringing of the equaliser where there is no reverberation
+EVERYDAY = RecordingConfig()
+
+
+def augment(
+    audio: NDArray[np.float32],
+    sample_rate: int,
+    rng: np.random.Generator,
+    config: RecordingConfig = EVERYDAY,
+) -> NDArray[np.float32]:
+    """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
+    response = impulse_response(sample_rate, rng, config)
+    out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
+    if rng.random() < config.compressor:
+        out = _compress(out, sample_rate, rng)
+    peak = float(np.abs(out).max(initial=0))
+    if peak > 0:
+        out *= np.float32(1 / peak)
+    if rng.random() < config.saturation:
+        drive = np.float32(rng.uniform(0.5, 2.5))
+        out = np.tanh(out * drive) / np.tanh(drive)
+    lowest_db = config.quietest_db if rng.random() < config.quiet else -18.0
+    level_db = rng.uniform(max(lowest_db, config.quietest_db), 0)
+    out *= np.float32(10 ** (level_db / 20))
+    out = _with_noise(out, sample_rate, rng, config)
+    if rng.random() < 0.1:  # a constant offset, as of cheap converters
+        out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
+    if rng.random() < config.clipping:
+        out *= np.float32(rng.uniform(1.5, 4) * 10 ** (-level_db / 20))
+    if rng.random() < 0.5:
+        out = -out
+    out = np.clip(out, -1, 1)
+    if rng.random() < config.telephone:
+        out = codec.telephone(out, sample_rate)
+    if rng.random() < config.mp3:
+        out = codec.mp3(out, sample_rate, float(rng.uniform(0, 0.9)))
+    return np.clip(out, -1, 1)
+
+
+def impulse_response(
+    sample_rate: int, rng: np.random.Generator, config: RecordingConfig = EVERYDAY
+) -> NDArray[np.float32]:
+    """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
+
+    The equaliser's recursive filters are minimum-phase and act on the short response instead of
+    the audio, which makes them free.
+    """
+    if rng.random() < config.room:
+        rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
+        wet_db = float(rng.uniform(-25, 0))
+    else:
+        rt60, wet_db = 0.0, -np.inf
+    length = int(sample_rate * max(IMPULSE_MIN_S, rt60))
+    response = np.zeros(length)
+    response[0] = 1.0
+    if rt60:
+        time = np.arange(length) / sample_rate
+        tail = rng.standard_normal(length) * np.exp(-6.91 * time / rt60)
+        tail[: int(rng.uniform(0.003, 0.02) * sample_rate)] = 0
+        # Walls and air swallow the highs: the tail is duller than the direct sound.
+        dull = signal.butter(1, rng.uniform(0.15, 0.9), output="sos")
+        tail = np.asarray(signal.sosfilt(dull, tail))
+        tail *= 10 ** (wet_db / 20) / max(float(np.linalg.norm(tail)), 1e-9)
+        response += tail
+        early = (rng.uniform(0.002, 0.05, rng.integers(2, 8)) * sample_rate).astype(int)
+        early = np.minimum(early, length - 1)
+        response[early] += (
+            rng.choice([-1, 1], len(early))
+            * rng.uniform(0.05, 0.6, len(early))
+            * 10 ** (wet_db / 20)
+        )
+    if rng.random() < config.equaliser:
+        response = np.asarray(signal.sosfilt(_equaliser(sample_rate, rng), response))
+    return response.astype(np.float32)
+
+
+def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Random second-order sections: shelves, a few peaks, sometimes a narrow-band microphone."""
+    nyquist = sample_rate / 2
+    sections = [np.array([1.0, 0, 0, 1.0, 0, 0])]
+    if rng.random() < 0.6:  # a tilt is two shelves around one frequency
+        tilt = rng.uniform(-6, 6)
+        hinge = np.exp(rng.uniform(np.log(300), np.log(1500)))
+        sections += [
+            _biquad("low", hinge, -tilt, 0.5, sample_rate),
+            _biquad("high", hinge, tilt, 0.5, sample_rate),
+        ]
+    for _ in range(rng.integers(0, 4)):
+        centre = np.exp(rng.uniform(np.log(80), np.log(0.85 * nyquist)))
+        sections.append(
+            _biquad("peak", centre, rng.uniform(-8, 8), rng.uniform(0.6, 4), sample_rate)
+        )
+    if rng.random() < 0.3:
+        sections.append(_biquad("low", rng.uniform(80, 300), rng.uniform(-10, 6), 0.7, sample_rate))
+    if rng.random() < 0.3:
+        sections.append(
+            _biquad("high", rng.uniform(1500, 4000), rng.uniform(-12, 8), 0.7, sample_rate)
+        )
+    if rng.random() < 0.25:
+        sections.extend(
+            signal.butter(2, rng.uniform(40, 200), "highpass", fs=sample_rate, output="sos")
+        )
+    if rng.random() < 0.2:
+        edge = min(rng.uniform(2000, 5000), 0.95 * nyquist)
+        sections.extend(signal.butter(2, edge, "lowpass", fs=sample_rate, output="sos"))
+    return np.stack(sections)
+
+
+def _biquad(
+    kind: str, frequency: float, gain_db: float, quality: float, sample_rate: int
+) -> NDArray[np.float64]:
+    """A peaking or shelving section [6] (R. Bristow-Johnson, Audio EQ Cookbook)."""
+    amplitude = 10 ** (gain_db / 40)
+    omega = 2 * np.pi * min(frequency, 0.49 * sample_rate) / sample_rate
+    cos, alpha = np.cos(omega), np.sin(omega) / (2 * quality)
+    if kind == "peak":
+        b = [1 + alpha * amplitude, -2 * cos, 1 - alpha * amplitude]
+        a = [1 + alpha / amplitude, -2 * cos, 1 - alpha / amplitude]
+    else:
+        sign = 1 if kind == "low" else -1
+        plus, minus, root = amplitude + 1, amplitude - 1, 2 * np.sqrt(amplitude) * alpha
+        b = [
+            amplitude * (plus - sign * minus * cos + root),
+            sign * 2 * amplitude * (minus - sign * plus * cos),
+            amplitude * (plus - sign * minus * cos - root),
+        ]
+        a = [
+            plus + sign * minus * cos + root,
+            -sign * 2 * (minus + sign * plus * cos),
+            plus + sign * minus * cos - root,
+        ]
+    return np.array(b + a) / a[0]
+
+
+def _compress(
+    audio: NDArray[np.float32], sample_rate: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Automatic gain: loud passages are turned down, with attack and release of one filter."""
+    block = 128
+    padded = np.zeros(-(-len(audio) // block) * block, np.float32)
+    padded[: len(audio)] = audio
+    power = (padded.reshape(-1, block) ** 2).mean(axis=1)
+    pole = np.exp(-block / (sample_rate * rng.uniform(0.02, 0.4)))
+    envelope = np.sqrt(np.maximum(signal.lfilter([1 - pole], [1, -pole], power), 1e-12))
+    threshold = float(envelope.max()) * 10 ** (rng.uniform(-25, -6) / 20)
+    exponent = 1 / rng.uniform(1.3, 4) - 1
+    gain = np.maximum(envelope / max(threshold, 1e-9), 1) ** exponent
+    centres = (np.arange(len(gain)) + 0.5) * block
+    return audio * np.interp(np.arange(len(audio)), centres, gain).astype(np.float32)
+
+
+def _with_noise(
+    audio: NDArray[np.float32],
+    sample_rate: int,
+    rng: np.random.Generator,
+    config: RecordingConfig,
+) -> NDArray[np.float32]:
+    rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
+
+    def add(sound: NDArray[np.float32], lowest_db: float, highest_db: float) -> None:
+        nonlocal audio
+        level = rms * 10 ** (rng.uniform(lowest_db, highest_db) / 20)
+        audio = audio + sound * np.float32(level / max(1e-9, float(np.std(sound))))
+
+    if rng.random() < config.noise and rms > 0:
+        lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
+        colour = str(rng.choice(list(noise.COLOURS)))
+        add(noise.coloured(len(audio), colour, sample_rate, rng), lowest, highest)
+    if rng.random() < config.hum:
+        add(noise.hum(len(audio), sample_rate, rng), -50, -15)
+    if rng.random() < config.clicks:
+        add(noise.clicks(len(audio), sample_rate, rng), -35, -10)
+    if rng.random() < config.drums:
+        add(noise.percussion(len(audio), sample_rate, rng), -15, 5)
+    if rng.random() < config.voice:
+        add(speech(len(audio), sample_rate, rng), -20, 5)
+    return audio

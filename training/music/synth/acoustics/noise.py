@@ -1,0 +1,173 @@
+"""Background sounds: coloured noise, mains hum, clicks, drums, whispers, talk, sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, signal
+
+from training.music.synth.acoustics.speech import speech
+
+TABLE_S = 47.0
+"""Length of the noise tables that excerpts take random slices of."""
+COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
+"""Noise colours: amplitude falls with frequency to this power."""
+
+
+@lru_cache(maxsize=8)
+def _table(colour: str, sample_rate: int) -> NDArray[np.float32]:
+    """Unit-variance noise, equal in every process. Making it anew would cost more than mixing."""
+    size = fft.next_fast_len(int(TABLE_S * sample_rate))
+    rng = np.random.default_rng(sorted(COLOURS).index(colour))
+    spectrum = fft.rfft(rng.standard_normal(size))
+    frequency = np.maximum(np.arange(len(spectrum)) * sample_rate / size, 15.0)
+    noise = fft.irfft(spectrum * frequency ** -COLOURS[colour], size)
+    noise -= noise.mean()
+    return np.asarray(noise / noise.std(), np.float32)
+
+
+def coloured(
+    length: int, colour: str, sample_rate: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Unit-variance noise of a colour, float32 [length]."""
+    table = _table(colour, sample_rate)
+    begin = int(rng.integers(len(table)))
+    return np.take(table, np.arange(begin, begin + length), mode="wrap")
+
+
+def hum(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Mains hum: 50 or 60 Hz and harmonics, near unit variance."""
+    time = np.arange(length, dtype=np.float32) / np.float32(sample_rate)
+    base = float(rng.choice([50.0, 60.0])) + rng.normal(0, 0.05)
+    out = np.zeros(length, np.float32)
+    for harmonic in range(1, 6):
+        level = rng.uniform(0, 1) / harmonic
+        out += np.float32(level) * np.sin(
+            np.float32(2 * np.pi * base * harmonic) * time + np.float32(rng.uniform(0, 6.28))
+        )
+    return out
+
+
+def clicks(
+    length: int, sample_rate: int, rng: np.random.Generator, per_second: float = 1.0
+) -> NDArray[np.float32]:
+    """Single loud samples and short bursts, as of switches, keys and bad contacts."""
+    out = np.zeros(length, np.float32)
+    count = rng.poisson(per_second * length / sample_rate)
+    for at in rng.integers(0, length, count):
+        size = min(int(rng.integers(1, 40)), length - int(at))
+        burst = rng.standard_normal(size) * np.exp(-np.arange(size) / rng.uniform(1, 12))
+        out[at : at + size] += (burst * rng.lognormal(0, 0.7)).astype(np.float32)
+    return out
+
+
+def bursts(
+    length: int, sample_rate: int, rng: np.random.Generator, per_second: float = 2.5
+) -> NDArray[np.float32]:
+    """Drum-like decaying noise, band-limited at random."""
+    out = np.zeros(length, np.float32)
+    edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * sample_rate), 2))
+    high = float(edge.max())  # below the Nyquist frequency
+    low = min(float(edge.min()), high / 1.5)
+    band = signal.butter(1, [low, high], "bandpass", fs=sample_rate, output="sos")
+    for at in rng.integers(0, length, rng.poisson(per_second * length / sample_rate)):
+        size = min(int(rng.uniform(0.03, 0.5) * sample_rate), length - int(at))
+        shape = np.exp(-np.arange(size) / (sample_rate * rng.uniform(0.005, 0.12)))
+        out[at : at + size] += (rng.standard_normal(size) * shape).astype(np.float32)
+    return np.asarray(signal.sosfilt(band, out), np.float32)
+
+
+def drums(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A kit that plays a beat: bass drum, tom and snare fall in pitch, the hi-hat hisses."""
+    out = np.zeros(length, np.float32)
+    step = int(sample_rate * rng.uniform(0.1, 0.28))  # between two places of the pattern
+    kit = [
+        _drum(sample_rate, rng.uniform(90, 160), rng.uniform(40, 60), 0.12, 0.05, rng),
+        _drum(sample_rate, rng.uniform(120, 260), rng.uniform(70, 140), 0.15, 0.1, rng),
+        _drum(sample_rate, rng.uniform(220, 300), rng.uniform(150, 200), 0.06, 1.5, rng),
+        _drum(sample_rate, 0, 0, rng.uniform(0.01, 0.08), 1.0, rng),
+    ]
+    pattern = rng.random((len(kit), 16)) < np.array([[0.3], [0.1], [0.2], [0.7]])
+    for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
+        for sound, beats in zip(kit, pattern, strict=True):
+            if beats[place % 16]:
+                at = begin + int(rng.integers(max(1, step // 20)))
+                n = max(0, min(len(sound), length - at))
+                out[at : at + n] += sound[:n] * np.float32(rng.uniform(0.3, 1))
+    return out
+
+
+def _drum(
+    sample_rate: int,
+    from_hz: float,
+    to_hz: float,
+    decay_s: float,
+    rattle: float,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """One stroke: a sine that falls in pitch (0: none) and ``rattle`` times as much noise."""
+    time = np.arange(int(6 * decay_s * sample_rate)) / sample_rate
+    phase = to_hz * time + (from_hz - to_hz) * 0.03 * (1 - np.exp(-time / 0.03))
+    hiss = np.diff(rng.standard_normal(len(time) + 1))  # rises by 6 dB an octave
+    out = np.sin(2 * np.pi * phase) * np.exp(-time / decay_s)
+    return (out + rattle * 0.3 * hiss * np.exp(-time / (0.7 * decay_s))).astype(np.float32)
+
+
+def percussion(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Drums in a beat or single bursts, alike often."""
+    make = drums if rng.random() < 0.5 else bursts
+    return make(length, sample_rate, rng)
+
+
+def sweep(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Sines that glide up and down all the time, as sirens and test signals do; peak 1."""
+    octaves = rng.uniform(0.15, 1.5)  # a second, faster than any note would be bent
+    turns = np.arange(length) / sample_rate * octaves / 6
+    height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz, up and down
+    return np.sin(2 * np.pi * np.cumsum(60 * 2**height / sample_rate)).astype(np.float32)
+
+
+def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Whispers: formant-shaped noise that comes and goes at the pace of syllables."""
+    source = coloured(length, "pink", sample_rate, rng)
+    out = np.zeros(length, np.float32)
+    for low, high in ((200, 800), (800, 1800), (1800, 3500)):
+        centre = rng.uniform(low, high)
+        band = signal.butter(
+            1, [0.8 * centre, 1.25 * centre], "bandpass", fs=sample_rate, output="sos"
+        )
+        knots = np.arange(0, length + sample_rate, max(1, int(sample_rate / rng.uniform(3, 9))))
+        level = rng.uniform(0, 1, len(knots)) ** 2 * (rng.random(len(knots)) < 0.75)
+        gain = np.interp(np.arange(length), knots, level).astype(np.float32)
+        out += np.asarray(signal.sosfilt(band, source), np.float32) * gain
+    return out
+
+
+def background(
+    length: int, sample_rate: int, kinds: Mapping[str, float], rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """A whole excerpt without notes, peak 1 or digital silence; float32 [length].
+
+    kinds: how often each kind of ``SynthConfig.background_kinds`` comes.
+    """
+    shares = np.array(list(kinds.values()))
+    kind = str(rng.choice(list(kinds), p=shares / shares.sum()))
+    out = np.zeros(length, np.float32)
+    if kind in ("noise", "mixture"):
+        out += coloured(length, str(rng.choice(list(COLOURS))), sample_rate, rng)
+    if kind in ("hum", "mixture"):
+        out += np.float32(rng.uniform(0.2, 1)) * hum(length, sample_rate, rng)
+    if kind in ("murmur", "mixture"):
+        out += np.float32(rng.uniform(0.5, 5)) * murmur(length, sample_rate, rng)
+    if kind in ("percussion", "mixture"):
+        out += percussion(length, sample_rate, rng) + clicks(length, sample_rate, rng)
+    if kind == "sweep":
+        out += sweep(length, sample_rate, rng)
+    if kind in ("talk", "conversation"):
+        for _ in range(1 if kind == "talk" else rng.integers(2, 5)):
+            out += np.float32(rng.uniform(0.3, 1)) * speech(length, sample_rate, rng)
+    peak = float(np.abs(out).max(initial=0))
+    return out / np.float32(peak) if peak > 0 else out

@@ -1,0 +1,130 @@
+"""Settings of the synthesised training data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from training.music.synth.bank import HELD_OUT, HoldOut
+
+
+@dataclass(frozen=True)
+class RecordingConfig:
+    """What happens to a sound between the instrument and the file. Probabilities per excerpt."""
+
+    room: float = 0.75
+    """A room: early reflections and a diffuse tail of 0.1 to 1.5 s."""
+    equaliser: float = 1.0
+    """Random shelves, peaks and band edges of microphones and loudspeakers."""
+    compressor: float = 0.2
+    """Loud passages turned down."""
+    saturation: float = 0.15
+    """Peaks rounded off, as by tape and tubes."""
+    quietest_db: float = -40.0
+    """Peak level of the quietest excerpts, below full scale; the loudest reach it."""
+    quiet: float = 0.35
+    """Levels from all the range alike; others lie in its upper 18 dB."""
+    clipping: float = 0.05
+    """Driven 3 to 12 dB over full scale."""
+    noise: float = 0.9
+    """Steady noise, 10 to 60 dB below the music."""
+    hum: float = 0.12
+    """Of the mains, with overtones, 15 to 50 dB below the music."""
+    clicks: float = 0.08
+    """As of old records, 10 to 35 dB below the music."""
+    drums: float = 0.08
+    """Drums, or bursts of noise alike, -15 to 5 dB beside the music."""
+    voice: float = 0.08
+    """Somebody talks, -20 to 5 dB beside the music."""
+    telephone: float = 0.04
+    """300 to 3400 Hz in 8 bits of mu-law."""
+    mp3: float = 0.08
+    """Coded as MP3 with 16 to 64 kbit/s and decoded."""
+
+
+@dataclass(frozen=True)
+class SynthConfig:
+    """Where the material lies and what is made of it. Probabilities are per excerpt."""
+
+    root: Path
+    """Folder with bank_index.json, midi_index.json, midi_open.zip and the sound files."""
+    cache: Path
+    """Folder for the decoded bank (about 280 MB) and the parsed scores."""
+    held_out: HoldOut = HELD_OUT
+    """Timbres used for validation alone."""
+    seed: int = 0
+    """Of all that is random, where the caller gives none."""
+
+    excerpt_min_s: float = 20.0
+    """Seconds of the shortest excerpt."""
+    excerpt_max_s: float = 30.0
+    """Seconds of the longest."""
+    seconds_per_window: float = 0.35
+    """One window is cut from each excerpt for so much of its duration."""
+    pool_excerpts: int = 32
+    """Excerpts a worker holds at once and draws its windows from (about 2 MB each)."""
+    queue_batches: int = 4
+    """Finished batches that may wait in each worker's queue."""
+
+    random_probability: float = 0.12
+    """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
+    background_probability: float = 0.10
+    """Noise, hum, talk, drums and clicks without any note."""
+    background_kinds: dict[str, float] = field(
+        default_factory=lambda: {
+            "silence": 0.05,
+            "noise": 0.15,
+            "hum": 0.07,
+            "murmur": 0.10,
+            "percussion": 0.18,
+            "mixture": 0.10,
+            "sweep": 0.03,
+            "talk": 0.24,
+            "conversation": 0.08,
+        }
+    )
+    """How often each kind of such an excerpt comes, compared with the others."""
+    overlay_probability: float = 0.15
+    """A second excerpt of another score at the same time, for larger ensembles."""
+    vibrato_probability: float = 0.7
+    """Bowed voices that play with vibrato; of others 0.4 times as many do."""
+    edge_probability: float = 0.04
+    """Per window: silence before or after a random sample, as where a stream starts or ends."""
+    piano_probability: float = 0.55
+    """Ensemble scores given to a piano; others keep their instruments or get new ones."""
+    string_solo_piano_probability: float = 0.35
+    """The same for solo strings, which are seldom recorded otherwise."""
+    reorchestrate_probability: float = 0.36
+    """Scores that stay with ensembles but get other instruments: strings, winds or any."""
+    ensemble_weights: dict[str, float] = field(
+        default_factory=lambda: {
+            "solo piano": 0.27,
+            "songs": 0.20,
+            "quartets": 0.18,
+            "solo strings": 0.17,
+            "solo winds": 0.06,
+            "chamber": 0.12,
+        }
+    )
+    """How often a score of each group of ensembles is chosen."""
+
+    tempo_min: float = 0.7
+    """Slowest tempo, of the written one."""
+    tempo_max: float = 1.4
+    """Fastest."""
+    pedal_cap_s: float = 4.0
+    """The sustain pedal adds at most this to a note."""
+    labels: Literal["sounding", "keys"] = "sounding"
+    """A pedalled note ends when the pedal lets it go (as far as the cap), or with its key."""
+    tuning_max_cents: float = 30.0
+    """Farthest concert pitch from 440 Hz, in cents."""
+    recording: RecordingConfig = field(default_factory=RecordingConfig)
+
+    def __post_init__(self) -> None:
+        if self.random_probability + self.background_probability > 1:
+            raise ValueError("random_probability and background_probability add up to over 1")
+        if not 1 <= self.excerpt_min_s <= self.excerpt_max_s:
+            raise ValueError("excerpts must last at least 1 s, excerpt_max_s the longest")
+        if self.pool_excerpts < 1 or self.queue_batches < 1 or self.seconds_per_window <= 0:
+            raise ValueError("pool_excerpts, queue_batches and seconds_per_window must be positive")

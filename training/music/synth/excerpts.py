@@ -1,0 +1,142 @@
+"""Making one excerpt: material, performance, instruments, room; audio with its notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.synth.acoustics import noise
+from training.music.synth.acoustics.augment import augment
+from training.music.synth.bank import Bank, load_bank
+from training.music.synth.config import SynthConfig
+from training.music.synth.material import random_notes
+from training.music.synth.perform import (
+    PITCH_HIGH,
+    PITCH_LOW,
+    ensemble_group,
+    invented_pedal,
+    orchestrate,
+    perform,
+    voice_for,
+)
+from training.music.synth.render import Rendered, render, shorten_repeats
+from training.music.synth.scores import Notes, Piece, joined, load_pieces, with_pedal
+
+OVERLAY_DB = (-8.0, 4.0)
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Material:
+    """The bank and the pieces of one split, by group of ensembles."""
+
+    bank: Bank
+    groups: dict[str, list[Piece]]
+    weights: NDArray[np.float64]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for group in self.groups.values() for piece in group]
+
+
+def load_material(config: SynthConfig, split: str = "train") -> Material:
+    """Open bank and scores. Raises ValueError where the split has no piece with notes."""
+    groups: dict[str, list[Piece]] = {}
+    for piece in load_pieces(config.root, config.cache, split):
+        if len(piece.notes):
+            groups.setdefault(ensemble_group(piece.ensemble), []).append(piece)
+    if not groups:
+        raise ValueError(f"{config.root} has no pieces of split {split!r}")
+    weights = np.array([config.ensemble_weights.get(group, 0.0) for group in groups])
+    if not weights.sum():
+        raise ValueError(f"no group of {sorted(groups)} has a weight in ensemble_weights")
+    return Material(load_bank(config.root, config.cache), groups, weights / weights.sum())
+
+
+def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
+    """One augmented excerpt of 20 to 30 s (by the configuration): score, random notes or noise."""
+    rate = material.bank.sample_rate
+    seconds = float(rng.uniform(config.excerpt_min_s, config.excerpt_max_s))
+    kind = rng.random()
+    if kind < config.background_probability:
+        length = int(seconds * rate)
+        sound = noise.background(length, rate, config.background_kinds, rng)
+        return Rendered(augment(sound, rate, rng, config.recording), Notes.empty())
+    tuning = random_tuning(config, rng)
+    if kind < config.background_probability + config.random_probability:
+        entries = [
+            e for e in material.bank.instruments.values() if e.name not in config.held_out.names
+        ]
+        pianos = [e for e in entries if e.family == "piano"]
+        if pianos and rng.random() < 0.65:
+            entries = pianos
+        entry = entries[rng.integers(len(entries))]
+        low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)
+        notes = random_notes(seconds, low, high, rng)
+        if entry.family == "piano" and rng.random() < 0.3:
+            notes = with_pedal(notes, invented_pedal(notes, rng), config.pedal_cap_s)
+        notes = shorten_repeats(notes)
+        rendered = render(
+            material.bank, notes, [voice_for(entry, config, rng)], seconds, tuning, rng
+        )
+    else:
+        rendered = score_excerpt(material, config, seconds, tuning, rng)
+        if rng.random() < config.overlay_probability:
+            other = score_excerpt(material, config, seconds, tuning, rng)
+            rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
+    audio = augment(rendered.audio, rate, rng, config.recording)
+    return Rendered(audio, labelled(rendered.notes, config))
+
+
+def labelled(notes: Notes, config: SynthConfig) -> Notes:
+    """The notes with the ends that ``SynthConfig.labels`` asks for."""
+    return notes if config.labels == "sounding" else notes.moved(offset=notes.released)
+
+
+def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
+    """Both at once, equally long; the second ``level_db`` louder than the first on average."""
+    loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
+    gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
+    parts = int(first.notes.part.max(initial=-1)) + 1
+    moved = second.notes.moved(part=(second.notes.part + parts).astype(np.int16))
+    return Rendered(first.audio + np.float32(gain) * second.audio, joined([first.notes, moved]))
+
+
+def score_excerpt(
+    material: Material,
+    config: SynthConfig,
+    seconds: float,
+    tuning_cents: float,
+    rng: np.random.Generator,
+    only: tuple[str, ...] | None = None,
+    piece: Piece | None = None,
+) -> Rendered:
+    """A dry excerpt of ``piece``, or of a random one. ``only``: the instruments to use."""
+    for _ in range(_ATTEMPTS):  # a long rest may leave an excerpt without notes
+        chosen = piece or random_piece(material, rng)
+        latest = max(0.0, chosen.seconds - 0.7 * seconds)
+        begins = chosen.notes.onset[: max(1, np.searchsorted(chosen.notes.onset, latest))]
+        start_s = float(begins[rng.integers(len(begins))])
+        notes, pedal = perform(chosen, start_s, seconds, config, rng)
+        notes, voices = orchestrate(material.bank, chosen, notes, pedal, config, rng, only)
+        rendered = render(material.bank, notes, voices, seconds, tuning_cents, rng)
+        if len(rendered.notes):
+            return rendered
+    return rendered
+
+
+def random_piece(material: Material, rng: np.random.Generator) -> Piece:
+    """A group by its weight, in it a piece by the square root of its length."""
+    names = list(material.groups)
+    pieces = material.groups[names[int(rng.choice(len(names), p=material.weights))]]
+    share = np.sqrt([piece.seconds for piece in pieces])
+    return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
+
+
+def random_tuning(config: SynthConfig, rng: np.random.Generator) -> float:
+    """Concert pitch in cents: mostly within 10, sometimes anywhere in the allowed range."""
+    if rng.random() < 0.75:
+        return float(np.clip(rng.normal(0, 5), -10, 10))
+    return float(rng.uniform(-config.tuning_max_cents, config.tuning_max_cents))

@@ -1,0 +1,188 @@
+"""Playing notes on the instruments of the bank.
+
+Each note is the nearest recorded one, read at another speed by linear interpolation of the
+oversampled bank, looped where it is held longer than the recording, shaped and added to the mix.
+Only the loop over notes is Python; their properties and their samples are numpy arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.synth.bank import OVERSAMPLING, Bank, Instrument
+from training.music.synth.scores import Notes, joined
+
+REFERENCE_VELOCITY = 100.0
+UNDAMPED_PITCH = 90
+"""From about F#6 a piano's strings have no dampers and ring on."""
+MAX_SHIFT = 7.5
+"""Semitones a recorded note may be shifted; notes further away are left out."""
+ATTACK_S = 0.002
+PICK_SPREAD = 12.0
+"""Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
+_FADE_TIME_CONSTANTS = 5.0  # a release is rendered until it is 43 dB down
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How one part of an excerpt is played."""
+
+    instrument: Instrument
+    gain_db: float = 0.0
+    dynamic_db: float = 35.0
+    """Loudness between velocity 10 and 100: gain is ``dynamic_db * log10(velocity / 100)``."""
+    balance: float = 0.5
+    """How much of the recorded loudness differences between notes is kept, 0..1."""
+    release_s: float = 0.1
+    """Time constant of the damper, or of the end of a bowed or blown note."""
+    detune_cents: float = 2.0
+    """Standard deviation of each note's tuning."""
+    vibrato_cents: float = 0.0
+    vibrato_hz: float = 5.5
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Audio, float32 of shape [samples], and the notes that really sound in it.
+
+    Offsets of ``notes`` are where each note stops sounding, or is damped.
+    """
+
+    audio: NDArray[np.float32]
+    notes: Notes
+
+
+def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
+    """End each note where its part strikes the same pitch again.
+
+    Of two notes struck within ``min_s`` of each other only one, the longer-lived, is kept.
+    """
+    if len(notes) < 2:
+        return notes
+    order = np.lexsort((notes.onset, notes.pitch, notes.part))
+    notes = notes.where(order)
+    follows = (np.diff(notes.pitch) == 0) & (np.diff(notes.part) == 0)
+    gap = np.where(follows, np.diff(notes.onset), np.inf)
+    offset = notes.offset.copy()
+    doubled = np.flatnonzero(gap < min_s)
+    for i in doubled:  # rare: unisons of two staves
+        offset[i + 1] = max(offset[i], offset[i + 1])
+    offset[:-1] = np.minimum(offset[:-1], notes.onset[:-1] + gap)
+    keep = np.ones(len(notes), bool)
+    keep[doubled] = False
+    notes = notes.shortened(offset).where(keep)
+    return notes.where(np.argsort(notes.onset, kind="stable"))
+
+
+def render(
+    bank: Bank,
+    notes: Notes,
+    voices: list[Voice],
+    seconds: float,
+    tuning_cents: float,
+    rng: np.random.Generator,
+) -> Rendered:
+    """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio.
+
+    Notes that begin outside 0..seconds or that no recording reaches are left out, also from the
+    returned notes.
+    """
+    length = int(seconds * bank.sample_rate)
+    audio = np.zeros(length, np.float32)
+    played: list[Notes] = []
+    for part, voice in enumerate(voices):
+        of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
+        played.append(_play(bank, notes.where(of_part), voice, audio, tuning_cents, rng))
+    return Rendered(audio, joined(played))
+
+
+def _play(
+    bank: Bank,
+    notes: Notes,
+    voice: Voice,
+    audio: NDArray[np.float32],
+    tuning_cents: float,
+    rng: np.random.Generator,
+) -> Notes:
+    """Add one part to ``audio``; returns its notes with the offsets heard."""
+    instrument = voice.instrument
+    rate = bank.sample_rate
+    preference = rng.uniform(0, PICK_SPREAD, len(instrument.midi))
+    pick = instrument.pick(notes.pitch.astype(np.float64), notes.velocity, preference)
+    shift = notes.pitch - instrument.midi[pick]
+    reached = np.abs(shift) <= MAX_SHIFT
+    notes, pick, shift = notes.where(reached), pick[reached], shift[reached]
+    count = len(notes)
+    cents = tuning_cents + voice.detune_cents * rng.standard_normal(count)
+    step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
+    begin = notes.onset * rate
+    # The recording's own attack precedes its onset: begin reading that much earlier.
+    first = np.ceil(begin - instrument.onset[pick] / step).astype(np.intp)
+    phase = instrument.onset[pick] + (first - begin) * step
+    release = np.full(count, voice.release_s)
+    if not instrument.sustained:
+        release[notes.pitch >= UNDAMPED_PITCH] = 0.6
+    held = np.rint(notes.offset * rate).astype(np.intp) - first
+    tail = (release * rate * _FADE_TIME_CONSTANTS).astype(np.intp)
+    looped = instrument.sustained & (instrument.loop_end[pick] > 0)
+    recorded = np.floor((instrument.length[pick] - phase) / step).astype(np.intp)
+    total = np.where(looped, held + tail, np.minimum(held + tail, recorded))
+    total = np.minimum(total, len(audio) - first)
+    gain_db = voice.dynamic_db * np.log10(notes.velocity / REFERENCE_VELOCITY)
+    gain_db += voice.gain_db + voice.balance * instrument.balance_db[pick]
+    gain = 10 ** (gain_db / 20) / np.iinfo(np.int16).max
+    vibrato_hz = voice.vibrato_hz * (1 + 0.06 * rng.standard_normal(count))
+    vibrato_phase = rng.uniform(0, 2 * np.pi, count)
+    vibrato_depth = voice.vibrato_cents * rng.uniform(0.5, 1.0, count) / 1200 * np.log(2)
+
+    longest = int(total.max(initial=0))
+    ramp = np.arange(longest, dtype=np.float64)
+    attack = np.linspace(0, 1, max(2, int(ATTACK_S * rate)), dtype=np.float32)
+    decay = np.exp(-ramp[: int(tail.max(initial=0)) + 1] / rate).astype(np.float32)
+    for i in range(count):
+        n = int(total[i])
+        skip = max(0, -int(first[i]))  # of an attack that begins before the excerpt
+        if n <= skip:
+            continue
+        position = ramp[:n] * step[i]
+        if vibrato_depth[i]:
+            turn = 2 * np.pi * vibrato_hz[i] / rate
+            wobble = np.cos(ramp[:n] * turn + vibrato_phase[i]) - np.cos(vibrato_phase[i])
+            position -= wobble * (step[i] * vibrato_depth[i] / turn)
+        position += phase[i]
+        if looped[i] and position[-1] >= instrument.loop_end[pick[i]]:
+            start, end = instrument.loop_start[pick[i]], instrument.loop_end[pick[i]]
+            over = position >= end
+            position[over] = start + (position[over] - start) % (end - start)
+        elif vibrato_depth[i]:
+            np.clip(position, 0, instrument.length[pick[i]], out=position)
+        origin = int(instrument.start[pick[i]])
+        source = bank.samples[origin : origin + int(instrument.length[pick[i]]) + 2]
+        sound = _interpolate(source, position)
+        sound[: len(attack)] *= attack[:n]
+        sustain = max(0, int(held[i]))
+        if sustain < n:
+            sound[sustain:] *= decay[: n - sustain] ** np.float32(1 / release[i])
+        sound *= np.float32(gain[i])
+        at = int(first[i])
+        audio[at + skip : at + n] += sound[skip:]
+    heard = np.full(count, np.inf)
+    if not instrument.sustained:
+        heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
+    return notes.shortened(np.minimum(notes.offset, heard))
+
+
+def _interpolate(source: NDArray[np.int16], position: NDArray[np.float64]) -> NDArray[np.float32]:
+    index = position.astype(np.int32)
+    fraction = (position - index).astype(np.float32)
+    left = source.take(index).astype(np.float32)
+    index += 1
+    right: NDArray[Any] = source.take(index).astype(np.float32)
+    right -= left
+    right *= fraction
+    right += left
+    return right

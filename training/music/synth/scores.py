@@ -1,0 +1,210 @@
+"""The score corpus as numpy arrays: notes of every piece, its parts and its sustain pedal.
+
+The corpus folder holds ``midi_index.json`` and the zip of Standard MIDI Files it describes. All of
+it is read once with a C++ parser and kept in one ``.npz`` in the cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import symusic
+from numpy.typing import NDArray
+
+from training.music.synth.bank import replace_atomically
+
+CACHE_VERSION = 3
+BUNDLE = "midi_open.zip"
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Notes as parallel arrays of shape [n], sorted by onset.
+
+    Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
+    ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
+    """
+
+    onset: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    pitch: NDArray[np.int16]
+    velocity: NDArray[np.float32]
+    part: NDArray[np.int16]
+    released: NDArray[np.float64] = None  # type: ignore[assignment]  # like ``offset``
+
+    def __post_init__(self) -> None:
+        if self.released is None:
+            object.__setattr__(self, "released", self.offset)
+
+    def __len__(self) -> int:
+        return len(self.onset)
+
+    def where(self, index: NDArray[Any]) -> Notes:
+        """The notes that a boolean mask or an index array selects."""
+        return Notes(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+    def moved(self, **arrays: NDArray[Any]) -> Notes:
+        """The same notes with some of the arrays replaced; keys let go where the sound ends."""
+        return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
+
+    def lengthened(self, offset: NDArray[np.float64]) -> Notes:
+        """The notes sound until ``offset``; the keys are let go when they were."""
+        return self.moved(offset=offset, released=self.released)
+
+    def shortened(self, offset: NDArray[np.float64]) -> Notes:
+        """The notes end at ``offset``, their keys no later."""
+        return self.moved(offset=offset, released=np.minimum(self.released, offset))
+
+    @staticmethod
+    def empty() -> Notes:
+        return Notes(
+            np.zeros(0),
+            np.zeros(0),
+            np.zeros(0, np.int16),
+            np.zeros(0, np.float32),
+            np.zeros(0, np.int16),
+        )
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One score or performance of the corpus."""
+
+    identifier: str
+    ensemble: str
+    expressive: bool
+    """Played by a person: timing, dynamics and pedal are real."""
+    split: str
+    programs: tuple[int, ...]
+    """General MIDI program of each part."""
+    notes: Notes
+    pedal: NDArray[np.float64]
+    """Sustain pedal of the keyboard parts: [presses, 2] disjoint intervals in seconds, sorted."""
+
+    @property
+    def seconds(self) -> float:
+        return float(self.notes.offset.max()) if len(self.notes) else 0.0
+
+
+def load_pieces(folder: Path, cache: Path, split: str | None = None) -> list[Piece]:
+    """All pieces of ``split`` ("train", "validation", "test"; None: all), by the index's order.
+
+    Raises FileNotFoundError where the index or the bundle is missing.
+    """
+    index_bytes = (folder / "midi_index.json").read_bytes()
+    key = hashlib.sha256(index_bytes + bytes([CACHE_VERSION])).hexdigest()[:12]
+    path = cache / f"scores-{key}.npz"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        arrays = _parse(folder, json.loads(index_bytes)["pieces"])
+        replace_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    with np.load(path) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    pieces = []
+    for i, entry in enumerate(json.loads(arrays["index"].tobytes())):
+        if split is not None and entry["split"] != split:
+            continue
+        span = slice(*arrays["note_bounds"][i : i + 2])
+        notes = Notes(*(arrays[name][span] for name in Notes.__dataclass_fields__))
+        pedal = arrays["pedal"][slice(*arrays["pedal_bounds"][i : i + 2])]
+        pieces.append(
+            Piece(**{**entry, "programs": tuple(entry["programs"])}, notes=notes, pedal=pedal)
+        )
+    return pieces
+
+
+def _parse(folder: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+    index: list[dict[str, Any]] = []
+    all_notes: list[Notes] = []
+    all_pedals: list[NDArray[np.float64]] = []
+    with zipfile.ZipFile(folder / BUNDLE) as bundle:
+        for entry in entries:
+            score: Any = symusic.Score.from_midi(bundle.read(entry["file"]), ttype="second")
+            tracks = [track for track in score.tracks if len(track.notes)]
+            notes = _of_tracks([track.notes.numpy() for track in tracks])
+            all_notes.append(notes)
+            pedals = [track.pedals.numpy() for track in score.tracks if len(track.pedals)]
+            all_pedals.append(
+                merged(
+                    np.concatenate([_intervals(p) for p in pedals]) if pedals else np.zeros((0, 2))
+                )
+            )
+            index.append(
+                {
+                    "identifier": entry["id"],
+                    "ensemble": entry["ensemble"],
+                    "expressive": bool(entry["expressive"]),
+                    "split": entry["split"],
+                    "programs": [int(track.program) for track in tracks],
+                }
+            )
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.concatenate([getattr(notes, name) for notes in all_notes])
+        for name in Notes.__dataclass_fields__
+    }
+    arrays["note_bounds"] = np.cumsum([0] + [len(notes) for notes in all_notes])
+    arrays["pedal"] = np.concatenate(all_pedals)
+    arrays["pedal_bounds"] = np.cumsum([0] + [len(pedal) for pedal in all_pedals])
+    arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
+    return arrays
+
+
+def _of_tracks(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
+    if not tracks:
+        return Notes.empty()
+    onset = np.concatenate([t["time"] for t in tracks]).astype(np.float64)
+    order = np.argsort(onset, kind="stable")
+    duration = np.concatenate([t["duration"] for t in tracks]).astype(np.float64)
+    part = np.repeat(np.arange(len(tracks)), [len(t["time"]) for t in tracks])
+    return Notes(
+        onset=onset[order],
+        offset=(onset + duration)[order],
+        pitch=np.concatenate([t["pitch"] for t in tracks]).astype(np.int16)[order],
+        velocity=np.concatenate([t["velocity"] for t in tracks]).astype(np.float32)[order],
+        part=part.astype(np.int16)[order],
+    )
+
+
+def _intervals(pedals: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    start = pedals["time"].astype(np.float64)
+    return np.stack([start, start + pedals["duration"]], axis=1)
+
+
+def joined(groups: Sequence[Notes]) -> Notes:
+    """All notes of several groups, by onset."""
+    if not groups:
+        return Notes.empty()
+    names = Notes.__dataclass_fields__
+    notes = Notes(*(np.concatenate([getattr(n, name) for n in groups]) for name in names))
+    return notes.where(np.argsort(notes.onset, kind="stable"))
+
+
+def merged(intervals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sort [n, 2] intervals and join those that overlap."""
+    if len(intervals) < 2:
+        return intervals
+    intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(intervals[:, 1])
+    first = np.concatenate([[True], intervals[1:, 0] > reach[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return np.stack([intervals[first, 0], reach[last]], axis=1)
+
+
+def with_pedal(notes: Notes, pedal: NDArray[np.float64], cap_s: float) -> Notes:
+    """Extend each offset that falls into a pedal press to the release of the pedal.
+
+    At most ``cap_s`` seconds are added: some scores hold one pedal for minutes.
+    """
+    if not len(pedal) or not len(notes):
+        return notes
+    press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
+    release = np.where(press >= 0, pedal[press, 1], -np.inf)
+    limit = np.minimum(release, notes.offset + cap_s)
+    return notes.lengthened(np.maximum(notes.offset, limit))

@@ -1,0 +1,95 @@
+"""Validation on timbres and works that training never hears."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.synth.acoustics.augment import augment
+from training.music.synth.config import SynthConfig
+from training.music.synth.dataset import Batch, Excerpt, empty_batch
+from training.music.synth.excerpts import (
+    Material,
+    labelled,
+    load_material,
+    random_tuning,
+    score_excerpt,
+)
+from training.music.synth.render import Rendered
+
+VALIDATION_PIANO = 0.6
+"""Share of the validation excerpts that a piano plays; violin and clarinet (and the piano, where
+neither reaches the notes) have the rest."""
+WINDOWS_PER_EXCERPT = 8
+VALIDATION_EXCERPT_S = 12.0
+
+
+class ValidationPiece(NamedTuple):
+    """A long passage for note-level scores and for choosing the note tracker's thresholds."""
+
+    name: str
+    audio: NDArray[np.float32]
+    """[samples] at the bank's rate"""
+    notes: NDArray[np.float64]
+    """[n, 4]: onset and offset in seconds, MIDI pitch, velocity 1..127; by onset"""
+
+
+def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
+    """``n_windows`` windows of validation scores on the held-out instruments; deterministic."""
+    rng = np.random.default_rng(seed)
+    material = load_material(config, "validation")
+    batch = empty_batch(n_windows)
+    for begin in range(0, n_windows, WINDOWS_PER_EXCERPT):
+        rendered = _excerpt(material, config, VALIDATION_EXCERPT_S, rng)
+        excerpt = Excerpt(rendered, material.bank.sample_rate, rng)
+        for row in range(begin, min(begin + WINDOWS_PER_EXCERPT, n_windows)):
+            excerpt.write(int(rng.integers(excerpt.positions)), batch, row)
+    return batch
+
+
+def validation_pieces(
+    config: SynthConfig, n: int, seconds: float, seed: int
+) -> list[ValidationPiece]:
+    """``n`` passages of up to ``seconds`` on the held-out instruments; deterministic."""
+    rng = np.random.default_rng(seed)
+    material = load_material(config, "validation")
+    pieces = []
+    for i in range(n):
+        rendered = _excerpt(material, config, seconds, rng)
+        notes = rendered.notes
+        table = np.stack([notes.onset, notes.offset, notes.pitch, notes.velocity], axis=1)
+        pieces.append(ValidationPiece(f"validation-{i:03d}", rendered.audio, table))
+    return pieces
+
+
+def dry_excerpts(
+    material: Material, config: SynthConfig, n: int, rng: np.random.Generator
+) -> list[Rendered]:
+    """``n`` excerpts of validation scores on the held-out instruments, as an ideal microphone
+    beside them would hear them."""
+    rendered = [_dry(material, config, VALIDATION_EXCERPT_S, rng) for _ in range(n)]
+    return [Rendered(one.audio, labelled(one.notes, config)) for one in rendered]
+
+
+def _excerpt(
+    material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
+) -> Rendered:
+    rendered = _dry(material, config, seconds, rng)
+    audio = augment(rendered.audio, material.bank.sample_rate, rng, config.recording)
+    return Rendered(audio, labelled(rendered.notes, config))
+
+
+def _dry(
+    material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
+) -> Rendered:
+    config = dataclasses.replace(
+        config,
+        piano_probability=VALIDATION_PIANO,
+        string_solo_piano_probability=VALIDATION_PIANO / 2,
+    )
+    tuning = random_tuning(config, rng)
+    names = config.held_out.names
+    return score_excerpt(material, config, seconds, tuning, rng, only=names)

@@ -1,0 +1,205 @@
+"""The music transcription task: windows of audio to notes (paper, section "MusicNet").
+
+Trains any transcription network: those with onset and velocity heads by ``heads_loss`` on every
+usable stride-128 position, the paper's frame-only network by the released code's objective.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from model.config import (
+    CENTRE_FRAME,
+    FRAMES,
+    HOP,
+    LIVE,
+    PITCHES,
+    FilterbankConfig,
+    ModelConfig,
+)
+from model.transcriber import StridedNetwork, Transcriber
+from training.loop.parallel import WHOLE, Share
+from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
+from training.music.metrics import frame_average_precision
+from training.music.synth.config import SynthConfig
+from training.music.synth.dataset import Batch, SynthStream
+from training.music.synth.labels import ONSET_SCALE
+from training.music.synth.validation import render_validation
+from training.musicnet.data import Archive, ArchiveConfig
+
+LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
+SEEDS_APART = 10**9  # between processes that render: more than any run has steps
+SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
+
+
+@dataclass(frozen=True)
+class MusicConfig:
+    """Data and objective of the transcription task."""
+
+    model: ModelConfig = LIVE
+    synth: SynthConfig = field(
+        default_factory=lambda: SynthConfig(
+            root=Path("data/synth"), cache=Path("~/.cache/rse-transcribe").expanduser()
+        )
+    )
+    """What audio is rendered from: the note bank and the scores."""
+    data: Literal["synth", "musicnet"] = "synth"
+    """Synthesised audio, or the recordings of the MusicNet archive."""
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    """Where that lies."""
+    batch_size: int = 24
+    """Windows an optimiser step."""
+    workers: int = 1
+    """Processes that render audio, or threads that read recordings."""
+    farthest_hops: int = 48
+    """Oldest frame that is trained, counted back from the end of the window; the newest is the
+    newest that has all its filters. Frames outside are never asked for."""
+    train_filters: bool = False
+    """Let the filterbank's kernels learn; else they stay constant-Q, which generalises from
+    synthesised to recorded sound and saves a fifth of the time."""
+    weights: HeadWeights = field(default_factory=HeadWeights)
+    validation_windows: int = 1500
+    """Windows of held-out music that a validation scores."""
+
+
+class MusicTask:
+    """Implements ``training.task.Task``."""
+
+    def __init__(self, config: MusicConfig) -> None:
+        self.config = config
+        self.windows = config.batch_size
+        self.network: nn.Module = Transcriber(config.model)
+        self.score = "ap_middle"
+        if isinstance(config.model.front_end, FilterbankConfig):
+            self.score = "ap_200ms"
+            if not config.train_filters:
+                self.network.get_submodule("network.filterbank").requires_grad_(False)
+            convolutions = self.network.get_submodule("network.convolutions")
+            # A sixth faster on CPUs; weights and inputs have to agree.
+            convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            convolutions.register_forward_pre_hook(_channels_last)
+        self.frames = usable_frames(config.model, config.farthest_hops)
+        self.archive = (
+            Archive(config.archive, config.model.sample_rate) if config.data == "musicnet" else None
+        )
+        # The archive does not know how loud its notes are.
+        self.weights = replace(config.weights, velocity=0) if self.archive else config.weights
+        self._validation: Batch | None = None
+
+    @contextlib.contextmanager
+    def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
+        """An endless stream, rendered in worker processes or read by threads.
+
+        Both end with the context. Which rendered batch comes when depends on the workers' pace, so
+        a resumed run hears other music; windows of the archive are a function of seed and step.
+        """
+        config = self.config
+        source: contextlib.AbstractContextManager[Iterable[Batch]]
+        if self.archive:
+            source = self.archive.batches(config.batch_size, seed, step, share, config.workers)
+        else:
+            size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
+            source = SynthStream(config.synth, size, config.workers, music)
+        with source as stream:
+            yield iter(stream)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Loss of the task's own network."""
+        transcriber = self.network
+        assert isinstance(transcriber, Transcriber)
+        device = next(transcriber.parameters()).device
+        audio, labels = to_tensors(batch, device)
+        if len(transcriber.config.heads) > 1:
+            logits = transcriber(audio)
+            pitches = slice(LOWEST, HIGHEST + 1)
+            heads = transcriber.config.heads
+            return heads_loss(logits, heads, labels, self.frames, pitches, self.weights)
+        strided = transcriber.network
+        assert isinstance(strided, StridedNetwork)
+        raw = strided.raw(audio)
+        logits = strided.frames(raw)[:, 0]
+        return released_loss(
+            logits, raw[..., :PITCHES], transcriber.scale, transcriber.offset, labels.frame
+        )
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Frame average precision on held-out timbres or recordings: of the middle frame, as in
+        the paper, and for each look-ahead."""
+        assert isinstance(network, Transcriber)
+        if self._validation is None:
+            count = self.config.validation_windows
+            self._validation = (
+                self.archive.validation(count)
+                if self.archive
+                else render_validation(self.config.synth, count, seed=7)
+            )
+        batch = self._validation
+        device = next(network.parameters()).device
+        step = 64
+        probabilities = np.concatenate(
+            [
+                network.predict(_audio(batch.audio[i : i + step], device)).cpu().numpy()
+                for i in range(0, len(batch.audio), step)
+            ]
+        )
+        middle = probabilities[:, 0, CENTRE_FRAME]
+        metrics = {"ap_middle": frame_average_precision(middle, batch.frame[:, CENTRE_FRAME])}
+        for lookahead in SCORED_LOOKAHEADS_MS:
+            frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
+            truth = {
+                "frame": batch.frame,
+                "onset": batch.onset > ONSET_SCALE // 2,
+                "offset": batch.offset > ONSET_SCALE // 2,
+            }
+            for row, head in enumerate(network.config.heads):
+                if head in truth:
+                    name = "ap" if head == "frame" else f"{head}_ap"
+                    metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
+                        probabilities[:, row, frame], truth[head][:, frame]
+                    )
+        return metrics
+
+    def card(self) -> dict[str, Any]:
+        """Configuration and data."""
+        model = self.config.model
+        data = (
+            self.archive.card() if self.archive else {"synth": _jsonable(asdict(self.config.synth))}
+        )
+        data = {"batch_size": self.config.batch_size, **data}
+        return {"name": model.name, "config": model.to_json(), "data": data}
+
+
+def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
+    """Frames of a window that have all their filters and are near enough to its end."""
+    if not isinstance(model.front_end, FilterbankConfig):
+        return slice(0, FRAMES)
+    return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
+
+
+def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
+    """Audio (batch, WINDOW) and labels (batch, FRAMES, PITCHES), all float32."""
+    targets = torch.from_numpy(batch.targets()).to(device).unbind(1)
+    return _audio(batch.audio, device), Labels(*targets)
+
+
+def _audio(values: NDArray, device: torch.device) -> Tensor:
+    return torch.from_numpy(values).to(device).float()
+
+
+def _channels_last(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x.contiguous(memory_format=torch.channels_last) for x in inputs)
+
+
+def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
+    """Without paths, which say nothing to the reader of a card."""
+    return {k: v for k, v in values.items() if not isinstance(v, os.PathLike)}

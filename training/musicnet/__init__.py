@@ -1,0 +1,1 @@
+"""The MusicNet archive: finding, fetching, resampling and cutting its recordings into windows."""

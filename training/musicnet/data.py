@@ -1,0 +1,74 @@
+"""What the transcription task trains and validates on, where that is the MusicNet archive."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.loop.parallel import Share
+from training.music.synth.dataset import Batch
+from training.musicnet.cache import open_tracks
+from training.musicnet.layout import TEST, VALIDATION, Split, TestSet, find, split
+from training.musicnet.windows import TEST_STRIDE, TRAIN_STRIDE, Windows, random_batches
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArchiveConfig:
+    """Where the archive lies and how it is split."""
+
+    root: Path = Path("data/musicnet")
+    """Folder with train_data, train_labels, test_data and test_labels."""
+    cache: Path | None = None
+    """Folder for the resampled recordings (5 GB); None takes one in `root`."""
+    test: TestSet = "paper"
+    """Recordings left out: the paper's three, or the archive's ten, as in later work."""
+    stride: int = TRAIN_STRIDE
+    """Samples between the beginnings of training windows."""
+
+    def cached(self, rate: int) -> Path:
+        """Folder of the recordings at a rate in Hz."""
+        return (self.cache or self.root) / f"resampled-{rate}"
+
+
+class Archive:
+    """The archive's recordings at a network's rate, opened when they are first asked for."""
+
+    def __init__(self, config: ArchiveConfig, rate: int) -> None:
+        """Raises ArchiveError where the archive is missing or incomplete."""
+        self.config, self.rate = config, rate
+        found = find(config.root)
+        self.split: Split = split(found, config.test)
+        missing = [n for n in (*VALIDATION, *TEST[config.test]) if n not in found]
+        if missing:
+            logger.warning("%s lacks the recordings %s", config.root, missing)
+
+    @contextlib.contextmanager
+    def batches(
+        self, batch_size: int, seed: int, step: int, share: Share, readers: int
+    ) -> Iterator[Iterator[Batch]]:
+        """Endless random windows of the training recordings, a function of seed and step."""
+        tracks = open_tracks(self.split.train, self.rate, self.config.cached(self.rate))
+        windows = Windows(tracks, self.rate, self.config.stride)
+        logger.info("%d recordings, %d windows", len(tracks), len(windows))
+        with random_batches(windows, batch_size, seed, step, share, max(1, readers)) as stream:
+            yield stream
+
+    def validation(self, most: int) -> Batch:
+        """Up to `most` windows, evenly spread over the validation recordings."""
+        tracks = open_tracks(self.split.validation, self.rate, self.config.cached(self.rate))
+        windows = Windows(tracks, self.rate, TEST_STRIDE)
+        return windows.read(windows.spread(most))
+
+    def card(self) -> dict[str, Any]:
+        """What a checkpoint says of its data."""
+        held_out = {name: [s.number for s in getattr(self.split, name)] for name in HELD_OUT}
+        return {"archive": "MusicNet", "recordings": len(self.split.train), **held_out}
+
+
+HELD_OUT = ("validation", "test")

@@ -1,0 +1,73 @@
+"""The paper's figure on MusicNet: average precision of middle frames (paper, section "MusicNet").
+
+Every test recording is cut into windows 128 samples apart; of each window the middle frame counts,
+with its calibration. The predictions of all recordings and notes are pooled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from model.config import CENTRE_FRAME
+from model.transcriber import Transcriber
+from training.music.metrics import frame_average_precision
+from training.music.recordings import Collection, Recording
+from training.musicnet.cache import open_tracks
+from training.musicnet.data import ArchiveConfig
+from training.musicnet.layout import as_notes, find, read_intervals, split
+from training.musicnet.windows import Windows
+
+BATCH = 64  # windows predicted at once
+
+
+def labelled_test_set(config: ArchiveConfig) -> Collection:
+    """The test recordings with their notes in seconds. Raises ArchiveError."""
+    out = []
+    for source in split(find(config.root), config.test).test:
+        notes = as_notes(read_intervals(source))
+        out.append(Recording(str(source.number), source.audio, notes))
+    return Collection(f"MusicNet, {config.test} test set", out, {})
+
+
+def middle_frames(
+    transcriber: Transcriber, config: ArchiveConfig, stride: int
+) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.bool_]]]:
+    """For each test recording its number, probabilities and labels, both (windows, PITCHES).
+
+    stride: samples between windows. Raises ArchiveError, and ValueError for a recording without a
+    single window.
+    """
+    rate = transcriber.config.sample_rate
+    device = next(transcriber.parameters()).device
+    sources = split(find(config.root), config.test).test
+    for track in open_tracks(sources, rate, config.cached(rate)):
+        windows = Windows([track], rate, stride)
+        predicted, labels = [], []
+        for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
+            batch = windows.read(range(begin, min(begin + BATCH, len(windows))))
+            heads = transcriber.predict(torch.from_numpy(batch.audio).to(device))
+            predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
+            labels.append(batch.frame[:, CENTRE_FRAME] > 0)
+        yield track.number, np.concatenate(predicted), np.concatenate(labels)
+
+
+def papers_figure(transcriber: Transcriber, config: ArchiveConfig, stride: int) -> dict[str, Any]:
+    """Average precision over all test recordings, and of each alone."""
+    numbers, predicted, labels = zip(*middle_frames(transcriber, config, stride), strict=True)
+    return {
+        "average_precision": frame_average_precision(
+            np.concatenate(predicted), np.concatenate(labels)
+        ),
+        "stride": stride,
+        "windows": sum(map(len, labels)),
+        "recordings": {
+            str(number): frame_average_precision(p, t)
+            for number, p, t in zip(numbers, predicted, labels, strict=True)
+        },
+    }

@@ -1,0 +1,191 @@
+"""The MusicNet archive as it is published (Thickstun et al., ICLR 2017)::
+
+    DIR/ or DIR/musicnet/
+      train_data/1727.wav     44.1 kHz, one channel
+      train_labels/1727.csv   start_time,end_time,instrument,note,start_beat,end_beat,note_value
+      test_data/  test_labels/
+
+Times of labels count samples at 44.1 kHz; a note sounds from start_time on and no longer at
+end_time. Recordings are known by number. The archive's own test folder is not the test set of the
+paper, which trains on most of it.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
+
+SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
+FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
+COLUMNS = ("start_time", "end_time", "note")
+SLACK = SOURCE_RATE // 10  # samples that a label may reach beyond the audio: it is cut off there
+UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # that a RIFF header may carry
+
+TestSet = Literal["paper", "ten"]
+TEST: dict[TestSet, tuple[int, ...]] = {
+    "paper": (2303, 2382, 1819),
+    "ten": (1759, 1819, 2106, 2191, 2298, 2303, 2382, 2416, 2556, 2628),
+}
+VALIDATION = (2131, 2384, 1792, 2514, 2567, 1876)
+
+
+class ArchiveError(ValueError):
+    """An archive that is missing, incomplete or damaged."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One recording as it lies in the archive."""
+
+    number: int
+    audio: Path
+    labels: Path
+
+
+@dataclass(frozen=True)
+class Split:
+    """Recordings by use."""
+
+    train: list[Source]
+    validation: list[Source]
+    test: list[Source]
+
+
+def find(root: Path) -> dict[int, Source]:
+    """Every recording of an archive, by number.
+
+    Raises ArchiveError where there is no such archive, or audio or labels lack their counterpart.
+    """
+    for base in (root, root / "musicnet"):
+        if all((base / folder).is_dir() for folder in FOLDERS[0]):
+            break
+    else:
+        raise ArchiveError(
+            f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
+            f"Unpack musicnet.tar.gz there, or fetch it: python -m training.archive.fetch {root}"
+        )
+    found: dict[int, Source] = {}
+    for data, labels in FOLDERS:
+        audio = {path.stem: path for path in sorted((base / data).glob("*.wav"))}
+        tables = {path.stem: path for path in sorted((base / labels).glob("*.csv"))}
+        if audio.keys() != tables.keys():
+            lonely = sorted(audio.keys() ^ tables.keys())
+            raise ArchiveError(
+                f"{base} is incomplete: no pair of audio in {data} and labels in {labels} for "
+                f"{', '.join(lonely)}"
+            )
+        for stem, path in audio.items():
+            if not stem.isdecimal():
+                raise ArchiveError(f"{path} is not named by a recording's number")
+            found[int(stem)] = Source(int(stem), path, tables[stem])
+    if not found:
+        raise ArchiveError(f"{base} holds no recordings")
+    return found
+
+
+def split(found: dict[int, Source], test: TestSet) -> Split:
+    """The paper's validation set, one of the test sets, and all the rest to train on.
+
+    Recordings that the archive lacks are left out. Raises ArchiveError for a set without any.
+    """
+    held_out = {*TEST[test], *VALIDATION}
+    sets = Split(
+        [source for number, source in sorted(found.items()) if number not in held_out],
+        [found[number] for number in VALIDATION if number in found],
+        [found[number] for number in TEST[test] if number in found],
+    )
+    for name, sources, numbers in (
+        ("training", sets.train, ()),
+        ("validation", sets.validation, VALIDATION),
+        ("test", sets.test, TEST[test]),
+    ):
+        if not sources:
+            which = f" (of {', '.join(map(str, numbers))})" if numbers else ""
+            raise ArchiveError(f"the archive has no recording for {name}{which}")
+    return sets
+
+
+def read_intervals(source: Source) -> NDArray[np.int64]:
+    """Notes of a recording: (count, 3) of begin, end and MIDI note, by begin; times in samples at
+    SOURCE_RATE, the end exclusive.
+
+    Raises ArchiveError for damaged labels and audio and for labels beyond the audio.
+    """
+    rows = read_table(source.labels)
+    length = audio_length(source.audio)
+    intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    last = int(intervals[:, 1].max(initial=0))
+    if last > length + SLACK:
+        raise ArchiveError(
+            f"{source.labels} does not belong to {source.audio}: labels reach {last} samples, "
+            f"the audio ends at {length}"
+        )
+    np.minimum(intervals[:, :2], length, out=intervals[:, :2])
+    return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]
+
+
+def audio_length(path: Path) -> int:
+    """Samples of a recording. Raises ArchiveError unless it is whole, and at SOURCE_RATE."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(12)
+        info = soundfile.info(path)
+    except (OSError, RuntimeError) as error:
+        raise ArchiveError(f"cannot read {path}: {error}") from error
+    promised = int.from_bytes(header[4:8], "little")
+    # libsndfile reads what is there and says nothing of the rest.
+    if promised not in UNKNOWN_SIZES and promised + 8 > path.stat().st_size + 1:
+        raise ArchiveError(f"{path} is truncated: {path.stat().st_size} of {promised + 8} bytes")
+    if info.samplerate != SOURCE_RATE:
+        raise ArchiveError(f"{path} is at {info.samplerate} Hz, expected {SOURCE_RATE}")
+    return int(info.frames)
+
+
+def as_notes(intervals: NDArray[np.int64]) -> NoteList:
+    """Notes in seconds, from (count, 3) of begin, end (samples at SOURCE_RATE) and MIDI note."""
+    intervals = intervals.reshape(-1, 3)
+    velocity = np.full(len(intervals), UNKNOWN_VELOCITY)
+    return note_list(np.column_stack([intervals[:, :2] / SOURCE_RATE, intervals[:, 2], velocity]))
+
+
+def read_table(path: Path) -> list[tuple[int, int, int]]:
+    """The labels of a recording: begin, end, MIDI note, in samples at SOURCE_RATE.
+
+    Raises ArchiveError, with the line that is at fault.
+    """
+    rows = []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            missing = set(COLUMNS) - set(table.fieldnames or ())
+            if missing:
+                raise ArchiveError(f"{path} is no MusicNet label table: no {sorted(missing)}")
+            for row in table:
+                begin, end, note = (_integer(row[name]) for name in COLUMNS)
+                if begin is None or end is None or note is None:
+                    raise ArchiveError(
+                        f"{path}:{table.line_num}: damaged label {list(row.values())}"
+                    )
+                if not 0 <= begin <= end or not 0 <= note < 128:
+                    raise ArchiveError(
+                        f"{path}:{table.line_num}: impossible label {begin, end, note}"
+                    )
+                rows.append((begin, end, note))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ArchiveError(f"cannot read {path}: {error}") from error
+    return rows
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None

@@ -1,0 +1,110 @@
+"""Windows of recordings with their labels, as the released code cuts them.
+
+Window j of a recording begins at sample ``rate + j * stride``: its first second is skipped. Frame
+i of a window describes its sample HOP * (i + 1), where a note sounds if begin <= sample < end::
+
+    recording  0 ........ rate ........ rate + stride ...
+    window 0              |--128--|--128--|-- ... --|      8192 samples
+    frames                        0       1        62
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import FRAMES, HOP, WINDOW
+from training.loop.parallel import Share
+from training.music.metrics import UNKNOWN_VELOCITY
+from training.music.synth.dataset import Batch, empty_batch
+from training.music.synth.labels import ONSET_HOPS, segment_labels
+from training.music.synth.scores import Notes
+from training.musicnet.cache import Track
+
+TRAIN_STRIDE = 512  # samples (released code)
+TEST_STRIDE = 128
+
+
+class Windows:
+    """All windows of some recordings, numbered through."""
+
+    def __init__(self, tracks: Sequence[Track], rate: int, stride: int) -> None:
+        """Raises ValueError where no recording is long enough for one."""
+        self.tracks, self.rate, self.stride = tracks, rate, stride
+        counts = [max(0, (len(t.audio) - rate - WINDOW) // stride + 1) for t in tracks]
+        self._ends = np.cumsum(counts)  # numbers of each recording's windows end here
+        if not len(self):
+            raise ValueError(f"recordings are too short for windows of {WINDOW} samples")
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def read(self, numbers: Sequence[int] | NDArray[np.integer]) -> Batch:
+        """Audio and targets of the windows of these numbers, in their order."""
+        batch = empty_batch(len(numbers))
+        for row, number in enumerate(numbers):
+            place = int(np.searchsorted(self._ends, number, side="right"))
+            before = int(self._ends[place - 1]) if place else 0
+            track = self.tracks[place]
+            begin = self.rate + (int(number) - before) * self.stride
+            batch.audio[row] = track.audio[begin : begin + WINDOW]
+            targets = segment_labels(
+                notes_near(track.intervals, begin, self.rate), self.rate, begin, FRAMES
+            )
+            for target, values in zip(batch[1:], targets, strict=True):
+                target[row] = values
+        return batch
+
+    def spread(self, most: int) -> NDArray[np.integer]:
+        """Numbers of up to `most` windows, evenly spread."""
+        return np.linspace(0, len(self) - 1, min(most, len(self))).astype(np.int64)
+
+
+def notes_near(intervals: NDArray[np.int64], begin: int, rate: int) -> Notes:
+    """The notes that touch a window, an onset just outside it included; times from the start of
+    the recording, in seconds."""
+    margin = (ONSET_HOPS + 1) * HOP
+    reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
+    near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
+    return Notes(
+        near[:, 0] / rate,
+        near[:, 1] / rate,
+        near[:, 2].astype(np.int16),
+        np.full(len(near), UNKNOWN_VELOCITY, np.float32),
+        np.zeros(len(near), np.int16),
+    )
+
+
+@contextlib.contextmanager
+def random_batches(
+    windows: Windows, batch_size: int, seed: int, step: int, share: Share, readers: int
+) -> Iterator[Iterator[Batch]]:
+    """Endless batches of windows drawn with replacement, a function of seed and step.
+
+    Threads read some batches ahead, so that a slow disk does not hold up training; that, and what
+    the system caches of the files, is all the memory it takes.
+    """
+    rows = share.rows(batch_size)
+
+    def draw(at: int) -> Batch:
+        numbers = np.random.default_rng((seed, at)).integers(0, len(windows), batch_size)
+        return windows.read(numbers[rows])
+
+    def endless() -> Iterator[Batch]:
+        ahead = deque(pool.submit(draw, at) for at in range(step, step + 2 * readers))
+        for at in count(step + 2 * readers):
+            batch = ahead.popleft().result()
+            ahead.append(pool.submit(draw, at))
+            yield batch
+
+    with ThreadPoolExecutor(readers) as pool:
+        try:
+            yield endless()
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,68 @@
+"""From a finished run to weights: ``python -m training.shipping.ship RUN --name live``.
+
+Writes ``model/weights/NAME.safetensors`` in float16, its JSON card with configuration, data,
+validation figures and the thresholds tuned on held-out instruments, and a model card to read
+(``NAME.md``). What was written is what is validated and tuned for. Figures on recordings are added
+afterwards by ``python -m training.shipping.card``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+from pathlib import Path
+
+import torch
+
+from model.checkpoint import WEIGHTS, load, save_checkpoint
+from training.music.synth.config import SynthConfig
+from training.music.task import MusicConfig, MusicTask
+from training.shipping.card import sources, write_card
+from training.shipping.tune import HeldOutPieces, tune
+
+logger = logging.getLogger(__name__)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="folder of a training run")
+    parser.add_argument("--name", default="live")
+    parser.add_argument("--checkpoint", default="best", choices=["best", "last"])
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    parser.add_argument("--windows", type=int, default=1000, help="validation windows")
+    parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
+    parser.add_argument("--seconds", type=float, default=40.0, help="length of each")
+    parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+
+    trained = load(options.run / f"{options.checkpoint}.safetensors", dtype=torch.float32)
+    synth = SynthConfig(root=options.synth, cache=options.cache)
+    config = dataclasses.replace(trained.config, name=options.name)
+    card = {
+        **trained.card,
+        "name": options.name,
+        "config": config.to_json(),
+        "sources": sources(options.synth),
+    }
+    path = options.out / f"{options.name}.safetensors"
+    save_checkpoint(trained, card, path, half=True)
+
+    music = MusicConfig(config, synth, validation_windows=options.windows)
+    card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
+    logger.info("validation: %s", card["validation"])
+    pieces = HeldOutPieces(load(path), synth, options.pieces, options.seconds)
+    card["tracker"] = dataclasses.asdict(tune(pieces))
+    write_card(path, card)
+    logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Choose the note tracker's thresholds on synthesised validation pieces.
+
+The pieces are played by the held-out instruments from validation scores; recordings that the
+model is evaluated on never enter. The network runs once per look-ahead; then the settings are
+improved one at a time along their grids, at first in wide steps, until nothing improves the
+objective.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP
+from model.transcriber import Transcriber
+from service.engine.engine import Engine
+from service.notes.events import Note
+from service.notes.score import Score
+from service.notes.tracker import NoteTracker
+from service.notes.tracker_settings import TrackerSettings
+from service.session.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from training.music.metrics import NoteList, estimated_notes, frame_f1, note_f1, note_list
+from training.music.synth.config import SynthConfig
+from training.music.synth.validation import validation_pieces
+
+logger = logging.getLogger(__name__)
+
+LOOKAHEADS_MS = (100.0, 200.0)
+_PROBABILITIES = (0.02, *(i / 20 for i in range(1, 20)), 0.98)
+# Not onset_radius_frames: it is the delay of a note_on, and not for accuracy alone to choose.
+GRID: dict[str, Sequence[Any]] = {
+    "onset_threshold": _PROBABILITIES,
+    "frame_on_threshold": _PROBABILITIES,
+    "frame_off_threshold": _PROBABILITIES,
+    "release_frames": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
+    "min_note_frames": (2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
+    "frame_start_threshold": (*_PROBABILITIES, None),
+    "frame_start_frames": (2, 3, 4, 6, 8, 12, 16, 24, 32),
+    "offset_threshold": (*_PROBABILITIES, None),
+}
+WIDE_STEP = 4  # of the first look along a grid
+REACH = 2  # a small step that does not help is passed over where the next one does
+ROUNDS = 4
+
+
+class Pieces(Protocol):
+    """What settings are judged on."""
+
+    heads: tuple[str, ...]
+
+    def objective(self, settings: TrackerSettings) -> float:
+        """The higher, the better."""
+
+
+class HeldOutPieces:
+    """Probabilities of the validation pieces, to be tracked with many settings."""
+
+    def __init__(
+        self, transcriber: Transcriber, synth: SynthConfig, pieces: int, seconds: float
+    ) -> None:
+        self.frame_s = HOP / transcriber.config.sample_rate
+        self.heads = tuple(transcriber.config.heads)
+        self.pieces: list[tuple[NDArray[np.float32], NoteList]] = []
+        rate = transcriber.config.sample_rate
+        with Engine(transcriber) as engine:
+            for piece in validation_pieces(synth, pieces, seconds, seed=11):
+                for lookahead in LOOKAHEADS_MS:
+                    options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
+                    result = transcribe_array(piece.audio, rate, engine, options)
+                    self.pieces.append((result.probabilities, note_list(piece.notes)))
+
+    def objective(self, settings: TrackerSettings) -> float:
+        """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""
+        total = 0.0
+        for probabilities, reference in self.pieces:
+            estimated = estimated_notes(self._notes(settings, probabilities))
+            frames = probabilities.shape[1]
+            rolls = (notes.roll(frames, self.frame_s) for notes in (estimated, reference))
+            total += note_f1(reference, estimated, offsets=False)
+            total += 0.5 * frame_f1(*rolls) + 0.5 * note_f1(reference, estimated, offsets=True)
+        return total / len(self.pieces)
+
+    def _notes(self, settings: TrackerSettings, probabilities: NDArray[np.float32]) -> list[Note]:
+        tracker = NoteTracker(settings, self.frame_s, self.heads)
+        score = Score()
+        score.add(tracker.push(0, probabilities))
+        score.add(tracker.finish(probabilities.shape[1]))
+        return score.notes
+
+
+def tune(pieces: Pieces, start: TrackerSettings | None = None) -> TrackerSettings:
+    """Coordinate search along GRID; combinations that make no sense are passed over.
+
+    Logs a warning for each setting that ends at the end of its grid: a wider one may be better.
+    """
+    search = _Search(pieces, start or TrackerSettings())
+    names = [name for name in GRID if name != "offset_threshold" or "offset" in pieces.heads]
+    for round_ in range(ROUNDS):
+        before = search.score
+        for name in names:
+            if round_ == 0:
+                search.scan(name)
+            search.climb(name)
+            logger.info("%s %s: %.4f", name, getattr(search.best, name), search.score)
+        if search.score == before:
+            break
+    for name in at_an_end(search.best):
+        logger.warning("%s %s is at the end of its grid", name, getattr(search.best, name))
+    return search.best
+
+
+def at_an_end(settings: TrackerSettings) -> list[str]:
+    """Settings at an end of their grid, beyond which there are values that make sense."""
+    ends = {
+        name: [end for end in (values[0], values[-1]) if end is not None]
+        for name, values in GRID.items()
+    }
+    ends["release_frames"] = [max(GRID["release_frames"])]  # none is shorter than the first
+    ends["min_note_frames"] = [max(GRID["min_note_frames"])]
+    return [name for name, values in ends.items() if getattr(settings, name) in values]
+
+
+class _Search:
+    """The best settings so far, and steps to better ones."""
+
+    def __init__(self, pieces: Pieces, start: TrackerSettings) -> None:
+        self._pieces = pieces
+        self.best = start
+        self.score = pieces.objective(start)
+        self._seen = {start}
+
+    def scan(self, name: str) -> None:
+        """Look along the whole grid, in wide steps; None is a place of its own."""
+        for value in GRID[name]:
+            if value is None or GRID[name].index(value) % WIDE_STEP == WIDE_STEP // 2:
+                self._try(name, value)
+
+    def climb(self, name: str) -> None:
+        """Small steps either way from the best, as long as they help."""
+        values = [value for value in GRID[name] if value is not None]
+        for step in (1, -1):
+            failed = 0
+            here = getattr(self.best, name)
+            if here is None:
+                return
+            at = min(range(len(values)), key=lambda i: abs(values[i] - here)) + step
+            while failed < REACH and 0 <= at < len(values):
+                failed = 0 if self._try(name, values[at]) else failed + 1
+                at += step
+
+    def _try(self, name: str, value: Any) -> bool:
+        """Whether the value makes sense and is better."""
+        try:
+            candidate = replace(self.best, **{name: value})
+        except ValueError:
+            return False
+        if candidate in self._seen:
+            return False
+        self._seen.add(candidate)
+        score = self._pieces.objective(candidate)
+        if score <= self.score:
+            return False
+        self.best, self.score = candidate, score
+        return True

@@ -91,20 +91,23 @@ class SynthConfig:
     """Bowed voices that play with vibrato; of others 0.4 times as many do."""
     edge_probability: float = 0.04
     """Per window: silence before or after a random sample, as where a stream starts or ends."""
-    piano_probability: float = 0.55
+    piano_probability: float = 0.42
     """Ensemble scores given to a piano; others keep their instruments or get new ones."""
     string_solo_piano_probability: float = 0.35
     """The same for solo strings, which are seldom recorded otherwise."""
-    reorchestrate_probability: float = 0.36
-    """Scores that stay with ensembles but get other instruments: strings, winds or any."""
+    reorchestrate_probability: float = 0.5
+    """Scores that stay with ensembles but get other instruments: strings, winds, any, or one that
+    plays all the parts, such as a guitar or an organ."""
     ensemble_weights: dict[str, float] = field(
         default_factory=lambda: {
-            "solo piano": 0.27,
-            "songs": 0.20,
-            "quartets": 0.18,
-            "solo strings": 0.17,
+            "solo piano": 0.13,
+            "pop piano": 0.20,
+            "songs": 0.17,
+            "quartets": 0.14,
+            "solo strings": 0.13,
             "solo winds": 0.06,
-            "chamber": 0.12,
+            "chamber": 0.09,
+            "orchestra": 0.08,
         }
     )
     """How often a score of each group of ensembles is chosen."""

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.bank import Bank, load_bank
+from training.music.synth.casting import choose, ensemble_group
 from training.music.synth.config import SynthConfig
 from training.music.synth.material import random_notes
 from training.music.synth.perform import (
     PITCH_HIGH,
     PITCH_LOW,
-    ensemble_group,
     invented_pedal,
     orchestrate,
     perform,
@@ -46,7 +46,7 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, config.cache, split):
         if len(piece.notes):
-            groups.setdefault(ensemble_group(piece.ensemble), []).append(piece)
+            groups.setdefault(ensemble_group(piece.ensemble, piece.collection), []).append(piece)
     if not groups:
         raise ValueError(f"{config.root} has no pieces of split {split!r}")
     weights = np.array([config.ensemble_weights.get(group, 0.0) for group in groups])
@@ -70,14 +70,13 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
             e for e in material.bank.instruments.values() if e.name not in config.held_out.names
         ]
         pianos = [e for e in entries if e.family == "piano"]
-        if pianos and rng.random() < 0.65:
-            entries = pianos
-        entry = entries[rng.integers(len(entries))]
+        entry = choose(pianos if pianos and rng.random() < 0.6 else entries, rng)
         low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)
         notes = random_notes(seconds, low, high, rng)
         if entry.family == "piano" and rng.random() < 0.3:
             notes = with_pedal(notes, invented_pedal(notes, rng), config.pedal_cap_s)
-        notes = shorten_repeats(notes)
+        number = np.full(len(notes), entry.number, np.int8)
+        notes = shorten_repeats(notes.moved(instrument=number))
         rendered = render(
             material.bank, notes, [voice_for(entry, config, rng)], seconds, tuning, rng
         )

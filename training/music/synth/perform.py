@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.music.synth.bank import Bank, Instrument
+from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import Notes, Piece, with_pedal
@@ -18,44 +19,12 @@ PITCH_LOW, PITCH_HIGH = 21, 108
 """The piano's range; all labels lie in it."""
 MIN_NOTE_S = 0.04
 VELOCITY_MIN, VELOCITY_MAX = 12, 122
-BOWED = ("violin", "viola", "cello", "contrabass")
+SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
+"""Bowed and sung: usually with vibrato."""
 OTHERS_VIBRATO = 0.4
-"""Voices that are not bowed play with vibrato so much less often."""
-
-# General MIDI program -> instruments of the bank that may stand for it, best first. Programs 52
-# (choir) and 68 (which the songs use for the voice) have several, as nothing sings in the bank.
-_PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
-    (range(0, 6), ("piano",)),
-    (range(6, 8), ("harpsichord",)),
-    (range(8, 24), ("piano", "harpsichord")),
-    (range(24, 40), ("pizzicato", "contrabass")),
-    (range(40, 41), ("violin",)),
-    (range(41, 42), ("viola",)),
-    (range(42, 43), ("cello",)),
-    (range(43, 44), ("contrabass",)),
-    (range(44, 45), ("tremolo",)),
-    (range(45, 48), ("pizzicato",)),
-    (range(48, 56), ("viola", "violin", "horn", "clarinet", "cello")),
-    (range(56, 64), ("horn",)),
-    (range(64, 70), ("oboe", "clarinet", "flute", "violin", "horn", "viola")),
-    (range(70, 71), ("bassoon",)),
-    (range(71, 72), ("clarinet",)),
-    (range(72, 80), ("flute",)),
-    (range(80, 128), ("clarinet", "violin", "viola")),
-)
-
-
-def ensemble_group(ensemble: str) -> str:
-    """The group of ``SynthConfig.ensemble_weights`` that an ensemble's name belongs to."""
-    if ensemble == "solo piano":
-        return "solo piano"
-    if "voice" in ensemble:
-        return "songs"
-    if ensemble == "string quartet":
-        return "quartets"
-    if ensemble in ("solo violin", "solo viola", "solo cello"):
-        return "solo strings"
-    return "solo winds" if ensemble.startswith("solo") else "chamber"
+"""Other voices play with vibrato this much less often, organs never."""
+RINGING = ("harp", "zither", "vibraphone", "glockenspiel")
+"""Nothing stops their notes at once."""
 
 
 def perform(
@@ -166,26 +135,20 @@ def orchestrate(
     usable = [entry for entry in bank.instruments.values() if entry.name not in exclude]
     if not usable:
         raise ValueError("the hold-outs leave no instrument to play on")
-    pianos = [entry for entry in usable if entry.family == "piano"]
-    mode = _mode(piece, config, rng)
-    if mode == "piano" and pianos:
-        chosen = dict.fromkeys(range(len(piece.programs)), pianos[rng.integers(len(pianos))])
-    else:
-        chosen = {
-            part: _for_part(mode, program, notes.pitch[notes.part == part], usable, rng)
-            for part, program in enumerate(piece.programs)
-        }
+    chosen = cast(piece, notes, usable, config, rng)
     # Staves given to the same instrument become one voice: it has one damper per string.
     part_voice = np.zeros(len(piece.programs), np.int16)
     voices: list[Voice] = []
     shared: dict[str, int] = {}
-    for part, entry in chosen.items():
+    for part, entry in enumerate(chosen):
         if not entry.sustained and entry.name in shared:
             part_voice[part] = shared[entry.name]
             continue
         shared[entry.name] = part_voice[part] = len(voices)
         voices.append(voice_for(entry, config, rng))
-    notes = notes.moved(part=part_voice[notes.part])
+    numbers = np.array([voice.instrument.number for voice in voices], np.int8)
+    voice_of = part_voice[notes.part]
+    notes = notes.moved(part=voice_of, instrument=numbers[voice_of])
     piano_voices = [i for i, voice in enumerate(voices) if voice.instrument.family == "piano"]
     if piano_voices:
         if not len(pedal) and rng.random() < 0.5:
@@ -196,64 +159,20 @@ def orchestrate(
     return shorten_repeats(notes), voices
 
 
-def _mode(piece: Piece, config: SynthConfig, rng: np.random.Generator) -> str:
-    group = ensemble_group(piece.ensemble)
-    piano = config.piano_probability
-    others = config.reorchestrate_probability
-    if group == "solo piano":
-        piano = 1 - 0.28 * others
-    elif group == "solo strings":
-        piano = config.string_solo_piano_probability
-    if rng.random() < piano:
-        return "piano"
-    if group == "solo piano":
-        return str(rng.choice(["strings", "winds", "mixed"]))
-    shares = others * np.array([0.4, 0.3, 0.3])
-    return str(rng.choice(["keep", "strings", "winds", "mixed"], p=[1 - others, *shares]))
-
-
-def _for_part(
-    mode: str,
-    program: int,
-    pitch: NDArray[np.int16],
-    usable: list[Instrument],
-    rng: np.random.Generator,
-) -> Instrument:
-    """An instrument of the wanted kind that reaches the part's notes, or the one that fits best."""
-    if mode == "keep":
-        wanted = next(kinds for programs, kinds in _PROGRAMS if program in programs)
-        candidates = [e for e in usable if e.instrument in wanted]
-    elif mode == "mixed":
-        candidates = usable
-    else:
-        candidates = [e for e in usable if e.family == mode]
-    for entries in (candidates, usable):
-        reached = [_coverage(entry, pitch) for entry in entries]
-        fitting = [e for e, share in zip(entries, reached, strict=True) if share >= 0.97]
-        if fitting:
-            return fitting[rng.integers(len(fitting))]
-    return max(usable, key=lambda entry: _coverage(entry, pitch))
-
-
-def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
-    if not len(pitch):
-        return 1.0
-    return float(((pitch >= entry.low - 3) & (pitch <= entry.high + 3)).mean())
-
-
 def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) -> Voice:
     """A random way of playing an instrument."""
     if not entry.sustained:
+        other = float(rng.uniform(0.2, 0.8) if entry.instrument in RINGING else 0.06)
         return Voice(
             entry,
             gain_db=float(rng.uniform(-3, 3)),
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
-            release_s=float(rng.uniform(0.05, 0.15)) if entry.family == "piano" else 0.06,
+            release_s=float(rng.uniform(0.05, 0.15)) if entry.family == "piano" else other,
             detune_cents=float(rng.uniform(0, 3)),
         )
     shaken = rng.random() < config.vibrato_probability * (
-        1.0 if entry.instrument in BOWED else OTHERS_VIBRATO
+        1.0 if entry.instrument in SHAKEN else OTHERS_VIBRATO * (entry.instrument != "organ")
     )
     return Voice(
         entry,

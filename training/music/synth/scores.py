@@ -1,7 +1,7 @@
 """The score corpus as numpy arrays: notes of every piece, its parts and its sustain pedal.
 
-The corpus folder holds ``midi_index.json`` and the zip of Standard MIDI Files it describes. All of
-it is read once with a C++ parser and kept in one ``.npz`` in the cache folder.
+The corpus folder holds bundles: zips of Standard MIDI Files, each with the index that describes
+it. Each is read once with a C++ parser and kept in one ``.npz`` in the cache folder.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 
 from training.music.synth.bank import replace_atomically
 
-CACHE_VERSION = 3
-BUNDLE = "midi_open.zip"
+CACHE_VERSION = 4
+BUNDLES = {
+    "midi_index.json": "midi_open.zip",
+    "midi_perf_index.json": "midi_perf.zip",
+    "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
+}
+"""Index and zip of each bundle; those without an index are left out, but for the first."""
+TRANSCRIBED = "GiantMIDI-Piano"
+"""Source of pieces that another system transcribed: left out, as its output must teach nothing."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class Notes:
 
     Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
     ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
+    ``instrument`` is a class number (``model.config.INSTRUMENTS``), -1 where it is not known.
+    A velocity of 0 is not known either.
     """
 
     onset: NDArray[np.float64]
@@ -38,8 +47,11 @@ class Notes:
     velocity: NDArray[np.float32]
     part: NDArray[np.int16]
     released: NDArray[np.float64] = None  # type: ignore[assignment]  # like ``offset``
+    instrument: NDArray[np.int8] = None  # type: ignore[assignment]  # not known
 
     def __post_init__(self) -> None:
+        if self.instrument is None:
+            object.__setattr__(self, "instrument", np.full(len(self.onset), -1, np.int8))
         if self.released is None:
             object.__setattr__(self, "released", self.offset)
 
@@ -82,6 +94,8 @@ class Piece:
     expressive: bool
     """Played by a person: timing, dynamics and pedal are real."""
     split: str
+    collection: str
+    """Where the piece comes from: the folder of its file, such as ``pop909``."""
     programs: tuple[int, ...]
     """General MIDI program of each part."""
     notes: Notes
@@ -94,37 +108,50 @@ class Piece:
 
 
 def load_pieces(folder: Path, cache: Path, split: str | None = None) -> list[Piece]:
-    """All pieces of ``split`` ("train", "validation", "test"; None: all), by the index's order.
+    """All pieces of ``split`` ("train", "validation", "test"; None: all), by the indexes' order.
 
-    Raises FileNotFoundError where the index or the bundle is missing.
+    Raises FileNotFoundError where the first index, or the zip of any, is missing.
     """
-    index_bytes = (folder / "midi_index.json").read_bytes()
-    key = hashlib.sha256(index_bytes + bytes([CACHE_VERSION])).hexdigest()[:12]
-    path = cache / f"scores-{key}.npz"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        arrays = _parse(folder, json.loads(index_bytes)["pieces"])
-        replace_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-    with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files}
     pieces = []
-    for i, entry in enumerate(json.loads(arrays["index"].tobytes())):
-        if split is not None and entry["split"] != split:
-            continue
-        span = slice(*arrays["note_bounds"][i : i + 2])
-        notes = Notes(*(arrays[name][span] for name in Notes.__dataclass_fields__))
-        pedal = arrays["pedal"][slice(*arrays["pedal_bounds"][i : i + 2])]
-        pieces.append(
-            Piece(**{**entry, "programs": tuple(entry["programs"])}, notes=notes, pedal=pedal)
-        )
+    for entry, arrays in (one for index in indexes(folder) for one in _bundle(index, cache)):
+        if split is None or entry["split"] == split:
+            pieces.append(Piece(**{**entry, "programs": tuple(entry["programs"])}, **arrays))
     return pieces
 
 
-def _parse(folder: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+def indexes(folder: Path) -> list[Path]:
+    """The index files of the bundles in a corpus folder."""
+    return [folder / name for i, name in enumerate(BUNDLES) if not i or (folder / name).exists()]
+
+
+def index_entries(index: Path) -> list[dict[str, Any]]:
+    """The pieces of an index that training may use."""
+    pieces = json.loads(index.read_text())["pieces"]
+    return [piece for piece in pieces if TRANSCRIBED not in piece["source"]]
+
+
+def _bundle(index: Path, cache: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Index entry and arrays of each piece of a bundle, parsed into ``cache`` on first use."""
+    key = hashlib.sha256(index.read_bytes() + bytes([CACHE_VERSION])).hexdigest()[:12]
+    path = cache / f"scores-{key}.npz"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        parsed = _parse(index.parent / BUNDLES[index.name], index_entries(index))
+        replace_atomically(path, lambda file: np.savez(file, **parsed))  # type: ignore[arg-type]
+    with np.load(path) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    for i, entry in enumerate(json.loads(arrays["index"].tobytes())):
+        span = slice(*arrays["note_bounds"][i : i + 2])
+        notes = Notes(*(arrays[name][span] for name in Notes.__dataclass_fields__))
+        pedal = arrays["pedal"][slice(*arrays["pedal_bounds"][i : i + 2])]
+        yield entry, {"notes": notes, "pedal": pedal}
+
+
+def _parse(path: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     index: list[dict[str, Any]] = []
     all_notes: list[Notes] = []
     all_pedals: list[NDArray[np.float64]] = []
-    with zipfile.ZipFile(folder / BUNDLE) as bundle:
+    with zipfile.ZipFile(path) as bundle:
         for entry in entries:
             score: Any = symusic.Score.from_midi(bundle.read(entry["file"]), ttype="second")
             tracks = [track for track in score.tracks if len(track.notes)]
@@ -142,6 +169,7 @@ def _parse(folder: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any
                     "ensemble": entry["ensemble"],
                     "expressive": bool(entry["expressive"]),
                     "split": entry["split"],
+                    "collection": PurePosixPath(entry["file"]).parent.name,
                     "programs": [int(track.program) for track in tracks],
                 }
             )

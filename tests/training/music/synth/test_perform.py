@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 
 from training.music.synth.bank import HELD_OUT, load_bank
+from training.music.synth.casting import ensemble_group
 from training.music.synth.config import SynthConfig
-from training.music.synth.perform import (
-    PITCH_HIGH,
-    PITCH_LOW,
-    ensemble_group,
-    invented_pedal,
-    orchestrate,
-    perform,
-)
+from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, invented_pedal, orchestrate, perform
 from training.music.synth.scores import Piece, load_pieces
 
 
@@ -117,5 +111,7 @@ def test_ensemble_groups_have_weights(synth_config: SynthConfig) -> None:
         "solo cello",
         "solo horn",
         "chamber: Violin, Viola",
+        "orchestra with voices",
     ]
-    assert {ensemble_group(name) for name in names} == set(synth_config.ensemble_weights)
+    groups = {ensemble_group(name) for name in names} | {ensemble_group("solo piano", "pop909")}
+    assert groups == set(synth_config.ensemble_weights)

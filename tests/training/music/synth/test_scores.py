@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import melody
 from training.music.synth.config import SynthConfig
-from training.music.synth.scores import Notes, load_pieces, merged, with_pedal
+from training.music.synth.scores import TRANSCRIBED, Notes, load_pieces, merged, with_pedal
 
 
 def make_notes(onset: list[float], offset: list[float], pitch: int = 60) -> Notes:
@@ -80,3 +84,17 @@ def test_merged_intervals_cover_the_same_time(spans: list[tuple[int, int]]) -> N
     inside = ((probe[:, None] > intervals[:, 0]) & (probe[:, None] < intervals[:, 1])).any(1)
     after = ((probe[:, None] > joined[:, 0]) & (probe[:, None] < joined[:, 1])).sum(1)
     np.testing.assert_array_equal(after, inside.astype(int))  # disjoint: never 2
+
+
+def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_path: Path) -> None:
+    index = json.loads((synth_config.root / "midi_index.json").read_text())
+    shutil.copy(synth_config.root / "midi_index.json", tmp_path)
+    shutil.copy(synth_config.root / "midi_open.zip", tmp_path)
+    index["pieces"] = index["pieces"][:2]
+    index["pieces"][0]["source"] = f"{TRANSCRIBED} (somewhere)"
+    (tmp_path / "midi_perf_index.json").write_text(json.dumps(index))
+    shutil.copy(synth_config.root / "midi_open.zip", tmp_path / "midi_perf.zip")
+    pieces = load_pieces(tmp_path, tmp_path / "cache")
+    assert len(pieces) == 7  # what another system transcribed is left out
+    assert pieces[-1].identifier == index["pieces"][1]["id"]
+    assert pieces[-1].collection == "open"

@@ -1,0 +1,59 @@
+"""Which class of instrument an entry of the note bank belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INSTRUMENTS = (
+    "piano",
+    "electric piano",
+    "harpsichord",
+    "organ",
+    "plucked",
+    "violin",
+    "viola",
+    "cello",
+    "contrabass",
+    "flute",
+    "oboe",
+    "clarinet",
+    "bassoon",
+    "saxophone",
+    "horn",
+    "brass",
+    "voice",
+    "mallets",
+)
+UNKNOWN = -1
+"""Class of entries whose instrument is not clear, such as a mixed string section."""
+_CLASSES = {
+    "electric_grand": "electric piano",
+    "electric_piano": "electric piano",
+    "flute_staccato": "flute",
+    "trumpet": "brass",
+    "trombone": "brass",
+    "tuba": "brass",
+    "tuba_staccato": "brass",
+    "choir": "voice",
+    "tremolo": None,
+}
+"""Classes of instruments that are not named like their class or family."""
+
+
+def instrument_class(entry: dict[str, Any]) -> int:
+    """Index of the class of a bank entry in ``INSTRUMENTS``; :data:`UNKNOWN` where it is unclear.
+
+    Plucked strings are one class, whichever instrument they belong to: a pizzicato is nearer to a
+    guitar than to a bow. A section of one instrument counts as that instrument.
+    """
+    instrument, family = entry["instrument"], entry["family"]
+    if "sections" in entry.get("source", ""):  # one entry made of several instruments
+        return UNKNOWN
+    if family in ("plucked", "mallets"):
+        return INSTRUMENTS.index(family)
+    if family == "strings" and entry["kind"] == "decaying":
+        return INSTRUMENTS.index("plucked")
+    if instrument.endswith("_sax"):
+        return INSTRUMENTS.index("saxophone")
+    name = _CLASSES.get(instrument, instrument)
+    return INSTRUMENTS.index(name) if name in INSTRUMENTS else UNKNOWN

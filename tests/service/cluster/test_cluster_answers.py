@@ -15,7 +15,7 @@ import asyncio, json
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import RequestCancelledError
 
-from service import cluster
+from service.cluster import deployment
 from service.engine.batching import EngineBusyError
 
 
@@ -40,7 +40,7 @@ class Response:
 async def ask(response):
     try:
         async with asyncio.timeout(0.01 if response.silent else 60):
-            answer = await cluster._answer(response)
+            answer = await deployment._answer(response)
     except Exception as error:
         answer = type(error).__name__
     return [answer, response.cancelled]

@@ -14,7 +14,7 @@ import asyncio, json, sys
 from types import SimpleNamespace
 
 from ray.serve.generated.serve_pb2 import ApplicationStatus, StatusOverview
-from service import cluster_drain
+from service.cluster import drain
 
 
 class Controller:
@@ -44,8 +44,8 @@ context = SimpleNamespace(
 answers = []
 for replicas, application in json.loads(sys.argv[1]):
     controller = Controller(replicas, application)
-    cluster_drain.ray = SimpleNamespace(get_actor=lambda name, namespace: controller)
-    answers.append(asyncio.run(cluster_drain._is_stopping(context)))
+    drain.ray = SimpleNamespace(get_actor=lambda name, namespace: controller)
+    answers.append(asyncio.run(drain._is_stopping(context)))
 print(json.dumps(answers))
 """
 CASES = [

@@ -1,0 +1,55 @@
+"""A made-up piece, how it is played, and what an ideal model hears of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES, SAMPLE_RATE
+from training.music.metrics import NoteList, note_list
+from training.music.scored.aligner import Heard
+
+FRAME_S = HOP / SAMPLE_RATE
+LEAD_S = 2.0  # of silence before the music
+PACE = 1.25  # it is played so much slower than written
+
+
+def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where the player is at a time of the score: slower and faster by turns."""
+    return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
+
+
+def heard_of(notes: NoteList, seconds: float) -> Heard:
+    """Probabilities as the labels of training would have them."""
+    frames = int(seconds / FRAME_S)
+    onset = np.zeros((frames, PITCHES), np.float32)
+    for time_s, pitch in zip(notes.onset_s, notes.pitch, strict=True):
+        at = np.arange(frames) - time_s / FRAME_S
+        onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
+    return Heard(notes.roll(frames, FRAME_S).astype(np.float32), onset, FRAME_S)
+
+
+@pytest.fixture(scope="session")
+def score() -> NoteList:
+    """30 s of chords and runs; every third pitch, so that no two are confused."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for beat in range(60):
+        size = 1 + beat % 3
+        for pitch in 40 + 3 * rng.choice(14, size, replace=False):
+            rows.append((beat / 2, beat / 2 + 0.4, pitch, 70))
+    return note_list(np.array(rows))
+
+
+@pytest.fixture(scope="session")
+def played(score: NoteList) -> NoteList:
+    """The score as it is played: each note up to 30 ms from its chord."""
+    jitter = np.random.default_rng(6).uniform(-0.03, 0.03, len(score))
+    onset = played_s(score.onset_s) + jitter
+    return NoteList(onset, played_s(score.offset_s), score.pitch, score.velocity)
+
+
+@pytest.fixture(scope="session")
+def heard(played: NoteList) -> Heard:
+    return heard_of(played, 45.0)

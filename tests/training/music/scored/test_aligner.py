@@ -1,0 +1,143 @@
+"""Scores aligned with what a model hears, and the command that does it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from service.engine.engine import Engine
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from tests.training.conftest import write_midi
+from tests.training.music.scored.conftest import FRAME_S, played_s
+from training.align import main
+from training.music.label_tables import LabelError, read_table
+from training.music.metrics import NoteList
+from training.music.scored.aligner import Heard, align, align_files, unwritten
+from training.music.scored.coarse import warp
+from training.music.scored.refine import FOUND, PLACED, Aligned, refine
+from training.music.scored.time_map import TimeMap, read_time_map
+
+
+def errors_s(aligned: Aligned, score: NoteList, played: NoteList) -> np.ndarray:
+    """How far each note lies from where it is played; both have the score's notes."""
+    truth = np.lexsort((played.onset_s, played.pitch))
+    found = np.lexsort((aligned.notes.onset_s, aligned.notes.pitch))
+    assert (aligned.notes.pitch[found] == played.pitch[truth]).all()
+    return np.abs(aligned.notes.onset_s[found] - played.onset_s[truth])
+
+
+def test_a_score_at_another_tempo_is_found_in_the_recording(score: NoteList, heard: Heard) -> None:
+    found = warp(score, heard.sounding, heard.onset, FRAME_S)
+    assert np.abs(found(score.onset_s) - played_s(score.onset_s)).max() < 0.15
+
+
+def test_each_note_goes_to_its_own_onset(score: NoteList, played: NoteList, heard: Heard) -> None:
+    aligned = align(heard, score)
+    assert errors_s(aligned, score, played).max() < FRAME_S
+    assert aligned.heard.all()
+    assert aligned.confidence.min() > 2 * FOUND
+    assert (np.diff(aligned.time_map.audio_s) >= 0).all()
+    assert (aligned.notes.offset_s > aligned.notes.onset_s).all()
+
+
+def test_a_coarse_alignment_is_mended(score: NoteList, played: NoteList, heard: Heard) -> None:
+    off = played_s(score.onset_s) + 0.05
+    times, first = np.unique(score.onset_s, return_index=True)
+    aligned = refine(score, TimeMap(times, off[first]), heard.onset, FRAME_S)
+    assert errors_s(aligned, score, played).max() < FRAME_S
+
+
+def test_a_useless_coarse_alignment_is_not_followed(
+    score: NoteList, played: NoteList, heard: Heard
+) -> None:
+    wrong = TimeMap(np.array([0.0, 30.0]), np.array([20.0, 22.0]))
+    assert errors_s(align(heard, score, wrong), score, played).max() < FRAME_S
+
+
+def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
+    score: NoteList, played: NoteList, heard: Heard
+) -> None:
+    onset = heard.onset.copy()
+    deaf = 31  # a note of a chord of two
+    at = int(played.onset_s[deaf] / FRAME_S)
+    onset[at - 10 : at + 10, played.pitch[deaf]] = 0
+    aligned = align(dataclasses.replace(heard, onset=onset), score)
+    (missed,) = np.flatnonzero(~aligned.heard)
+    assert aligned.notes.pitch[missed] == played.pitch[deaf]
+    assert abs(aligned.notes.onset_s[missed] - played.onset_s[deaf]) < 0.06
+    assert FOUND / 2 < aligned.confidence[missed] <= PLACED
+    assert aligned.confidence[missed] == aligned.confidence.min()
+
+
+def test_where_the_score_is_not_played_its_notes_are_in_doubt(
+    score: NoteList, heard: Heard
+) -> None:
+    silent = played_s(np.array([20.0]))[0]
+    rolls = [roll.copy() for roll in (heard.sounding, heard.onset)]
+    for roll in rolls:
+        roll[int(silent / FRAME_S) :] = 0
+    rough = TimeMap(score.onset_s, played_s(score.onset_s))
+    aligned = refine(score, rough, rolls[1], FRAME_S)
+    later = aligned.notes.onset_s > silent + 1.5
+    assert later.any()
+    assert aligned.confidence[later].max() < FOUND / 4
+
+
+def test_an_onset_that_is_not_written_is_told(score: NoteList, heard: Heard) -> None:
+    onset = heard.onset.copy()
+    onset[1000, 100] = 0.8
+    aligned = align(heard, score)
+    extra = unwritten(aligned, dataclasses.replace(heard, onset=onset))
+    assert extra.shape == (1, 3)
+    assert extra[0] == pytest.approx([1000 * FRAME_S, 100, 0.8])
+
+
+def test_files_are_aligned_through_the_service(tmp_path: Path) -> None:
+    notes = [(57, 1.0, 1.6), (69, 1.5, 2.0), (81, 2.1, 2.6), (93, 2.5, 3.0), (57, 3.0, 3.6)]
+    soundfile.write(tmp_path / "a.wav", play(notes, 5.0, FAKE_RATE_HZ), FAKE_RATE_HZ)
+    written = [(0.7 * (a - 1), 0.7 * (b - 1), pitch, 64) for pitch, a, b in notes]
+    write_midi(tmp_path / "a.mid", [(0, written)])
+    with Engine(FakeTranscriber()) as engine:
+        aligned = align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, engine)
+    assert aligned.notes.pitch.tolist() == [57, 69, 81, 93, 57]
+    assert aligned.notes.onset_s == pytest.approx([1.0, 1.5, 2.1, 2.5, 3.0], abs=0.02)
+    with Engine(FakeTranscriber(heads=("frame",))) as engine, pytest.raises(LabelError):
+        align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, engine)
+
+
+def test_the_command_writes_labels_that_evaluation_reads(
+    tones: Path, tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_midi(tmp_path / "score.mid", [(0, [(0.0, 0.4, 69, 70), (0.5, 1.0, 57, 70)])])
+    coarse = tmp_path / "coarse.tsv"
+    coarse.write_text("# by hand\nscore_s\taudio_s\n0.0\t0.7\n0.5\t1.1\n")
+    out = tmp_path / "deep" / "labels.tsv"
+    command = [str(tones / "tones.wav"), str(tmp_path / "score.mid"), "--out", str(out)]
+    command += ["--coarse", str(coarse), "--model", str(tiny_checkpoint)]
+    assert main(command) == 0
+    notes = read_table(out)
+    assert sorted(notes.pitch.tolist()) == [57, 69]
+    assert not notes.has_velocities
+    assert "2 notes" in capsys.readouterr().out
+    coarse.write_text("# none\nscore_s\taudio_s\n")
+    assert main(command) == 1
+    assert "coarse.tsv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "rows", ["", "0\t1", "0\t1\n1\t0.5", "0\tone\n1\t2", "0\n1", "0\t1\n1\tnan"]
+)
+def test_a_table_that_is_no_time_map_is_refused(rows: str, tmp_path: Path) -> None:
+    path = tmp_path / "map.tsv"
+    path.write_text(f"# remark\nscore_s\taudio_s\n{rows}\n")
+    with pytest.raises(LabelError, match=r"map\.tsv"):
+        read_time_map(path)
+
+
+def test_beyond_its_ends_a_time_map_goes_on_at_its_pace() -> None:
+    time_map = TimeMap(np.array([1.0, 3.0]), np.array([10.0, 14.0]))
+    assert time_map(np.array([0.0, 2.0, 4.0])) == pytest.approx([8.0, 12.0, 16.0])

@@ -1,0 +1,125 @@
+"""A recording and its score in, notes with times and confidences out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP
+from service.engine.engine import Engine
+from service.session.transcribe import transcribe_array
+from training.evaluation.real import read_audio
+from training.music.label_tables import LabelError
+from training.music.metrics import NoteList
+from training.music.midi_labels import read_midi
+from training.music.scored.coarse import warp
+from training.music.scored.refine import FOUND, TOLERANCE_S, Aligned, refine
+from training.music.scored.time_map import TimeMap, read_time_map
+
+COLUMNS = ("onset_s", "offset_s", "pitch", "velocity", "confidence")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a model hears in a recording: probabilities, (frames, PITCHES), ``frame_s`` apart."""
+
+    sounding: NDArray[np.float32]
+    onset: NDArray[np.float32]
+    frame_s: float
+
+
+def hear(path: Path, engine: Engine) -> Heard:
+    """Raises AudioError for what is no audio, LabelError for a model without an onset head."""
+    samples, rate = read_audio(path)
+    heads = engine.config.heads
+    if "onset" not in heads:
+        raise LabelError(f"{engine.config.name} has no onset head to align by")
+    probabilities = transcribe_array(samples, rate, engine).probabilities
+    frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
+    return Heard(frame, onset, HOP / engine.config.sample_rate)
+
+
+def read_score(path: Path) -> NoteList:
+    """The notes of a MIDI file. Raises LabelError for one that cannot be read or has none."""
+    score = read_midi(path)
+    if not len(score):
+        raise LabelError(f"{path} has no notes")
+    return score
+
+
+def align(heard: Heard, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
+    """The score's notes where they are heard.
+
+    Begins at the coarse alignment and at one of its own, and keeps the one by which more notes are
+    heard.
+    """
+    rough = [warp(score, heard.sounding, heard.onset, heard.frame_s)]
+    if coarse is not None:
+        rough.insert(0, coarse)
+    return max(
+        (refine(score, one, heard.onset, heard.frame_s) for one in rough),
+        key=lambda aligned: aligned.heard.mean(),
+    )
+
+
+def align_files(audio: Path, score: Path, coarse: Path | None, engine: Engine) -> Aligned:
+    """As ``align``. Raises AudioError or LabelError for files that cannot be read."""
+    notes = read_score(score)
+    rough = read_time_map(coarse) if coarse else None
+    return align(hear(audio, engine), notes, rough)
+
+
+def unwritten(aligned: Aligned, heard: Heard) -> NDArray[np.float64]:
+    """[n, 3]: second, pitch and probability of the onsets heard that are none of the score's.
+
+    Peaks of the onset probability of at least FOUND, further than twice the tolerance from every
+    note of their pitch.
+    """
+    onset = heard.onset
+    inner = onset[1:-1]
+    peaks = (inner >= FOUND) & (inner > onset[:-2]) & (inner >= onset[2:])
+    frame, pitch = np.nonzero(peaks)
+    times_s = (frame + 1) * heard.frame_s
+    near = np.zeros(len(times_s), bool)
+    for one in np.unique(pitch):
+        notes_s = np.sort(aligned.notes.onset_s[aligned.notes.pitch == one])
+        of_pitch = pitch == one
+        near[of_pitch] = _nearest(notes_s, times_s[of_pitch]) <= 2 * TOLERANCE_S
+    return np.stack([times_s, pitch, inner[frame, pitch]], axis=1)[~near]
+
+
+def _nearest(sorted_s: NDArray[np.float64], times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distance of each time to the nearest of the sorted ones."""
+    around = np.concatenate([[-np.inf], sorted_s, [np.inf]])
+    at = np.searchsorted(sorted_s, times_s)
+    return np.asarray(np.minimum(times_s - around[at], around[at + 1] - times_s))
+
+
+def write_labels(path: Path, aligned: Aligned) -> None:
+    """A TSV of COLUMNS with a heading, by onset, which ``training.evaluate`` reads as well."""
+    notes = aligned.notes
+    lines = [
+        f"{onset:.4f}\t{offset:.4f}\t{pitch}\t{velocity}\t{confidence:.3f}"
+        for onset, offset, pitch, velocity, confidence in zip(
+            notes.onset_s,
+            notes.offset_s,
+            notes.pitch,
+            notes.velocity,
+            aligned.confidence,
+            strict=True,
+        )
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["\t".join(COLUMNS), *lines, ""]), encoding="utf-8")
+
+
+def summary(aligned: Aligned) -> str:
+    """How good an alignment is, in a line."""
+    doubtful = int((aligned.confidence < FOUND).sum())
+    return (
+        f"{len(aligned.notes)} notes: {aligned.heard.mean():.1%} heard near their place, "
+        f"{doubtful} in doubt (confidence below {FOUND:g})"
+    )

@@ -1,0 +1,114 @@
+"""A first alignment of a score with a recording, by dynamic time warping.
+
+Both are compared as pianorolls: the written notes with the model's probabilities of sounding and
+of beginning notes. Silence is put around the score, so that a recording may begin before the music
+and end after it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from training.music.metrics import NoteList
+from training.music.scored.time_map import TimeMap
+
+CELLS = 40_000_000  # of the table of costs: 5 bytes each
+STEP_S = 0.04  # of the rolls; longer where the table would become too large
+MARGIN_S = 1.0  # of silence around the score
+ONSET_WEIGHT = 2.0  # of beginnings beside what sounds
+STALL_COST = 0.25  # of a step of one side alone, so that both go on where nothing is known
+SILENT = 0.3  # norm of a slice in which nothing is heard
+
+
+def warp(
+    score: NoteList,
+    sounding: NDArray[np.float32],
+    onset: NDArray[np.float32],
+    frame_s: float,
+) -> TimeMap:
+    """The score's time in the recording's, to about STEP_S.
+
+    Args:
+        score: at any tempo.
+        sounding, onset: probabilities, (frames, PITCHES).
+        frame_s: from one frame to the next.
+    """
+    length_s = len(sounding) * frame_s
+    # The written tempo may be any: to begin with, both last equally long.
+    heard = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
+    heard_s = float(heard[-1] - heard[0]) if len(heard) > 1 else length_s
+    written_s = max(1e-3, float(score.onset_s[-1] - score.onset_s[0]))
+    pace = max(1e-3, heard_s) / written_s
+    step_s = max(STEP_S, float(np.sqrt(length_s * (heard_s + 2 * MARGIN_S) / CELLS)))
+    begin_s = MARGIN_S - score.onset_s[0] * pace
+    played = NoteList(
+        score.onset_s * pace + begin_s, score.offset_s * pace + begin_s, score.pitch, score.velocity
+    )
+    slices = int((heard_s + 2 * MARGIN_S) / step_s) + 1
+    written = _features(*_written(played, slices, step_s))
+    audio = _features(*(_pooled(roll, step_s / frame_s) for roll in (sounding, onset)))
+    path = _cheapest_path(_costs(written, audio))
+    # Of the slices that one of the score stalls at, the first: there its notes begin.
+    at, first = np.unique(path[:, 0], return_index=True)
+    score_s = (at * step_s - begin_s) / pace
+    return TimeMap(score_s, path[first, 1] * step_s)
+
+
+def _written(
+    notes: NoteList, slices: int, step_s: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    onset = np.zeros((slices, PITCHES), np.float32)
+    at = np.minimum((notes.onset_s / step_s).astype(int), slices - 1)
+    onset[at, notes.pitch] = 1
+    return np.maximum(notes.roll(slices, step_s), onset).astype(np.float32), onset
+
+
+def _pooled(roll: NDArray[np.float32], width: float) -> NDArray[np.float32]:
+    """The highest of every ``width`` frames."""
+    edges = np.arange(0, len(roll), width).astype(int)
+    return np.asarray(np.maximum.reduceat(roll, edges, axis=0))
+
+
+def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Slices of length 1, or less in silence, and one entry that makes up for it."""
+    onset = onset.copy()
+    onset[1:] += 0.5 * onset[:-1]  # a beginning is near where the other side has it late
+    out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
+    out /= np.maximum(SILENT, np.linalg.norm(out, axis=1, keepdims=True))
+    silence = np.sqrt(np.maximum(0, 1 - np.square(out).sum(axis=1, keepdims=True)))
+    return np.concatenate([out, silence], axis=1).astype(np.float32)
+
+
+def _costs(rows: NDArray[np.float32], columns: NDArray[np.float32]) -> NDArray[np.float32]:
+    """0 for equal slices to 1 for those without a note in common."""
+    return 1 - rows @ columns.T
+
+
+def _cheapest_path(costs: NDArray[np.float32]) -> NDArray[np.int64]:
+    """[steps, 2]: rows and columns from corner to corner, computed along the anti-diagonals."""
+    rows, columns = costs.shape
+    back = np.zeros((rows, columns), np.int8)  # 0: both went on, 1: the row, 2: the column
+    flat, back_flat = costs.ravel(), back.ravel()
+    infinite = np.float32(np.inf)
+    # Totals of the last two anti-diagonals by row, with a row before the first.
+    last, before = np.full((2, rows + 1), infinite)
+    for diagonal in range(rows + columns - 1):
+        low, high = max(0, diagonal - columns + 1), min(rows, diagonal + 1)
+        row = np.arange(low, high)
+        cells = row * columns + diagonal - row
+        arrivals = np.stack([before[row], last[row] + STALL_COST, last[row + 1] + STALL_COST])
+        if diagonal == 0:
+            arrivals[0] = 0
+        choice = arrivals.argmin(axis=0)
+        back_flat[cells] = choice
+        now = np.full(rows + 1, infinite)
+        now[row + 1] = arrivals[choice, np.arange(len(row))] + flat[cells]
+        before, last = last, now
+    path = [(rows - 1, columns - 1)]
+    while path[-1] != (0, 0):
+        row_at, column_at = path[-1]
+        step = back[row_at, column_at]
+        path.append((row_at - (step != 2), column_at - (step != 1)))
+    return np.array(path[::-1])

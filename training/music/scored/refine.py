@@ -1,0 +1,187 @@
+"""Each note of a roughly aligned score moved to where the model hears it begin.
+
+Notes of one score time form a chord. A chord is moved to where its notes are heard, held in place
+by the chords around it; then each note goes to the likeliest onset of its own pitch near its chord.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.metrics import NoteList
+from training.music.scored.time_map import TimeMap
+
+TOLERANCE_S = 0.06
+ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
+"""Chords are looked for so far from their first places, one width after the other."""
+FOUND = 0.2
+"""Least onset probability, weighted by its distance, of a note that is heard."""
+NEIGHBOURS_S = 1.0
+"""Chords so far apart lean on each other."""
+STIFFNESS = 0.5
+"""Weight of the neighbours' place beside a chord's own notes, of onset probability 1 each."""
+SPREAD_S = 0.02
+"""Distance of the notes around from their chords at which a note not heard is hardly placed."""
+PLACED = 0.5
+"""Highest confidence of a note that is not heard itself but placed by its neighbours."""
+CHORD_S = 0.005  # score times nearer than this are one chord
+SHORTEST_S = 0.04
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Notes in the recording's time, by onset.
+
+    Attributes:
+        notes: with the score's pitches; velocity 0, as a score does not know it.
+        confidence: [n], 0 to 1: the onset probability that a note was found by, less at a distance
+            from where its chord is expected; of a note that was not heard, at most PLACED.
+        heard: [n], whether the model hears the note begin.
+        time_map: of all chords.
+    """
+
+    notes: NoteList
+    confidence: NDArray[np.float64]
+    heard: NDArray[np.bool_]
+    time_map: TimeMap
+
+
+def refine(
+    score: NoteList,
+    rough: TimeMap,
+    onset: NDArray[np.float32],
+    frame_s: float,
+    tolerance_s: float = TOLERANCE_S,
+) -> Aligned:
+    """Align the score's notes with the onsets heard.
+
+    Args:
+        score: written notes, by onset.
+        rough: where they lie to within about ROUGH_TOLERANCES_S[0].
+        onset: onset probabilities, (frames, PITCHES).
+        frame_s: from one frame to the next.
+        tolerance_s: how far a note may lie from its chord.
+    """
+    first = np.concatenate([[True], np.diff(score.onset_s) > CHORD_S])
+    chord = np.cumsum(first) - 1
+    written_s = score.onset_s[first]
+    chord_s = rough(written_s)
+    for width_s in ROUGH_TOLERANCES_S:
+        found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
+        chord_s = _moved(chord_s, chord, found_s, strength)
+    found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, tolerance_s)
+    heard = strength >= FOUND
+    onset_s = np.where(heard, found_s, chord_s[chord])
+    time_map = TimeMap(written_s, chord_s)
+    support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], heard)
+    placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
+    confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
+    offset_s = _ends(score.pitch, onset_s, time_map(score.offset_s))
+    order = np.lexsort((score.pitch, onset_s))
+    notes = NoteList(
+        np.maximum(0, onset_s)[order],
+        np.maximum(0, offset_s)[order],
+        score.pitch[order],
+        np.zeros(len(score), np.int64),
+    )
+    return Aligned(notes, confidence[order], heard[order], time_map)
+
+
+def _peaks(
+    pitch: NDArray[np.int64],
+    expected_s: NDArray[np.float64],
+    onset: NDArray[np.float32],
+    frame_s: float,
+    width_s: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of each note the likeliest onset of its pitch within ``width_s``: where, and how likely.
+
+    Weighted by a raised cosine of the distance. No nearer to another note of the pitch.
+    """
+    reach = int(np.ceil(width_s / frame_s))
+    at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
+    inside = (at >= 1) & (at < len(onset) - 1)
+    at = np.clip(at, 1, len(onset) - 2)
+    distance_s = at * frame_s - expected_s[:, None]
+    earliest_s, latest_s = _reach(pitch, expected_s)
+    inside &= (at * frame_s >= earliest_s[:, None]) & (at * frame_s <= latest_s[:, None])
+    weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + frame_s), -1, 1)) ** 2
+    likely = np.where(inside, onset[at, pitch[:, None]] * weight, 0)
+    best = likely.argmax(axis=1)
+    rows = np.arange(len(pitch))
+    peak = at[rows, best]
+    # Between frames: the onset head is trained towards a triangle (service.notes.tracker).
+    before, here, after = (onset[peak + step, pitch].astype(float) for step in (-1, 0, 1))
+    height = here - np.minimum(before, after)
+    shift = 0.5 * (after - before) / np.where(height > 0, height, 1)
+    return (peak + np.clip(shift, -0.5, 0.5)) * frame_s, likely[rows, best].astype(float)
+
+
+def _reach(
+    pitch: NDArray[np.int64], expected_s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Between which times each note may lie: half of the way to the next of its pitch."""
+    earliest, latest = np.full(len(pitch), -np.inf), np.full(len(pitch), np.inf)
+    order = np.lexsort((expected_s, pitch))
+    same = np.diff(pitch[order]) == 0
+    middle = (expected_s[order][1:] + expected_s[order][:-1]) / 2
+    latest[order[:-1][same]] = middle[same]
+    earliest[order[1:][same]] = middle[same]
+    return earliest, latest
+
+
+def _moved(
+    chord_s: NDArray[np.float64],
+    chord: NDArray[np.int64],
+    found_s: NDArray[np.float64],
+    strength: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Chords where their notes are heard, and where the chords around have gone; rising."""
+    weight = np.where(strength >= FOUND, strength, 0)
+    shift = found_s - chord_s[chord]
+    own = np.bincount(chord, weight, len(chord_s)).astype(float)
+    own_shift = np.bincount(chord, weight * shift, len(chord_s)) / np.maximum(own, 1e-9)
+    first = np.searchsorted(chord_s, chord_s - NEIGHBOURS_S)
+    last = np.searchsorted(chord_s, chord_s + NEIGHBOURS_S, side="right")
+    around = np.array(
+        [_weighted_median(own_shift[a:b], own[a:b]) for a, b in zip(first, last, strict=True)]
+    )
+    moved = chord_s + (own * own_shift + STIFFNESS * around) / (own + STIFFNESS)
+    return np.maximum.accumulate(moved)
+
+
+def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """0 where nothing weighs."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0.0
+
+
+def _around(
+    times_s: NDArray[np.float64], distance_s: NDArray[np.float64], heard: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Within NEIGHBOURS_S: the share of notes that are heard, and their mean distance."""
+    first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
+    last = np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
+
+    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = np.concatenate([[0], np.cumsum(values)])
+        return np.asarray(sums[last] - sums[first])
+
+    count = total(heard.astype(float))
+    return count / (last - first), total(np.abs(distance_s) * heard) / np.maximum(1, count)
+
+
+def _ends(
+    pitch: NDArray[np.int64], onset_s: NDArray[np.float64], written_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Ends as written, but before the next note of the pitch and after their own beginnings."""
+    end_s = np.maximum(written_s, onset_s + SHORTEST_S)
+    order = np.lexsort((onset_s, pitch))
+    again = np.full(len(pitch), np.inf)
+    same = np.diff(pitch[order]) == 0
+    again[order[:-1][same]] = onset_s[order][1:][same]
+    return np.maximum(np.minimum(end_s, again), onset_s)

@@ -1,0 +1,55 @@
+"""Where a score's time lies in a recording."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.label_tables import LabelError
+
+HEAD_LINES = 2  # of a table: a remark, then the names of its columns
+
+
+@dataclass(frozen=True)
+class TimeMap:
+    """Pairs of times in seconds, [n] each; both rise. Linear between them, and at the pace of the
+    whole beyond its ends."""
+
+    score_s: NDArray[np.float64]
+    audio_s: NDArray[np.float64]
+
+    @property
+    def pace(self) -> float:
+        """Seconds of the recording for one of the score, on average."""
+        span = float(self.score_s[-1] - self.score_s[0])
+        return float(self.audio_s[-1] - self.audio_s[0]) / span if span else 1.0
+
+    def __call__(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Times of the recording for times of the score."""
+        before = np.minimum(0, times_s - self.score_s[0])
+        after = np.maximum(0, times_s - self.score_s[-1])
+        inside = np.interp(times_s, self.score_s, self.audio_s)
+        return np.asarray(inside + (before + after) * self.pace)
+
+
+def read_time_map(path: Path) -> TimeMap:
+    """From a TSV of score_s, audio_s and any further columns, below two lines of heading.
+
+    Raises LabelError for other tables and for times that do not rise.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file, delimiter="\t"))[HEAD_LINES:]
+        pairs = np.array([[float(cell) for cell in row[:2]] for row in rows if row])
+    except (OSError, ValueError) as error:
+        raise LabelError(f"cannot read {path}: {error}") from None
+    if pairs.ndim != 2 or pairs.shape[1:] != (2,) or len(pairs) < 2:
+        raise LabelError(f"{path}: expected two rows or more of score_s and audio_s")
+    if (np.diff(pairs, axis=0) < 0).any() or not np.isfinite(pairs).all():
+        raise LabelError(f"{path}: the times do not rise")
+    _, first = np.unique(pairs[:, 0], return_index=True)
+    return TimeMap(*pairs[first].T)

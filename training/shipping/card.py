@@ -89,8 +89,8 @@ def model_card(card: dict[str, Any]) -> str:
         f"({sum(stage['steps'] for stage in all_stages)} steps of "
         f"{data['batch_size']} windows of 0.74 s) on synthesised audio alone: recorded single "
         "notes of the instruments below play the scores below, humanised, detuned, in made-up "
-        "rooms and with noise. No recording of a performance was used. The sustain pedal lengthens "
-        f"labels by {data['synth']['pedal_cap_s']:g} s at most. Never trained on, for validation: "
+        "rooms and with noise. No recording of a performance was used. The sustain pedal holds "
+        f"notes for {data['synth']['pedal_cap_s']:g} s at most. Never trained on, for validation: "
         f"{held_out}, and the validation and test scores.",
         "",
         *_stages_table(all_stages),

@@ -116,8 +116,8 @@ class SynthConfig:
     """Slowest tempo, of the written one."""
     tempo_max: float = 1.4
     """Fastest."""
-    pedal_cap_s: float = 4.0
-    """The sustain pedal adds at most this to a note."""
+    pedal_cap_s: float = 8.0
+    """A longer press of the pedal is changed in between; of human ones 1 in 100 is so long."""
     labels: Literal["sounding", "keys"] = "sounding"
     """A pedalled note ends when the pedal lets it go (as far as the cap), or with its key."""
     tuning_max_cents: float = 30.0

@@ -16,13 +16,15 @@ from training.music.synth.material import random_notes
 from training.music.synth.perform import (
     PITCH_HIGH,
     PITCH_LOW,
+    held_by_pedal,
     invented_pedal,
     orchestrate,
+    pedal_depths,
     perform,
     voice_for,
 )
 from training.music.synth.render import Rendered, render, shorten_repeats
-from training.music.synth.scores import Notes, Piece, joined, load_pieces, with_pedal
+from training.music.synth.scores import Notes, Piece, joined, load_pieces
 
 OVERLAY_DB = (-8.0, 4.0)
 _ATTEMPTS = 20
@@ -73,20 +75,21 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         entry = choose(pianos if pianos and rng.random() < 0.6 else entries, rng)
         low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)
         notes = random_notes(seconds, low, high, rng)
-        if entry.family == "piano" and rng.random() < 0.3:
-            notes = with_pedal(notes, invented_pedal(notes, rng), config.pedal_cap_s)
+        voice = voice_for(entry, config, rng)
+        pedal = np.zeros((0, 3))
+        if voice.dampers and rng.random() < 0.3:
+            pedal = pedal_depths(invented_pedal(notes, rng), rng)
+            notes = held_by_pedal(notes, pedal)
         number = np.full(len(notes), entry.number, np.int8)
         notes = shorten_repeats(notes.moved(instrument=number))
-        rendered = render(
-            material.bank, notes, [voice_for(entry, config, rng)], seconds, tuning, rng
-        )
+        rendered = render(material.bank, notes, [voice], seconds, tuning, rng, pedal)
     else:
         rendered = score_excerpt(material, config, seconds, tuning, rng)
         if rng.random() < config.overlay_probability:
             other = score_excerpt(material, config, seconds, tuning, rng)
             rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
     audio = augment(rendered.audio, rate, rng, config.recording)
-    return Rendered(audio, labelled(rendered.notes, config))
+    return Rendered(audio, labelled(rendered.notes, config), rendered.pedal)
 
 
 def labelled(notes: Notes, config: SynthConfig) -> Notes:
@@ -100,7 +103,19 @@ def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
     moved = second.notes.moved(part=(second.notes.part + parts).astype(np.int16))
-    return Rendered(first.audio + np.float32(gain) * second.audio, joined([first.notes, moved]))
+    audio = first.audio + np.float32(gain) * second.audio
+    return Rendered(audio, joined([first.notes, moved]), _together(first.pedal, second.pedal))
+
+
+def _together(
+    first: NDArray[np.float64] | None, second: NDArray[np.float64] | None
+) -> NDArray[np.float64] | None:
+    """The pedals of two excerpts at once, by begin; presses may overlap."""
+    known = [pedal for pedal in (first, second) if pedal is not None]
+    if not known:
+        return None
+    pedal = np.concatenate(known)
+    return pedal[np.argsort(pedal[:, 0], kind="stable")]
 
 
 def score_excerpt(
@@ -119,8 +134,8 @@ def score_excerpt(
         begins = chosen.notes.onset[: max(1, np.searchsorted(chosen.notes.onset, latest))]
         start_s = float(begins[rng.integers(len(begins))])
         notes, pedal = perform(chosen, start_s, seconds, config, rng)
-        notes, voices = orchestrate(material.bank, chosen, notes, pedal, config, rng, only)
-        rendered = render(material.bank, notes, voices, seconds, tuning_cents, rng)
+        notes, voices, presses = orchestrate(material.bank, chosen, notes, pedal, config, rng, only)
+        rendered = render(material.bank, notes, voices, seconds, tuning_cents, rng, presses)
         if len(rendered.notes):
             return rendered
     return rendered

@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 from training.music.synth.bank import Bank, Instrument
 from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
+from training.music.synth.piano import SUSTAIN_DEPTH, random_dampers
 from training.music.synth.render import Voice, shorten_repeats
-from training.music.synth.scores import Notes, Piece, with_pedal
+from training.music.synth.scores import Notes, Piece, merged, with_pedal
 
 PITCH_LOW, PITCH_HIGH = 21, 108
 """The piano's range; all labels lie in it."""
 MIN_NOTE_S = 0.04
 VELOCITY_MIN, VELOCITY_MAX = 12, 122
+PIANOS = ("piano", "electric_piano", "electric_grand")
+"""Instruments with dampers and a sustain pedal."""
+PEDAL_CHANGE_S = 0.12
+"""A pedal stays up for this long when a long press is changed."""
+HALF_PEDAL = 0.3
+"""Share of the players who use half the pedal."""
+FULL_DEPTH = (0.85, 1.0)
+HALF_DEPTH = (0.3, 0.75)
 SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
 OTHERS_VIBRATO = 0.4
@@ -104,7 +113,7 @@ def _dynamics(
 
 
 def invented_pedal(notes: Notes, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Pedal presses for a score that has none: changed at some onsets, just after the note."""
+    """Pedal presses [n, 2] for a score that has none: changed at some onsets, after the note."""
     changes = [0.0]
     wanted = rng.uniform(0.4, 3.0, max(1, len(notes)))
     for onset in notes.onset:
@@ -113,8 +122,51 @@ def invented_pedal(notes: Notes, rng: np.random.Generator) -> NDArray[np.float64
     times = np.array(changes)
     if len(times) < 2:
         return np.zeros((0, 2))
-    presses = np.stack([times[:-1] + rng.uniform(0.03, 0.12), times[1:] + 0.02], axis=1)
+    late_s, up_s = rng.uniform(0.02, 0.15), rng.uniform(0.0, 0.06)
+    begin = times[:-1] + late_s * rng.uniform(0.5, 1.5, len(times) - 1)
+    presses = np.stack([begin, times[1:] + up_s * rng.uniform(0, 0.3)], axis=1)
     return presses[rng.random(len(presses)) < rng.uniform(0.4, 1.0)]
+
+
+def changed_pedal(pedal: NDArray[np.float64], longest_s: float) -> NDArray[np.float64]:
+    """Presses [n, 2], those of over ``longest_s`` changed in between, as a player would."""
+    count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / longest_s)).astype(int)
+    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
+    begin = np.repeat(pedal[:, 0], count) + number * length
+    last = number == np.repeat(count, count) - 1
+    return np.stack([begin, begin + length - np.where(last, 0, PEDAL_CHANGE_S)], axis=1)
+
+
+def pedal_depths(pedal: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1.
+
+    Some players press halfway for some chords, or let the pedal rise to half before its end, which
+    thins a sound out without ending it.
+    """
+    half = rng.uniform(0.2, 0.6) if rng.random() < HALF_PEDAL else 0.0
+    rows = []
+    for begin, end in pedal:
+        depth = rng.uniform(*FULL_DEPTH)
+        kind = rng.random()
+        if kind < half / 2:
+            depth = rng.uniform(*HALF_DEPTH)
+        elif kind < half:
+            turn = rng.uniform(begin, end)
+            rows.append((begin, turn, depth))
+            begin, depth = turn, rng.uniform(*HALF_DEPTH)
+        rows.append((begin, end, depth))
+    return np.array(rows).reshape(-1, 3)
+
+
+def held_by_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
+    """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release.
+
+    A pedal that is pressed later catches the rest of a sound, but its note has ended: so do MIDI
+    instruments, and the labels of recordings made on them, understand a pedal.
+    """
+    down = merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2])
+    return with_pedal(notes, down, np.inf)
 
 
 def orchestrate(
@@ -125,8 +177,10 @@ def orchestrate(
     config: SynthConfig,
     rng: np.random.Generator,
     only: tuple[str, ...] | None = None,
-) -> tuple[Notes, list[Voice]]:
-    """Give each part to an instrument; ``part`` of the returned notes indexes the voices.
+) -> tuple[Notes, list[Voice], NDArray[np.float64] | None]:
+    """Give each part to an instrument: notes, whose ``part`` indexes the voices, and the pedal.
+
+    The pedal is [presses, 3] of begin s, end s and depth, or None where no piano plays.
 
     Training leaves the held-out timbres alone; ``only`` names the ones to use instead (for
     validation). Notes outside an instrument's range are dropped when rendered.
@@ -149,14 +203,17 @@ def orchestrate(
     numbers = np.array([voice.instrument.number for voice in voices], np.int8)
     voice_of = part_voice[notes.part]
     notes = notes.moved(part=voice_of, instrument=numbers[voice_of])
-    piano_voices = [i for i, voice in enumerate(voices) if voice.instrument.family == "piano"]
-    if piano_voices:
+    piano_voices = [i for i, voice in enumerate(voices) if voice.dampers]
+    if not piano_voices:
+        presses = None
+    else:
         if not len(pedal) and rng.random() < 0.5:
             pedal = invented_pedal(notes, rng)
-        extended = with_pedal(notes, pedal, config.pedal_cap_s)
+        presses = pedal_depths(changed_pedal(pedal, config.pedal_cap_s), rng)
+        extended = held_by_pedal(notes, presses)
         on_piano = np.isin(notes.part, piano_voices)
         notes = notes.lengthened(np.where(on_piano, extended.offset, notes.offset))
-    return shorten_repeats(notes), voices
+    return shorten_repeats(notes), voices, presses
 
 
 def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) -> Voice:
@@ -168,7 +225,8 @@ def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) 
             gain_db=float(rng.uniform(-3, 3)),
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
-            release_s=float(rng.uniform(0.05, 0.15)) if entry.family == "piano" else other,
+            release_s=other,
+            dampers=random_dampers(rng) if entry.instrument in PIANOS else None,
             detune_cents=float(rng.uniform(0, 3)),
         )
     shaken = rng.random() < config.vibrato_probability * (

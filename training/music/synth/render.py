@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.synth import piano
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument
+from training.music.synth.ends import Dampings, Releases
 from training.music.synth.scores import Notes, joined
 
 REFERENCE_VELOCITY = 100.0
-UNDAMPED_PITCH = 90
-"""From about F#6 a piano's strings have no dampers and ring on."""
 MAX_SHIFT = 7.5
 """Semitones a recorded note may be shifted; notes further away are left out."""
 ATTACK_S = 0.002
 PICK_SPREAD = 12.0
 """Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
-_FADE_TIME_CONSTANTS = 5.0  # a release is rendered until it is 43 dB down
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,9 @@ class Voice:
     balance: float = 0.5
     """How much of the recorded loudness differences between notes is kept, 0..1."""
     release_s: float = 0.1
-    """Time constant of the damper, or of the end of a bowed or blown note."""
+    """Time constant of the end of a bowed, blown or plucked note."""
+    dampers: piano.Dampers | None = None
+    """Of a piano, whose notes end by them and not by ``release_s``."""
     detune_cents: float = 2.0
     """Standard deviation of each note's tuning."""
     vibrato_cents: float = 0.0
@@ -49,11 +50,14 @@ class Voice:
 class Rendered:
     """Audio, float32 of shape [samples], and the notes that really sound in it.
 
-    Offsets of ``notes`` are where each note stops sounding, or is damped.
+    Offsets of ``notes`` are where each note stops sounding, or its damper begins to fall: the sound
+    that a damper leaves, and the room's, is after the end of the note.
     """
 
     audio: NDArray[np.float32]
     notes: Notes
+    pedal: NDArray[np.float64] | None = None
+    """Sustain pedal, [presses, 3]: begin s, end s, depth 0..1; None where no piano plays."""
 
 
 def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
@@ -85,19 +89,29 @@ def render(
     seconds: float,
     tuning_cents: float,
     rng: np.random.Generator,
+    pedal: NDArray[np.float64] | None = None,
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio.
 
-    Notes that begin outside 0..seconds or that no recording reaches are left out, also from the
-    returned notes.
+    ``pedal``, [presses, 3] as in :class:`Rendered`, holds the dampers of pianos. Notes that begin
+    outside 0..seconds or that no recording reaches are left out, also from the returned notes.
     """
     length = int(seconds * bank.sample_rate)
     audio = np.zeros(length, np.float32)
     played: list[Notes] = []
+    pianos = any(voice.dampers for voice in voices)
+    pedal = np.zeros((0, 3)) if pedal is None else pedal
+    depth = piano.pedal_depth(pedal, length, bank.sample_rate)
+    contact_s = piano.contact_time(depth, bank.sample_rate)
+    ringing = np.zeros_like(audio) if pianos and len(pedal) else audio
     for part, voice in enumerate(voices):
         of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
-        played.append(_play(bank, notes.where(of_part), voice, audio, tuning_cents, rng))
-    return Rendered(audio, joined(played))
+        into = ringing if voice.dampers else audio
+        played.append(_play(bank, notes.where(of_part), voice, into, contact_s, tuning_cents, rng))
+    if ringing is not audio:
+        audio += ringing
+        audio += piano.random_sympathy(ringing, depth, tuning_cents, bank.sample_rate, rng)
+    return Rendered(audio, joined(played), pedal if pianos else None)
 
 
 def _play(
@@ -105,6 +119,7 @@ def _play(
     notes: Notes,
     voice: Voice,
     audio: NDArray[np.float32],
+    contact_s: NDArray[np.float32],
     tuning_cents: float,
     rng: np.random.Generator,
 ) -> Notes:
@@ -123,14 +138,16 @@ def _play(
     # The recording's own attack precedes its onset: begin reading that much earlier.
     first = np.ceil(begin - instrument.onset[pick] / step).astype(np.intp)
     phase = instrument.onset[pick] + (first - begin) * step
-    release = np.full(count, voice.release_s)
-    if not instrument.sustained:
-        release[notes.pitch >= UNDAMPED_PITCH] = 0.6
-    held = np.rint(notes.offset * rate).astype(np.intp) - first
-    tail = (release * rate * _FADE_TIME_CONSTANTS).astype(np.intp)
+    falls: Dampings | Releases
+    if voice.dampers:
+        falls = Dampings(notes, voice.dampers, contact_s, rate)
+    else:
+        falls = Releases(notes, voice.release_s, rate)
+    held = falls.begin - first
     looped = instrument.sustained & (instrument.loop_end[pick] > 0)
     recorded = np.floor((instrument.length[pick] - phase) / step).astype(np.intp)
-    total = np.where(looped, held + tail, np.minimum(held + tail, recorded))
+    total = falls.end - first
+    total = np.where(looped, total, np.minimum(total, recorded))
     total = np.minimum(total, len(audio) - first)
     gain_db = voice.dynamic_db * np.log10(notes.velocity / REFERENCE_VELOCITY)
     gain_db += voice.gain_db + voice.balance * instrument.balance_db[pick]
@@ -142,7 +159,6 @@ def _play(
     longest = int(total.max(initial=0))
     ramp = np.arange(longest, dtype=np.float64)
     attack = np.linspace(0, 1, max(2, int(ATTACK_S * rate)), dtype=np.float32)
-    decay = np.exp(-ramp[: int(tail.max(initial=0)) + 1] / rate).astype(np.float32)
     for i in range(count):
         n = int(total[i])
         skip = max(0, -int(first[i]))  # of an attack that begins before the excerpt
@@ -166,14 +182,14 @@ def _play(
         sound[: len(attack)] *= attack[:n]
         sustain = max(0, int(held[i]))
         if sustain < n:
-            sound[sustain:] *= decay[: n - sustain] ** np.float32(1 / release[i])
+            falls.apply(i, sound[sustain:])
         sound *= np.float32(gain[i])
         at = int(first[i])
         audio[at + skip : at + n] += sound[skip:]
     heard = np.full(count, np.inf)
     if not instrument.sustained:
         heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
-    return notes.shortened(np.minimum(notes.offset, heard))
+    return notes.shortened(np.minimum(notes.offset, np.minimum(heard, falls.gone_s)))
 
 
 def _interpolate(source: NDArray[np.int16], position: NDArray[np.float64]) -> NDArray[np.float32]:

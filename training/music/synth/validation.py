@@ -71,7 +71,7 @@ def dry_excerpts(
     """``n`` excerpts of validation scores on the held-out instruments, as an ideal microphone
     beside them would hear them."""
     rendered = [_dry(material, config, VALIDATION_EXCERPT_S, rng) for _ in range(n)]
-    return [Rendered(one.audio, labelled(one.notes, config)) for one in rendered]
+    return [Rendered(one.audio, labelled(one.notes, config), one.pedal) for one in rendered]
 
 
 def _excerpt(
@@ -79,7 +79,7 @@ def _excerpt(
 ) -> Rendered:
     rendered = _dry(material, config, seconds, rng)
     audio = augment(rendered.audio, material.bank.sample_rate, rng, config.recording)
-    return Rendered(audio, labelled(rendered.notes, config))
+    return Rendered(audio, labelled(rendered.notes, config), rendered.pedal)
 
 
 def _dry(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -33,7 +35,7 @@ def play(
     *events: tuple[float, float, int, float, int],
     seconds: float = 2.0,
     tuning: float = 0.0,
-    **voice: float,
+    **voice: Any,
 ) -> Rendered:
     voices = [Voice(bank.instruments[name], **{"detune_cents": 0.0, **voice})]
     return render(bank, notes_of(*events), voices, seconds, tuning, np.random.default_rng(0))

@@ -1,0 +1,244 @@
+"""The mechanics of a piano between the key's release and silence.
+
+A damper is felt that rests on the strings of one note. It is lifted by the note's key and, all
+dampers together, by the sustain pedal. How far the sound of a note has been damped depends on how
+long its damper has rested on it, and how firmly: :func:`contact_time` integrates that over an
+excerpt once, and :func:`damp` reads every note's decay from the integral. Half pedals, pedals that
+come late and catch the rest of a sound, and quick changes that leave some of it follow from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal
+
+MIDDLE_PITCH = 60
+LONGEST_S = 1.2
+"""Time constant that even the slowest damper of the lowest string stays below."""
+SHORTEST_S = 0.025
+RESIDUE_RATIO = 4
+"""Time constant of the residue, in those of the damper."""
+SPLIT_PARTIALS = 2.5
+"""Partials above this multiple of the fundamental count as high."""
+TAIL_DB = 40.0
+"""A damped note is rendered until it has fallen by this."""
+TAIL_FADE_S = 0.02
+PEDAL_TRAVEL_S = 0.03
+"""A pedal moves between its depths in this time."""
+FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
+"""Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
+SUSTAIN_DEPTH = 0.5
+"""From this depth on a pedal counts as down, as in MIDI (controller 64 at 64 or more)."""
+STRINGS = range(21, 109)
+"""MIDI pitches of the strings that sound in sympathy."""
+STRING_PARTIALS = 6
+RESPONSE_S = 2.0
+SYMPATHY_DB = (-30.0, -15.0)
+"""Level of what sounds in sympathy."""
+SYMPATHY_FADE_S = (0.08, 0.4)
+"""Time constant with which the dampers end it."""
+RESPONSES = 3
+"""Different soundboards that are made once in a process."""
+RESTRIKE_CONSTANTS = 5
+"""A stroke has its effect within this many of its time constants."""
+FADED = 3.5
+"""Time constants (30 dB) after which a note under half a pedal counts as gone."""
+
+
+@dataclass(frozen=True)
+class Dampers:
+    """The dampers of one instrument, in one state of regulation."""
+
+    middle_s: float = 0.12
+    """Time constant of the amplitude of the low partials at middle C."""
+    bass_semitones: float = 14.0
+    """Downwards from middle C the time constant doubles for every so many semitones."""
+    treble_semitones: float = 24.0
+    """Upwards it halves for every so many."""
+    treble_power: int = 2
+    """High partials are damped this much faster."""
+    residue: float = 0.06
+    """Share of the amplitude that felt does not reach at once: it fades RESIDUE_RATIO times as
+    slowly."""
+    highest: int = 90
+    """MIDI pitch of the last note that has a damper; the strings above ring on."""
+    delay_s: float = 0.02
+    """From the release of the key until the felt touches the string."""
+    restrike_s: float = 0.015
+    """Time constant with which the hammer of the same note stops the string's old motion."""
+    restrike_residue: float = 0.25
+    """Share of the old motion that the hammer leaves in a string without damper."""
+
+    @property
+    def tail(self) -> float:
+        """Time constants until both the damper's exponential and the residue's are TAIL_DB down."""
+        fall = TAIL_DB / 20 * np.log(10)
+        return float(max(fall, RESIDUE_RATIO * (fall + np.log(self.residue))))
+
+
+def random_dampers(rng: np.random.Generator) -> Dampers:
+    """Dampers of any instrument, from well-regulated to worn.
+
+    Middle C falls by 60 dB within 0.35 to 2.4 s, from a concert grand's new felts to an old
+    upright's; the three strings of a treble note stop sooner than the heavy, wound ones of a bass.
+    """
+    return Dampers(
+        middle_s=float(np.exp(rng.uniform(np.log(0.05), np.log(0.35)))),
+        bass_semitones=float(rng.uniform(8, 22)),
+        treble_semitones=float(rng.uniform(16, 40)),
+        treble_power=int(rng.integers(1, 4)),
+        residue=float(10 ** (rng.uniform(-42, -14) / 20)),
+        highest=int(rng.integers(88, 92)),
+        delay_s=float(rng.uniform(0.0, 0.05)),
+        restrike_s=float(rng.uniform(0.007, 0.02)),
+        restrike_residue=float(rng.uniform(0.1, 0.5)),
+    )
+
+
+def time_constants(dampers: Dampers, pitch: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Seconds of full damper contact in which each note [n] falls by 8.7 dB; inf without damper.
+
+    The lower a string, the more mass the same felt has to stop.
+    """
+    above = pitch - float(MIDDLE_PITCH)
+    octave = np.where(above < 0, dampers.bass_semitones, dampers.treble_semitones)
+    constant = np.clip(dampers.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
+    return np.where(pitch > dampers.highest, np.inf, constant)
+
+
+def contact(depth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings.
+
+    At half pedal felt still brushes the strings: sounds last three to four times as long.
+    """
+    return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
+
+
+def pedal_depth(pedal: NDArray[np.float64], length: int, sample_rate: int) -> NDArray[np.float64]:
+    """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth).
+
+    It moves linearly, for PEDAL_TRAVEL_S after each begin and end: a foot that changes the pedal
+    faster than that does not get all the way up.
+    """
+    depth = np.zeros(length)
+    for begin, end, target in pedal:
+        depth[max(0, round(begin * sample_rate)) : max(0, round(end * sample_rate))] = target
+    travel = max(1, round(PEDAL_TRAVEL_S * sample_rate))
+    total = np.cumsum(np.concatenate([np.full(travel, depth[0]), depth]))
+    return (total[travel:] - total[:-travel]) / travel
+
+
+def contact_time(depth: NDArray[np.float64], sample_rate: int) -> NDArray[np.float32]:
+    """Seconds of full contact that dampers of released keys have had until each sample [length]."""
+    return (np.cumsum(contact(depth)) / sample_rate).astype(np.float32)
+
+
+def damp(
+    sound: NDArray[np.float32],
+    contact_s: NDArray[np.float32],
+    constant_s: float,
+    frequency: float,
+    dampers: Dampers,
+    sample_rate: int,
+) -> None:
+    """Let the damper fall on a sound [n] of ``frequency`` Hz, in place.
+
+    ``contact_s`` [n] is the contact since the damper fell. The low partials follow two
+    exponentials, the damper's and the residue's; those above SPLIT_PARTIALS times the fundamental,
+    split off by a one-pole filter, fall faster, as felt stops short waves first.
+    """
+    slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
+    full = np.square(np.square(slow))
+    high = full**dampers.treble_power
+    residue = np.float32(dampers.residue)
+    full *= 1 - residue
+    slow *= residue
+    full += slow  # the gain of the low partials
+    pole = float(np.exp(-2 * np.pi * SPLIT_PARTIALS * frequency / sample_rate))
+    low = signal.lfilter(np.array([1 - pole], np.float32), np.array([1, -pole], np.float32), sound)
+    full -= high
+    low *= full
+    sound *= high
+    sound += low
+
+
+def restrike(sound: NDArray[np.float32], at: int, dampers: Dampers, sample_rate: int) -> None:
+    """Strike a sounding string again at sample ``at``, in place: what becomes of its old sound.
+
+    The hammer stops most of the old motion within some tens of milliseconds; the rest rings on
+    beneath the new note.
+    """
+    time = np.arange(int(RESTRIKE_CONSTANTS * dampers.restrike_s * sample_rate), dtype=np.float32)
+    gain = np.exp(time * np.float32(-1 / (dampers.restrike_s * sample_rate)))
+    left = np.float32(dampers.restrike_residue)
+    old = sound[at:]
+    old[: len(gain)] *= left + (1 - left) * gain[: len(old)]
+    old[len(gain) :] *= left
+
+
+@lru_cache(RESPONSES)
+def strings_response(variant: int, sample_rate: int) -> NDArray[np.float32]:
+    """Impulse response of all strings of a piano without their dampers: RESPONSE_S of samples.
+
+    Each string answers at its first partials, with the decay of its register (60 dB in about 15 s
+    in the bass and 1.5 s in the treble) and whatever phase its place on the bridge gives it.
+    """
+    rng = np.random.default_rng(variant)
+    time = np.arange(int(RESPONSE_S * sample_rate), dtype=np.float32) / sample_rate
+    response = np.zeros(len(time), np.float32)
+    for pitch in STRINGS:
+        fundamental = 440 * 2 ** ((pitch - 69 + rng.normal(0, 0.02)) / 12)
+        decay = 6.9 / (15 * 2 ** (-(pitch - STRINGS.start) / 26))
+        envelope = np.exp(-decay * time)
+        for partial in range(1, STRING_PARTIALS + 1):
+            frequency = fundamental * partial
+            if frequency > 0.45 * sample_rate:
+                break
+            phase = rng.uniform(0, 2 * np.pi)
+            level = rng.uniform(0.3, 1) / partial
+            response += level * envelope * np.cos(2 * np.pi * frequency * time + phase)
+    return response / np.float32(np.linalg.norm(response))
+
+
+def sympathetic(
+    audio: NDArray[np.float32],
+    depth: NDArray[np.float64],
+    level_db: float,
+    fade_s: float,
+    response: NDArray[np.float32],
+    sample_rate: int,
+) -> NDArray[np.float32]:
+    """The other strings, sounding along while the pedal frees them: float32 [n].
+
+    They are driven by ``audio`` [n] as far as the dampers are clear and end with a time constant
+    of ``fade_s`` once the pedal is up; in sum they lie ``level_db`` beside the sound that drives
+    them.
+    """
+    free = (1 - contact(depth)).astype(np.float32)
+    driven = audio * free
+    rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)
+    # Follows ``free`` upwards at once and downwards with the dampers' time constant.
+    fall = np.arange(len(audio)) / (fade_s * sample_rate)
+    rung *= np.exp(np.maximum.accumulate(np.log(free + 1e-6) + fall) - fall).astype(np.float32)
+    before, after = float(np.linalg.norm(driven)), float(np.linalg.norm(rung))
+    scale = 10 ** (level_db / 20) * before / max(1e-9, after)
+    return rung * np.float32(scale)
+
+
+def random_sympathy(
+    audio: NDArray[np.float32],
+    depth: NDArray[np.float64],
+    tuning_cents: float,
+    sample_rate: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """:func:`sympathetic` of any piano, its strings tuned ``tuning_cents`` from 440 Hz."""
+    response = strings_response(int(rng.integers(RESPONSES)), sample_rate)
+    position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
+    response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
+    level_db, fade_s = rng.uniform(*SYMPATHY_DB), rng.uniform(*SYMPATHY_FADE_S)
+    return sympathetic(audio, depth, level_db, fade_s, response, sample_rate)

@@ -1,98 +1,74 @@
 """Streaming resampling to the model's rate, with sample 0 at input time 0.
 
-Quality is soxr's LQ (linear phase, 16-bit). Towards 11,025 Hz it is flat to 4.2 kHz, above the
-highest note of a piano, 3 dB down at 4.5 kHz, and free of aliases above 5.8 kHz. It holds back 40
-to 45 ms of sound for its filter; HQ is flat to 5 kHz but holds back 84 ms, which a player feels.
+A linear-phase low-pass filter h (a sinc under a Kaiser window), evaluated at the output's times:
 
-soxr filters in blocks that are counted from its own first sample, so the last bits of its output
-depend on where it began. To make them a function of the sound alone, wherever one begins to
-listen, the stream is cut into segments at fixed places, and each is made by a filter of its own
-that begins a fixed lead before it:
+    y[i] = sum over n of h(n / f_in - i / f_out) x[n],    |n - i f_in / f_out| <= reach
 
-    segment 0   |--------------->
-    segment 1             |-lead-|--------------->
-    segment 2                               |-lead-|---------------> ...
+Towards 11,025 Hz it is flat to 4.5 kHz, above the highest note of a piano, and 70 dB down from
+6.5 kHz: what aliases lands above 4.5 kHz, or lies 70 dB below its level. Half of the filter's
+length is what it holds back: 1.1 ms.
 
-A resampler can thus begin at any segment and give, bit for bit, what one gives that began at 0.
+Each output sample is the same sum in the same order however the input is cut and wherever the
+resampler begins, so the output is a function of the sound alone, bit for bit.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import soxr
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from service.session.options import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ, SampleRateError
 
-QUALITY = "LQ"
-SEGMENT_S = 0.5  # at least: it is a whole number of samples at both rates
-LEAD_S = 0.1  # at least, likewise; the filter reaches back 40 ms
-
-_EMPTY = np.zeros(0, np.float32)
+# Edges of the filter's transition, as parts of half the lower rate.
+PASS = 0.82
+STOP = 1.18
+REJECTION_DB = 70.0
+# Where the ratio of the rates needs more phases than these (44,101 Hz), the nearest is taken: its
+# jitter of 1/2048 of an input sample lies 70 dB below a tone of 4 kHz.
+MAX_PHASES = 1024
+_PIECE = 256  # output samples computed at once, so that their products stay in the cache
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
-    """Where the segments of a stream lie, in samples.
+class RateRatio:
+    """Which input samples an output sample is made of.
 
     Attributes:
-        inputs, outputs: length of a segment at the one and the other rate.
-        lead, lead_outputs: the lead of a segment's filter at the one and the other rate.
+        up, down: output sample i lies at input position i * down / up.
+        reach: input samples on either side of that position that the filter covers; 0 where the
+            rates are equal and samples pass through.
     """
 
-    inputs: int
-    outputs: int
-    lead: int
-    lead_outputs: int
+    up: int
+    down: int
+    reach: int
 
     @classmethod
-    def of(cls, input_rate_hz: int, output_rate_hz: int) -> Segments:
-        """Equal rates need no filter: every sample is a segment."""
+    def of(cls, input_rate_hz: int, output_rate_hz: int) -> RateRatio:
         common = math.gcd(input_rate_hz, output_rate_hz)
-        step, step_outputs = input_rate_hz // common, output_rate_hz // common
-        if step == step_outputs:
-            return cls(1, 1, 0, 0)
-        length = math.ceil(SEGMENT_S * input_rate_hz / step)
-        lead = math.ceil(LEAD_S * input_rate_hz / step)
-        return cls(length * step, length * step_outputs, lead * step, lead * step_outputs)
+        up, down = output_rate_hz // common, input_rate_hz // common
+        if up == down:
+            return cls(1, 1, 0)
+        # Kaiser's formula for the length of a filter, in input samples.
+        transition = (STOP - PASS) * math.pi * min(1.0, up / down)
+        return cls(up, down, math.ceil((REJECTION_DB - 7.95) / (2.285 * transition) / 2))
 
-    def holding(self, output: int) -> int:
-        """Index of the segment that an output sample lies in."""
-        return output // self.outputs
+    def first_input(self, output: int) -> int:
+        """The first input sample that an output sample is made of."""
+        return max(0, output * self.down // self.up - max(0, self.reach - 1))
 
-    def first_input(self, segment: int) -> int:
-        """The first input sample that the segment's filter needs."""
-        return max(0, segment * self.inputs - self.lead)
+    def inputs(self, outputs: int) -> int:
+        """Input samples from the beginning that the first ``outputs`` samples (at least 1) need."""
+        return (outputs - 1) * self.down // self.up + self.reach + 1
 
-    def first_output(self, segment: int) -> int:
-        """The first output sample of the segment."""
-        return segment * self.outputs
-
-
-class _Filter:
-    """The filter of one segment: gives its output samples and no others."""
-
-    def __init__(self, stream: soxr.ResampleStream, lead: int, length: int) -> None:
-        self._stream = stream
-        self._lead = lead  # output samples to drop still
-        self.missing = length  # output samples to give still
-        self.ready: list[NDArray[np.float32]] = []
-
-    def feed(self, samples: NDArray[np.float32], last: bool = False) -> None:
-        output = self._stream.resample_chunk(np.ascontiguousarray(samples, np.float32), last=last)
-        wanted = output[self._lead : self._lead + self.missing]
-        self._lead -= min(self._lead, len(output))
-        self.missing -= len(wanted)
-        self.ready.append(wanted)
-
-    def take(self) -> list[NDArray[np.float32]]:
-        ready, self.ready = self.ready, []
-        return ready
+    def outputs(self, inputs: int) -> int:
+        """Output samples that so many input samples complete."""
+        return max(0, -((self.reach - inputs) * self.up // self.down))
 
 
 class Resampler:
@@ -102,10 +78,10 @@ class Resampler:
     sound at i / output_rate_hz seconds: the filter's delay is compensated.
     """
 
-    def __init__(self, input_rate_hz: int, output_rate_hz: int, segment: int = 0) -> None:
+    def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
         """Args:
-            segment: the first input sample is ``segments.first_input(segment)``, the first output
-                sample ``segments.first_output(segment)``.
+            first_output: index of the first output sample; the first input sample is then
+                ``ratio.first_input(first_output)``.
 
         Raises:
             SampleRateError: an input rate outside of 8,000 to 192,000 Hz.
@@ -117,11 +93,11 @@ class Resampler:
             )
         self.input_rate_hz = input_rate_hz
         self.output_rate_hz = output_rate_hz
-        self.segments = Segments.of(input_rate_hz, output_rate_hz)
-        self._taken = self.segments.first_input(segment)
-        self._given = self.segments.first_output(segment)
-        self._filters: deque[_Filter] = deque()  # those not through with their segment, in order
-        self._next_segment = segment  # the first without a filter so far
+        self.ratio = RateRatio.of(input_rate_hz, output_rate_hz)
+        self._taken = self.ratio.first_input(first_output)
+        self._given = first_output
+        # Inputs still needed. Before the stream there was silence.
+        self._kept = np.zeros(self._taken - self._first_needed, np.float32)
 
     def output_length(self, input_length: int) -> int:
         """Samples that ``input_length`` samples become in all: the nearest whole number."""
@@ -130,66 +106,60 @@ class Resampler:
 
     def process(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Output samples, shape [m], that the next input samples, shape [n], complete."""
-        if self.input_rate_hz == self.output_rate_hz:
+        if not self.ratio.reach:
             self._taken += len(samples)
             self._given += len(samples)
             return samples
-        output: list[NDArray[np.float32]] = []
-        for start in range(0, len(samples), self.segments.inputs):
-            output += self._filtered(samples[start : start + self.segments.inputs])
-        joined = np.concatenate([_EMPTY, *output])
-        self._given += len(joined)
-        return joined
+        heard = np.concatenate([self._kept, samples.astype(np.float32, copy=False)])
+        begin = self._taken - len(self._kept)
+        self._taken += len(samples)
+        stop = max(self._given, self.ratio.outputs(self._taken))
+        output = np.empty(stop - self._given, np.float32)
+        for first in range(self._given, stop, _PIECE):
+            last = min(first + _PIECE, stop)
+            output[first - self._given : last - self._given] = self._filter(
+                heard, begin, np.arange(first, last)
+            )
+        self._given = stop
+        self._kept = heard[self._first_needed - begin :].copy()
+        return output
 
     def finish(self) -> NDArray[np.float32]:
         """The last output samples, so that ``output_length`` of the input is reached exactly."""
         missing = max(0, self.output_length(self._taken) - self._given)
-        output: list[NDArray[np.float32]] = []
-        while self._filters:
-            ending = self._filters.popleft()
-            ending.feed(_EMPTY, last=True)
-            output += ending.take()
-        # soxr rounds likewise; the contract does not rest on that.
-        self._given += missing
-        return np.concatenate([*output, np.zeros(missing, np.float32)])[:missing]
+        return self.process(np.zeros(self.ratio.reach, np.float32))[:missing]
 
-    def _filtered(self, samples: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """What the filters make of at most a segment's length of samples."""
-        for filter_ in self._filters:
-            filter_.feed(samples)
-        end = self._taken + len(samples)
-        while (first := self.segments.first_input(self._next_segment)) < end:
-            self._filters.append(self._open())
-            self._filters[-1].feed(samples[max(0, first - self._taken) :])
-        self._taken = end
-        output: list[NDArray[np.float32]] = []
-        while self._filters:
-            output += self._filters[0].take()
-            if self._filters[0].missing:
-                break
-            self._filters.popleft()
-        return output
+    @property
+    def _first_needed(self) -> int:
+        """The first input sample of the next output sample's sum, before the stream perhaps."""
+        return self._given * self.ratio.down // self.ratio.up - max(0, self.ratio.reach - 1)
 
-    def _open(self) -> _Filter:
-        """The filter of the next segment."""
-        lead = self.segments.lead_outputs if self._next_segment else 0
-        self._next_segment += 1
-        stream = soxr.ResampleStream(
-            self.input_rate_hz, self.output_rate_hz, 1, dtype="float32", quality=QUALITY
-        )
-        return _Filter(stream, lead, self.segments.outputs)
+    def _filter(
+        self, heard: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """heard: input samples from index ``begin`` on; outputs: indexes [m] -> samples [m]."""
+        ratio, taps = self.ratio, filter_taps(self.ratio)
+        whole, part = np.divmod(outputs * ratio.down, ratio.up)
+        windows = sliding_window_view(heard, taps.shape[1])[whole - (ratio.reach - 1) - begin]
+        # A sum along the last axis has one order for each row, whatever the number of rows.
+        products = windows * taps[part * len(taps) // ratio.up]
+        return products.sum(axis=1)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
+def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
+    """The filter at each phase of the output between two inputs: [phases, 2 * reach].
+
+    Column k weighs input sample floor(i * down / up) + 1 - reach + k.
+    """
+    phases = min(ratio.up, MAX_PHASES)
+    offset = np.arange(1 - ratio.reach, ratio.reach + 1) - np.arange(phases)[:, None] / phases
+    beta = 0.1102 * (REJECTION_DB - 8.7)  # Kaiser's formula for the window's shape
+    window = np.i0(beta * np.sqrt(np.maximum(0, 1 - (offset / ratio.reach) ** 2)))
+    taps = np.sinc((PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down) * offset) * window
+    return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
 def latency_ms(input_rate_hz: int, output_rate_hz: int) -> float:
-    """Most sound, in ms, that a resampler of these rates holds back: measured, once per pair."""
-    if input_rate_hz == output_rate_hz:
-        return 0.0
-    resampler = Resampler(input_rate_hz, output_rate_hz)
-    step = max(1, input_rate_hz // 1000)  # 1 ms, finer than any client's chunks
-    silence = np.zeros(step, np.float32)
-    given, held_s = 0, 0.0
-    for taken in range(step, 2 * resampler.segments.inputs, step):
-        given += len(resampler.process(silence))
-        held_s = max(held_s, taken / input_rate_hz - given / output_rate_hz)
-    return 1000.0 * held_s
+    """Most sound, in ms, that a resampler of these rates holds back."""
+    return 1000.0 * RateRatio.of(input_rate_hz, output_rate_hz).reach / input_rate_hz

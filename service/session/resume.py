@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.config import HOP, PITCHES, WINDOW
-from service.audio.resample import Segments
+from service.audio.resample import RateRatio
 from service.engine.windows import WindowSchedule
 from service.notes.events import NoteEvent
 from service.session.options import OptionsError
@@ -76,20 +76,18 @@ class Replay:
     """What must be heard and computed again before the events of a frame can be told.
 
     Attributes:
-        segment: of the resampler, the first.
         first_sample: of the model's rate, the first.
         first_block: the first to be computed.
         from_sample: first sample of the sent rate.
     """
 
-    segment: int
     first_sample: int
     first_block: int
     from_sample: int
 
     @classmethod
     def before(
-        cls, frames: int, schedule: WindowSchedule, segments: Segments, history_frames: int
+        cls, frames: int, schedule: WindowSchedule, ratio: RateRatio, history_frames: int
     ) -> Replay:
         """The replay after which everything is as it was when so many frames had been told.
 
@@ -100,19 +98,17 @@ class Replay:
         refill_blocks = -(-_REFILL_HOPS // schedule.block_frames)
         first_block = max(0, heard_block - refill_blocks)
         window_begins = max(0, schedule.end_sample(first_block) - WINDOW)
-        segment = segments.holding(window_begins)
         return cls(
-            segment=segment,
-            first_sample=segments.first_output(segment),
+            first_sample=window_begins,
             first_block=first_block,
-            from_sample=segments.first_input(segment),
+            from_sample=ratio.first_input(window_begins),
         )
 
     @staticmethod
-    def longest(schedule: WindowSchedule, segments: Segments, history_frames: int) -> int:
+    def longest(schedule: WindowSchedule, history_frames: int) -> int:
         """Most samples of the model's rate from the first to the one of the frame."""
         frames = history_frames + _REFILL_HOPS + 3 * schedule.block_frames  # to whole blocks
-        return HOP * frames + WINDOW + segments.outputs + segments.lead_outputs
+        return HOP * frames + WINDOW
 
     def check(self, point: ResumePoint, block_frames: int) -> None:
         """Raises ResumeError where this is not the replay that the point allows."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
-from service.audio.resample import Resampler, Segments, latency_ms
+from service.audio.resample import RateRatio, Resampler, latency_ms
 from service.engine.batching import Priority
 from service.engine.framer import Framer, OnFrames
 from service.engine.interface import EngineLike
@@ -78,7 +78,7 @@ class TranscriptionSession:
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._schedule = WindowSchedule.of(options, model_rate_hz)
-        self._segments = Segments.of(audio.sample_rate_hz, model_rate_hz)
+        self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
         self._tracker = NoteTracker(
             tracker or TrackerSettings.from_card(engine.card),
             HOP / model_rate_hz,
@@ -89,7 +89,7 @@ class TranscriptionSession:
         replay.check(self._point, self._schedule.block_frames)
         self._unneeded = replay.from_sample - self._point.from_sample  # samples to come and go
         self._decoder = PcmDecoder(audio, self._point.from_sample)
-        self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.segment)
+        self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
         first_frame = self._schedule.first_frame(replay.first_block)
         self._tracker.resume(
             first_frame, self._point.frames, self._point.notes, self._point.sounding
@@ -145,7 +145,7 @@ class TranscriptionSession:
     @property
     def replay_ms(self) -> float:
         """Most audio between the ``point`` and what has been transcribed."""
-        longest = Replay.longest(self._schedule, self._segments, self._tracker.history_frames)
+        longest = Replay.longest(self._schedule, self._tracker.history_frames)
         return 1000.0 * longest / self._model_rate_hz + self._held_ms
 
     @property
@@ -315,7 +315,7 @@ class TranscriptionSession:
     def _replay_before(self, frames: int) -> Replay:
         # By the blocks of the start: with those the session that goes on from here will begin.
         history_frames = self._tracker.history_frames
-        return Replay.before(frames, self._schedule, self._segments, history_frames)
+        return Replay.before(frames, self._schedule, self._ratio, history_frames)
 
     def _take_frames(self, first_frame: int, frames: NDArray[np.float32]) -> None:
         if self._state is SessionState.ABORTED:

@@ -20,7 +20,7 @@ from service.engine.windows import WindowSchedule
 from service.session.resume import Replay
 from tests.fakes import FAKE_RATE_HZ, play
 
-FROM_THE_BEGINNING = Replay(segment=0, first_sample=0, first_block=0, from_sample=0)
+FROM_THE_BEGINNING = Replay(first_sample=0, first_block=0, from_sample=0)
 SCHEDULE = WindowSchedule(lookahead_hops=8, block_frames=4)
 SAMPLES = play([(69, 0.1, 0.5), (81, 0.4, 0.9)], 1.0, FAKE_RATE_HZ)
 FRAMES = -(-len(SAMPLES) // HOP)

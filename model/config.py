@@ -21,7 +21,31 @@ FRAMES = WINDOW // HOP - 1  # 63: frame i of a window describes sample HOP * (i 
 CENTRE_FRAME = FRAMES // 2  # 31: describes sample 4096, the middle of the window
 SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
 
-HEADS = ("frame", "onset", "velocity", "offset")
+INSTRUMENTS = (
+    "piano",
+    "electric piano",
+    "harpsichord",
+    "organ",
+    "plucked",
+    "violin",
+    "viola",
+    "cello",
+    "contrabass",
+    "flute",
+    "oboe",
+    "clarinet",
+    "bassoon",
+    "saxophone",
+    "horn",
+    "brass",
+    "voice",
+    "mallets",
+)
+"""Classes of instruments; an index into this is a class number."""
+INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
+NOTE_HEADS = ("frame", "onset", "velocity", "offset")
+HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
+STEM_REACH = 2  # columns on either side that the first convolution sees
 LOGIT_OFFSET = -4.0  # released code: starts every note as improbable (class imbalance)
 
 
@@ -112,8 +136,13 @@ class FilterbankConfig:
     """3 x 3 convolutions over pitch and time after the first one."""
     frames_per_patch: int = 2
     """Neighbouring frames that share a position."""
+    history: bool = False
+    """Columns hear the audio before the window, :attr:`context` samples of it, so that a column
+    is the same in every window that holds it and can be kept from hop to hop. Without it, filters
+    that begin before the window read as silence."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_whole(self, 0, "lowest_pitch", high=PITCHES - 1)
         check_whole(self, 1, "semitones", "bins_per_semitone", "octaves", "channels")
         check_whole(self, 0, "convolutions", "lookahead")
@@ -134,6 +163,18 @@ class FilterbankConfig:
                 f"frames_per_patch must divide {WINDOW // HOP}, not {self.frames_per_patch}"
             )
 
+    @property
+    def halo(self) -> int:
+        """Columns before the window that the convolutions reach back to."""
+        return STEM_REACH + self.convolutions if self.history else 0
+
+    @property
+    def context(self) -> int:
+        """Samples before the window that its columns depend on."""
+        if not self.history:
+            return 0
+        return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -146,7 +187,7 @@ class ModelConfig:
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: tuple[str, ...] = ("frame",)
-    """What is told of each note: frame first, then any of onset, velocity and offset."""
+    """What is predicted: frame first, then any others of :data:`HEADS`."""
     calibration: bool = True
     """Per-note scale and offset on the frame logits, trained beside the network (released code)."""
 
@@ -162,6 +203,17 @@ class ModelConfig:
         halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
         if halved and self.rse.maps < 2:  # the first convolution has half as many
             raise ValueError("maps must be at least 2 behind two convolutions, not 1")
+
+    @property
+    def context(self) -> int:
+        """Samples before the window that its frames depend on."""
+        return self.front_end.context if isinstance(self.front_end, FilterbankConfig) else 0
+
+    @property
+    def refill_hops(self) -> int:
+        """Hops after which a front-end that began in the middle of a stream is as if it had heard
+        the stream from its beginning, bit for bit."""
+        return (self.context + WINDOW) // HOP
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that :meth:`from_json` reads back."""
@@ -203,14 +255,14 @@ RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
 LIVE = ModelConfig(
     name="live",
     sample_rate=SAMPLE_RATE,
-    front_end=FilterbankConfig(),
+    front_end=FilterbankConfig(lookahead=256, history=True),
     rse=RSEConfig(maps=96, blocks=1, dropout=0.0),
-    heads=("frame", "onset", "velocity"),
+    heads=HEADS,
     calibration=False,
 )
-"""Real-time on a laptop's CPU: filterbank front-end, one Beneš block, three heads."""
+"""Real-time on a laptop's CPU: filterbank front-end, one Beneš block, all heads."""
 
-ACCURATE = replace(LIVE, name="accurate", rse=replace(LIVE.rse, blocks=2), heads=HEADS)
-"""For a GPU, or where time does not matter: two Beneš blocks, and a head for the ends of notes."""
+ACCURATE = replace(LIVE, name="accurate", rse=replace(LIVE.rse, blocks=2))
+"""For a GPU, or where time does not matter: two Beneš blocks."""
 
 CONFIGS = {config.name: config for config in (PAPER, RELEASED, LIVE, ACCURATE)}

@@ -11,9 +11,10 @@ falls quickly, so that low and high filters peak at the same time::
       treble          ...##|#    1024
                             |<-->| lookahead
 
-A filter output is part of the window only if its whole kernel lies inside the window; others read
-as silence. So the features are a function of the window's 8192 samples alone, and yet a frame
-computed once can be kept while the window moves on: only the mask at the left edge changes.
+A frame computed once is kept while the window moves on. With ``FilterbankConfig.history`` kernels
+reach back over the window's left edge, and `halo` columns before the window come with it, for the
+convolutions; without it, kernels that begin before the window read as silence. Kernels that end
+after the window read as silence in either case.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Filterbank(nn.Module):
     def __init__(self, config: FilterbankConfig, sample_rate: int) -> None:
         super().__init__()
         self.config = config
+        self.columns = config.halo + GRID
         frequencies = bin_frequencies(config)
         if frequencies[-1] >= sample_rate / 2:
             raise ValueError(
@@ -73,11 +75,11 @@ class Filterbank(nn.Module):
         return min(max(wanted, shortest // 2), longest)
 
     def _valid(self, groups: list[int]) -> Tensor:
-        """(bins, GRID) of 0 and 1: whose kernel lies inside the window."""
-        moment = HOP * torch.arange(1, GRID + 1)
+        """(bins, columns) of 0 and 1: whose kernel lies inside the window and its context."""
+        moment = HOP * torch.arange(1 - self.config.halo, GRID + 1)
         begins = moment[None] + self.config.lookahead - torch.tensor(groups)[:, None]
-        inside = (begins >= 0) & (moment[None] + self.config.lookahead <= WINDOW)
-        return inside.float()
+        ends = moment[None] + self.config.lookahead
+        return ((begins >= -self.config.context) & (ends <= WINDOW)).float()
 
     @property
     def longest(self) -> int:
@@ -108,8 +110,13 @@ class Filterbank(nn.Module):
         return (decibels - self.config.floor_db / 2) / DB_SCALE
 
     def forward(self, window: Tensor) -> Tensor:
-        """window: (batch, WINDOW) -> (batch, bins, GRID), silence where a kernel does not fit."""
-        before = self.longest - self.config.lookahead - HOP
+        """window: (batch, samples) -> (batch, bins, columns), silence where a kernel does not fit.
+
+        The last WINDOW samples are the window; those before it are its context, zeros where they
+        are missing.
+        """
+        first = HOP * (1 - self.config.halo)  # the sample that the first column describes
+        before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
         after = self.config.lookahead
         return self.mask(self.compress(self.power(F.pad(window, (before, after)))))
 
@@ -121,17 +128,17 @@ class Filterbank(nn.Module):
     def slide(self, features: Tensor, window: Tensor, new_hops: int) -> Tensor:
         """Unmasked features of a window that moved on, computing only what is new.
 
-        features: (bins, GRID) of the previous window, unmasked; window: (WINDOW,) samples now;
+        features: (bins, columns) of the previous window, unmasked; window: (WINDOW,) samples now;
         new_hops: how far it moved. Columns within ``lookahead`` of the end are not valid yet and
         are computed again later.
         """
         edge = self.config.lookahead // HOP  # columns at the right end that are not complete
-        fresh = min(new_hops, GRID - edge)
+        fresh = min(new_hops, self.columns - edge)
         span = self.longest + (fresh - 1) * HOP
         if span > WINDOW or fresh <= 0:
             raise ValueError(f"cannot slide by {new_hops} hops")
         new = self.compress(self.power(window[None, WINDOW - span :]))[0]  # (bins, fresh)
-        kept = features[:, fresh : GRID - edge]
+        kept = features[:, fresh : self.columns - edge]
         empty = features.new_zeros(features.shape[0], edge)
         return torch.cat([kept, new, empty], dim=1)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FilterbankConfig
+from model.config import STEM_REACH, FilterbankConfig
 from model.filterbank import GRID
 
 SEMITONES = 12  # in an octave
@@ -42,7 +42,9 @@ class HarmonicStack(nn.Module):
 class PitchConvolutions(nn.Module):
     """Harmonic stack to features of every pitch and frame.
 
-    The first convolution strides over the bins of a semitone; the others are residual.
+    The first convolution strides over the bins of a semitone; the others are residual. Columns
+    before the window (``FilterbankConfig.halo``) are used up on the way: each convolution drops
+    those of which it does not know the left neighbours. After the window there is silence.
     """
 
     def __init__(self, config: FilterbankConfig) -> None:
@@ -51,12 +53,13 @@ class PitchConvolutions(nn.Module):
         self.stem = nn.Conv2d(
             len(config.harmonics),
             channels,
-            kernel_size=(2 * per - 1, 5),
+            kernel_size=(2 * per - 1, 2 * STEM_REACH + 1),
             stride=(per, 1),
-            padding=(per - 1, 2),
+            padding=(per - 1, STEM_REACH),
             bias=False,
         )
         self.stem_norm = nn.BatchNorm2d(channels)
+        self.history = config.history
         self.layers = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, padding=1, bias=False)
             for _ in range(config.convolutions)
@@ -64,10 +67,11 @@ class PitchConvolutions(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(config.convolutions))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, harmonics, rows, frames) -> (batch, channels, octaves * 12, frames)."""
-        x = F.relu(self.stem_norm(self.stem(x)))
+        """(batch, harmonics, rows, halo + GRID) -> (batch, channels, octaves * 12, GRID)."""
+        used, each = (STEM_REACH, 1) if self.history else (0, 0)
+        x = F.relu(self.stem_norm(self.stem(x)[..., used:]))
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = x + F.relu(norm(layer(x)))
+            x = x[..., each:] + F.relu(norm(layer(x)[..., each:]))
         return x
 
 

@@ -3,7 +3,8 @@
 Both front-ends end in logits of shape (batch, heads, FRAMES, PITCHES); frame i of a window
 describes its sample HOP * (i + 1). Head "frame" says that a note sounds, "onset" that it begins
 (a triangle of 3 hops around the moment), "velocity" how loud the note beginning there is,
-"offset" that it ends.
+"offset" that it ends, "pedal" how far the sustain pedal is down (the same at every pitch),
+"instrument:NAME" that this instrument plays the note beginning there.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class FeatureStream(Protocol):
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
         """Features of the window (WINDOW samples), which moved by `new_hops` since last time.
 
-        The first call computes everything. The result is a row for ``predict_features``.
+        The first call computes everything, as if silence came before. The result is a row for
+        ``predict_features``.
         """
         ...
 
@@ -48,6 +50,7 @@ class StridedNetwork(nn.Module):
 
     def __init__(self, config: ModelConfig, front_end: StridedConfig) -> None:
         super().__init__()
+        self.heads = config.heads
         self.front_end = StridedFrontEnd(front_end, config.rse)
         self.rse = ResidualShuffleExchange(config.rse)
         self.head = nn.Linear(config.rse.maps, len(config.heads) * PITCHES)
@@ -67,7 +70,7 @@ class StridedNetwork(nn.Module):
         """
         step = HOP // self.front_end.stride  # positions a frame
         out = raw[:, : raw.shape[1] - step : step] + LOGIT_OFFSET
-        return out.unflatten(2, (-1, PITCHES)).transpose(1, 2)
+        return pool_pedal(out.unflatten(2, (-1, PITCHES)).transpose(1, 2), self.heads)
 
     def forward(self, window: Tensor) -> Tensor:
         """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits."""
@@ -96,6 +99,7 @@ class FilterbankNetwork(nn.Module):
     def __init__(self, config: ModelConfig, front_end: FilterbankConfig) -> None:
         super().__init__()
         heads, channels, maps = len(config.heads), front_end.channels, config.rse.maps
+        self.heads = config.heads
         self.lowest_pitch = front_end.lowest_pitch
         self.filterbank = Filterbank(front_end, config.sample_rate)
         self.stack = HarmonicStack(front_end)
@@ -116,18 +120,22 @@ class FilterbankNetwork(nn.Module):
         return self.patches.octaves * 12
 
     def forward(self, window: Tensor) -> Tensor:
-        """(batch, WINDOW) -> (batch, heads, FRAMES, PITCHES) logits."""
+        """(batch, context + WINDOW) -> (batch, heads, FRAMES, PITCHES) logits.
+
+        The context may be shorter or missing: zeros stand for it.
+        """
         return self.from_features(self.filterbank(window))
 
     def from_features(self, features: Tensor) -> Tensor:
-        """(batch, bins, GRID) masked features -> (batch, heads, FRAMES, PITCHES) logits."""
+        """(batch, bins, columns) masked features -> (batch, heads, FRAMES, PITCHES) logits."""
         silence = self.filterbank.compress(features.new_zeros(()))
         x = self.convolutions(self.stack(features, silence))  # (batch, channels, pitches, GRID)
         sequence = self.embed(self.patches.cut(x))  # (batch, positions, m)
         sequence = sequence + self.octave.repeat(self.patches.columns, 1).to(sequence.dtype)
         routed = self.patches.join(self.unembed(self.rse(sequence)))
-        logits = self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET
-        return place_pitches(logits.transpose(2, 3)[:, :, :FRAMES], self.lowest_pitch)
+        logits = (self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET).transpose(2, 3)
+        logits = pool_pedal(logits[:, :, :FRAMES], self.heads)
+        return place_pitches(logits, self.lowest_pitch)
 
     def by_head(self) -> list[Tensor]:
         """Views of the parameters that belong to heads, each with the heads as its first axis."""
@@ -138,6 +146,15 @@ class FilterbankNetwork(nn.Module):
     def open_stream(self) -> FeatureStream:
         """State: the constant-Q frames of the last window."""
         return FilterbankStream(self.filterbank)
+
+
+def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
+    """(batch, heads, frames, pitches) with the mean over pitches in every pitch of "pedal"."""
+    if "pedal" not in heads:
+        return logits
+    row = heads.index("pedal")
+    pedal = logits[:, row : row + 1].mean(dim=3, keepdim=True).expand_as(logits[:, :1])
+    return torch.cat([logits[:, :row], pedal, logits[:, row + 1 :]], dim=1)
 
 
 def place_pitches(logits: Tensor, lowest_pitch: int) -> Tensor:
@@ -157,7 +174,7 @@ class FilterbankStream:
 
     @torch.inference_mode()
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """window: (WINDOW,) -> (bins, GRID) masked features."""
+        """window: (WINDOW,) -> (bins, columns) masked features."""
         bank = self.filterbank
         if self.features is None or not 0 < new_hops <= bank.longest_slide:
             self.features = bank(window[None])[0]
@@ -209,7 +226,8 @@ class Transcriber(nn.Module):
 
     @torch.inference_mode()
     def predict(self, windows: Tensor) -> Tensor:
-        """(batch, WINDOW) samples -> (batch, heads, FRAMES, PITCHES) probabilities, float32."""
+        """(batch, WINDOW) samples, up to ``config.context`` more before them -> (batch, heads,
+        FRAMES, PITCHES) probabilities, float32."""
         self._check(windows)
         match self.network:
             case FilterbankNetwork() as network:
@@ -234,8 +252,10 @@ class Transcriber(nn.Module):
         return torch.sigmoid(self.calibrate(logits.float()))
 
     def _check(self, windows: Tensor) -> None:
-        if windows.ndim != 2 or windows.shape[1] != WINDOW:
-            raise ValueError(f"expected windows of shape (batch, {WINDOW}), got {windows.shape}")
+        most = WINDOW + self.config.context
+        if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= most:
+            samples = str(WINDOW) if most == WINDOW else f"{WINDOW} to {most}"
+            raise ValueError(f"expected windows of shape (batch, {samples}), got {windows.shape}")
 
 
 __all__ = ["CENTRE_FRAME", "FRAMES", "FeatureStream", "Transcriber"]

@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
+from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, STEM_REACH, WINDOW
 from model.fast.switch import FastShuffleExchange
 from model.transcriber import (
     FilterbankNetwork,
     StridedNetwork,
     Transcriber,
     place_pitches,
+    pool_pedal,
 )
 
 ALL_FRAMES = slice(0, FRAMES)
@@ -95,6 +96,7 @@ class FastStridedNetwork(FastNetwork):
         self._front_end = network.front_end
         self._rse = FastShuffleExchange(network.rse, self._dtype)
         self._head = network.head
+        self._heads = network.heads
         self._step = HOP // network.front_end.stride  # positions a frame
         self._length = WINDOW // network.front_end.stride
 
@@ -106,7 +108,8 @@ class FastStridedNetwork(FastNetwork):
         with torch.autocast(features.device.type, self._dtype, enabled=reduced):
             sequence = self._front_end(features)
             raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
-        return (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
+        logits = (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
+        return pool_pedal(logits, self._heads)
 
 
 class FastFilterbankNetwork(FastNetwork):
@@ -115,6 +118,8 @@ class FastFilterbankNetwork(FastNetwork):
     def __init__(self, transcriber: Transcriber, network: FilterbankNetwork) -> None:
         super().__init__(transcriber)
         bank, convolutions, dtype = network.filterbank, network.convolutions, self._dtype
+        self._heads = network.heads
+        self._history = convolutions.history
         self._stack = network.stack
         self._patches = network.patches
         self._lowest_pitch = network.lowest_pitch
@@ -145,21 +150,22 @@ class FastFilterbankNetwork(FastNetwork):
         offset = frames[0] % self._patches.frames
         routed = routed[..., offset : offset + len(frames)]
         skip = self._skip(x[..., frames.start : frames.stop])
-        logits = skip + routed + self._bias  # (batch, heads, pitches, frames)
-        return place_pitches(logits.transpose(2, 3), self._lowest_pitch)
+        logits = (skip + routed + self._bias).transpose(2, 3)  # (batch, heads, frames, pitches)
+        return place_pitches(pool_pedal(logits, self._heads), self._lowest_pitch)
 
     def _read(self, frames: range) -> range:
         per, octaves = self._patches.frames, self._patches.octaves
         return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 
     def _convolved(self, features: Tensor) -> Tensor:
-        """Harmonic stack and convolutions, channels last."""
+        """Harmonic stack and convolutions, channels last (see ``PitchConvolutions``)."""
+        used, each = (STEM_REACH, 1) if self._history else (0, 0)
         x = self._stack(features.to(self._dtype), self._silence)
         x = x.contiguous(memory_format=torch.channels_last)
         stem, *layers = self._layers
-        x = F.relu_(stem(x))
+        x = F.relu_(stem(x)[..., used:])
         for layer in layers:
-            x = F.relu_(layer(x)).add_(x)
+            x = F.relu_(layer(x)[..., each:]).add_(x[..., each:])
         return x
 
 

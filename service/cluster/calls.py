@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 from model.config import HOP, WINDOW, ModelConfig
 from service.engine.batching import EngineError, EngineSettings, Priority, Probabilities
 
-# Hops that a window must have slid until no column of its front-end was computed another way
-# than in a stream that never moved: then the bits are the same (service.session.resume).
-REFILL_HOPS = WINDOW // HOP
-
 
 class ReplicaLostError(EngineError):
     """The replica that was asked has died, is full or cannot be reached; another one may answer."""
@@ -74,9 +70,9 @@ class WindowRequest:
         ]
 
 
-def refill_windows(new_hops: int) -> int:
+def refill_windows(config: ModelConfig, new_hops: int) -> int:
     """Windows before one after which a fresh front-end gives its bits."""
-    return -(-REFILL_HOPS // new_hops)
+    return -(-config.refill_hops // new_hops)
 
 
 class ModelReplicas(Protocol):

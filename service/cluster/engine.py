@@ -286,7 +286,7 @@ class RemoteStream:
                 self._begin(0)  # these windows are missing: the next cannot follow them
                 raise
             self._first += count
-            kept = min(self._first, refill_windows(new_hops))
+            kept = min(self._first, refill_windows(self._engine.config, new_hops))
             self._audio = audio[-(WINDOW + (kept - 1) * step) :].copy()
             return answer
 

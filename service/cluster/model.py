@@ -133,7 +133,8 @@ class ModelWorker:
             if held is not None:
                 held.stream.close()
             before = len(windows) - request.count
-            if before < min(request.first, refill_windows(request.new_hops)):
+            refill = refill_windows(self.description.config, request.new_hops)
+            if before < min(request.first, refill):
                 return None
             stream = self.engine.open_stream(request.priority, slice(*request.positions))
         try:

@@ -23,9 +23,6 @@ from service.engine.windows import WindowSchedule
 from service.notes.events import NoteEvent
 from service.session.options import OptionsError
 
-# Hops after which no column of a front-end is left that was not computed while the window slid.
-_REFILL_HOPS = WINDOW // HOP
-
 
 class ResumeError(OptionsError):
     """A performance cannot go on from the point that was given."""
@@ -87,15 +84,21 @@ class Replay:
 
     @classmethod
     def before(
-        cls, frames: int, schedule: WindowSchedule, ratio: RateRatio, history_frames: int
+        cls,
+        frames: int,
+        schedule: WindowSchedule,
+        ratio: RateRatio,
+        history_frames: int,
+        refill_hops: int,
     ) -> Replay:
         """The replay after which everything is as it was when so many frames had been told.
 
         Args:
             history_frames: frames before them that the tracker looks back on.
+            refill_hops: ``ModelConfig.refill_hops``.
         """
         heard_block = max(0, frames - history_frames) // schedule.block_frames
-        refill_blocks = -(-_REFILL_HOPS // schedule.block_frames)
+        refill_blocks = -(-refill_hops // schedule.block_frames)
         first_block = max(0, heard_block - refill_blocks)
         window_begins = max(0, schedule.end_sample(first_block) - WINDOW)
         return cls(
@@ -105,9 +108,9 @@ class Replay:
         )
 
     @staticmethod
-    def longest(schedule: WindowSchedule, history_frames: int) -> int:
+    def longest(schedule: WindowSchedule, history_frames: int, refill_hops: int) -> int:
         """Most samples of the model's rate from the first to the one of the frame."""
-        frames = history_frames + _REFILL_HOPS + 3 * schedule.block_frames  # to whole blocks
+        frames = history_frames + refill_hops + 3 * schedule.block_frames  # to whole blocks
         return HOP * frames + WINDOW
 
     def check(self, point: ResumePoint, block_frames: int) -> None:

@@ -76,6 +76,7 @@ class TranscriptionSession:
         self._priority = priority
         self._on_frames = on_frames
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
+        self._refill_hops = engine.config.refill_hops
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._schedule = WindowSchedule.of(options, model_rate_hz)
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
@@ -145,7 +146,7 @@ class TranscriptionSession:
     @property
     def replay_ms(self) -> float:
         """Most audio between the ``point`` and what has been transcribed."""
-        longest = Replay.longest(self._schedule, self._tracker.history_frames)
+        longest = Replay.longest(self._schedule, self._tracker.history_frames, self._refill_hops)
         return 1000.0 * longest / self._model_rate_hz + self._held_ms
 
     @property
@@ -315,7 +316,7 @@ class TranscriptionSession:
     def _replay_before(self, frames: int) -> Replay:
         # By the blocks of the start: with those the session that goes on from here will begin.
         history_frames = self._tracker.history_frames
-        return Replay.before(frames, self._schedule, self._ratio, history_frames)
+        return Replay.before(frames, self._schedule, self._ratio, history_frames, self._refill_hops)
 
     def _take_frames(self, first_frame: int, frames: NDArray[np.float32]) -> None:
         if self._state is SessionState.ABORTED:

@@ -64,6 +64,7 @@ WRONG: dict[type, dict[str, list[Any]]] = {
         "channels": NO_COUNT,
         "convolutions": [-1, 1.5, *NO_NUMBER],
         "frames_per_patch": [0, 3, 65, 1.5, *NO_NUMBER],
+        "history": NO_TRUTH,
     },
     ModelConfig: {
         "name": ["", None],
@@ -147,6 +148,7 @@ front_ends = st.builds(
     channels=st.integers(1, 2),
     convolutions=st.integers(0, 1),
     frames_per_patch=st.sampled_from([1, 2, 64]),
+    history=st.booleans(),
 )
 
 

@@ -12,7 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from model.checkpoint import save_checkpoint
-from model.config import FRAMES, LIVE, PITCHES, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.config import (
+    FRAMES,
+    HEADS,
+    LIVE,
+    PITCHES,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+)
 from model.predict import BATCH, main
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, Transcriber
@@ -64,10 +73,10 @@ def test_filterbank_networks_give_the_frames_before_the_offset(tmp_path: Path) -
     weights, network = saved(tmp_path, FILTERBANK)
     windows = 0.1 * np.random.default_rng(0).normal(size=(2, WINDOW)).astype(np.float32)
     found = run(tmp_path, weights, windows)
-    assert found.shape == (2, FRAMES, 3 * PITCHES)
+    assert found.shape == (2, FRAMES, len(HEADS) * PITCHES)
     assert isinstance(network, Transcriber)
     probabilities = network.predict(torch.from_numpy(windows))
-    logits = torch.from_numpy(found).unflatten(2, (3, PITCHES)).transpose(1, 2) - 4
+    logits = torch.from_numpy(found).unflatten(2, (len(HEADS), PITCHES)).transpose(1, 2) - 4
     torch.testing.assert_close(torch.sigmoid(logits), probabilities, atol=1e-5, rtol=0)
     assert (found[..., :20] == -26).all()
 

@@ -26,7 +26,12 @@ from model.transcriber import StridedNetwork, Transcriber
 SMALL_RSE = RSEConfig(maps=8, blocks=1)
 SMALL_LIVE = replace(LIVE, front_end=FilterbankConfig(channels=4), rse=SMALL_RSE)
 SMALL_PAPER = ModelConfig(rse=SMALL_RSE)
-BOTH = pytest.mark.parametrize("config", [SMALL_LIVE, SMALL_PAPER], ids=["filterbank", "strided"])
+SMALL_HISTORY = replace(
+    LIVE, front_end=FilterbankConfig(channels=4, lookahead=256, history=True), rse=SMALL_RSE
+)
+BOTH = pytest.mark.parametrize(
+    "config", [SMALL_LIVE, SMALL_HISTORY, SMALL_PAPER], ids=["filterbank", "history", "strided"]
+)
 
 
 @BOTH
@@ -43,19 +48,35 @@ def test_probabilities_of_every_head_frame_and_note(config: ModelConfig) -> None
 def test_a_stream_of_windows_gives_what_whole_windows_give(config: ModelConfig) -> None:
     torch.manual_seed(0)
     transcriber = Transcriber(config).eval()
-    audio = torch.randn(WINDOW + 100 * HOP) * 0.1
+    context = config.context
+    audio = torch.cat([torch.zeros(context), torch.randn(WINDOW + 100 * HOP) * 0.1])
     stream = transcriber.open_stream()
     begin = 0
-    for hops in (64, 4, 1, 32, 60):
+    for hops in (64, 4, 1, 32) if context else (64, 4, 1, 32, 60):
         begin += hops * HOP if begin or hops != 64 else 0
-        window = audio[begin : begin + WINDOW]
-        features = stream.advance(window, hops)
+        window = audio[begin : begin + context + WINDOW]
+        features = stream.advance(window[context:], hops)
         torch.testing.assert_close(
             transcriber.predict_features(features[None]),
             transcriber.predict(window[None]),
             atol=1e-5,
             rtol=0,
         )
+
+
+@pytest.mark.parametrize("begin", [0, 7])
+def test_a_front_end_with_history_forgets_where_it_began(begin: int) -> None:
+    """After ``refill_hops`` a stream that began in the middle is as one that heard everything."""
+    config = SMALL_HISTORY
+    transcriber = Transcriber(config).eval()
+    audio = torch.randn(WINDOW + (begin + config.refill_hops) * HOP) * 0.1
+    rows = []
+    for first in (0, begin):
+        stream = transcriber.open_stream()
+        for hop in range(first, begin + config.refill_hops + 1):
+            row = stream.advance(audio[hop * HOP : hop * HOP + WINDOW], 1)
+        rows.append(row)
+    assert torch.equal(*rows)
 
 
 @BOTH

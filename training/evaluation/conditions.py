@@ -110,7 +110,7 @@ class ConditionSet:
         self.rate = material.bank.sample_rate
         dry = dry_excerpts(material, synth, -(-windows // WINDOWS_PER_EXCERPT), rng)
         self.batches = {
-            name: self._batch(dry, spoil, windows, seed + number)
+            name: self._batch(dry, spoil, windows, seed + number, synth.context)
             for number, (name, spoil) in enumerate(CONDITIONS.items())
         }
         self.junk = {
@@ -118,8 +118,10 @@ class ConditionSet:
             for name, make in EMPTY.items()
         }
 
-    def _batch(self, dry: list[Rendered], spoil: Condition, windows: int, seed: int) -> Batch:
-        batch = empty_batch(windows)
+    def _batch(
+        self, dry: list[Rendered], spoil: Condition, windows: int, seed: int, context: int
+    ) -> Batch:
+        batch = empty_batch(windows, context)
         for number, part in enumerate(dry):
             audio = spoil(_at_peak(part.audio), self.rate, np.random.default_rng([seed, number]))
             where = np.random.default_rng(number)  # the same windows under every condition

@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 
 from model.config import ModelConfig
+from model.transcriber import FeatureStream
 from service.engine.engine import Transcriber
 
 
 class WindowMemo:
-    """Stands in for a transcriber; its features are the windows themselves."""
+    """Stands in for a transcriber; it remembers what the network made of each row."""
 
     def __init__(self, transcriber: Transcriber) -> None:
         self._transcriber = transcriber
-        self._seen: dict[bytes, Tensor] = {}  # about 100 KB a window: one recording's at most
+        self._seen: dict[bytes, Tensor] = {}  # some 100 KB a window: one recording's at most
         self.computed = 0
         """Windows that were not answered from memory."""
 
@@ -35,25 +36,16 @@ class WindowMemo:
         """The network's."""
         return self._transcriber.card
 
-    def open_stream(self) -> WindowMemo:
-        """Streams need no state of their own."""
-        return self
+    def open_stream(self) -> FeatureStream:
+        """The network's own."""
+        return self._transcriber.open_stream()
 
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """A copy of the window: (WINDOW,)."""
-        return window.clone()
-
-    def predict_features(self, windows: Tensor) -> Tensor:
-        """(batch, WINDOW) -> (batch, heads, FRAMES, PITCHES), computing what is new."""
-        keys = [window.numpy().tobytes() for window in windows.cpu()]
+    def predict_features(self, features: Tensor) -> Tensor:
+        """A batch of rows -> (batch, heads, FRAMES, PITCHES), computing what is new."""
+        keys = [row.numpy().tobytes() for row in features.cpu()]
         new = {key: row for row, key in enumerate(keys) if key not in self._seen}
         if new:
-            streams = [self._transcriber.open_stream() for _ in new]
-            features = [
-                stream.advance(windows[row], len(windows[row]))
-                for stream, row in zip(streams, new.values(), strict=True)
-            ]
-            found = self._transcriber.predict_features(torch.stack(features))
+            found = self._transcriber.predict_features(features[list(new.values())])
             self._seen.update(zip(new, found, strict=True))
             self.computed += len(new)
         return torch.stack([self._seen[key] for key in keys])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from model.checkpoint import CheckpointError, load, resolve
-from model.config import ModelConfig
+from model.config import FilterbankConfig, ModelConfig
 from model.rse import BenesBlock
 from model.transcriber import Transcriber
 
@@ -23,14 +23,17 @@ def warm_start(network: Transcriber, name_or_path: str | Path) -> list[dict[str,
     """Copies the weights of a checkpoint into the network; returns the training behind them.
 
     :func:`stages` says in what form. Raises CheckpointError where the networks differ in more
-    than their numbers of blocks and heads, or where the new one is the smaller.
+    than their blocks, heads, look-ahead and history, or where the new one is the smaller.
     """
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
     _check(origin.config, network.config, path)
     device = next(network.parameters()).device
     own = network.state_dict()  # shares its storage with the network
+    moved = origin.config.front_end != network.config.front_end  # then the filters begin as new
     for name, tensor in origin.state_dict().items():
+        if moved and "filterbank" in name:
+            continue
         if own[name].shape == tensor.shape:  # else it is of the heads, which follow
             own[name].copy_(tensor)
     rows = [network.config.heads.index(head) for head in origin.config.heads]
@@ -62,10 +65,16 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
+    front_end = theirs.front_end
+    if isinstance(front_end, FilterbankConfig) and isinstance(ours.front_end, FilterbankConfig):
+        front_end = dataclasses.replace(
+            front_end, lookahead=ours.front_end.lookahead, history=ours.front_end.history
+        )
     same = dataclasses.replace(
         theirs,
         name=ours.name,
         heads=ours.heads,
+        front_end=front_end,
         rse=dataclasses.replace(theirs.rse, blocks=ours.rse.blocks),
     )
     if same != ours:

@@ -1,6 +1,6 @@
 """Losses of the transcription networks.
 
-``heads_loss`` trains frame, onset and velocity heads at every usable stride-128 position;
+``heads_loss`` trains all heads at every usable stride-128 position;
 ``released_loss`` is the objective of the authors' released code for the frame head alone.
 """
 
@@ -13,21 +13,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.config import CENTRE_FRAME, FRAMES, LOGIT_OFFSET
+from model.config import CENTRE_FRAME, FRAMES, INSTRUMENT_HEADS, LOGIT_OFFSET
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What sounds at each frame of a batch of windows, each (batch, FRAMES, PITCHES) float."""
+    """What sounds at each frame of a batch of windows, (batch, FRAMES, PITCHES) float each where
+    nothing else is said."""
 
     frame: Tensor
     """1 where a note sounds."""
     onset: Tensor
     """A triangle of three hops around each onset."""
     velocity: Tensor
-    """Velocity / 127 of the note beginning there, where ``onset`` is positive."""
+    """Velocity / 127 of the note beginning there; 0 where none is, or it is not known."""
     offset: Tensor
     """A triangle of three hops around each end of a note."""
+    instrument: Tensor
+    """Integers: 1 + class of the note beginning there; 0 where none is, or it is not known."""
+    pedal: Tensor
+    """(batch, FRAMES): how far the sustain pedal is down, 0 to 1; above 1 where not known."""
+    frame_known: Tensor
+    """1 where ``frame`` and ``offset`` count, else 0."""
+    onset_known: Tensor
+    """1 where ``onset`` counts, else 0."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,10 @@ class HeadWeights:
     """How loud it is."""
     offset: float = 1.0
     """That it ends."""
+    pedal: float = 0.2
+    """That the pedal is down."""
+    instrument: float = 0.2
+    """Who plays it."""
 
 
 def heads_loss(
@@ -52,23 +65,51 @@ def heads_loss(
     pitches: slice,
     weights: HeadWeights,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Cross-entropy of every head, summed over notes, averaged over frames.
+    """Cross-entropy of every head; of most, summed over notes and averaged over frames.
 
     logits: (batch, heads, FRAMES, PITCHES), the heads as ``heads`` names them; only the given
-    frames and pitches count. The velocity head counts where notes begin.
+    frames and pitches count. Velocity and instrument count where notes begin, averaged over them.
     """
-    parts = {}
-    for head, values in zip(heads, logits[:, :, frames, pitches].float().unbind(1), strict=True):
-        losses = _entropy(values, getattr(labels, head)[:, frames, pitches])
-        if head == "velocity":
-            begins = labels.onset[:, frames, pitches]
-            parts[head] = (losses * begins).sum() / begins.sum().clamp(min=1)
-        else:
-            parts[head] = losses.sum() / (losses.shape[0] * losses.shape[1])
+    cells = (slice(None), frames, pitches)
+    begins, known = labels.onset[cells], (labels.frame_known[cells], labels.onset_known[cells])
+    parts: dict[str, Tensor] = {}
+    for row, head in enumerate(heads):
+        values = logits[:, row, frames, pitches]
+        match head:
+            case "frame" | "offset" | "onset":
+                losses = _entropy(values.float(), getattr(labels, head)[cells])
+                losses = losses * known[head == "onset"]
+                parts[head] = losses.sum() / (losses.shape[0] * losses.shape[1])
+            case "velocity":
+                velocity = labels.velocity[cells]
+                share = begins * (velocity > 0)
+                losses = _entropy(values.float(), velocity) * share
+                parts[head] = losses.sum() / share.sum().clamp(min=1)
+            case "pedal":
+                pedal = labels.pedal[:, frames]
+                count = pedal <= 1
+                losses = _entropy(values[..., 0].float(), pedal.clamp(max=1)) * count
+                parts[head] = losses.sum() / count.sum().clamp(min=1)
+    rows = [row for row, head in enumerate(heads) if head in INSTRUMENT_HEADS]
+    if rows:
+        parts["instrument"] = _instrument_loss(
+            logits[(slice(None), rows, *cells[1:])], labels, cells
+        )
     total = sum(
         (getattr(weights, name) * part for name, part in parts.items()), logits.new_zeros(())
     )
     return total, parts
+
+
+def _instrument_loss(logits: Tensor, labels: Labels, cells: tuple[slice, slice, slice]) -> Tensor:
+    """Cross-entropy of each class apart, so that several may play a note; summed over classes,
+    averaged over notes beginning. logits: (batch, classes, frames, pitches)."""
+    instrument = labels.instrument[cells]
+    where = (instrument > 0).nonzero(as_tuple=True)
+    share = labels.onset[cells][where]
+    truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
+    found = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
+    return (_entropy(found, truth).sum(dim=1) * share).sum() / share.sum().clamp(min=1)
 
 
 def released_loss(

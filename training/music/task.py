@@ -22,6 +22,7 @@ from model.config import (
     CENTRE_FRAME,
     FRAMES,
     HOP,
+    INSTRUMENT_HEADS,
     LIVE,
     PITCHES,
     FilterbankConfig,
@@ -33,7 +34,7 @@ from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, SynthStream
-from training.music.synth.labels import ONSET_SCALE
+from training.music.synth.labels import ONSET_SCALE, PEDAL_SCALE, VELOCITY_SCALE
 from training.music.synth.validation import render_validation
 from training.musicnet.data import Archive, ArchiveConfig
 
@@ -77,6 +78,8 @@ class MusicTask:
 
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
+        # Windows come with the audio before them that the network hears.
+        self.synth = replace(config.synth, context=config.model.context)
         self.windows = config.batch_size
         self.network: nn.Module = Transcriber(config.model)
         self.score = "ap_middle"
@@ -109,7 +112,7 @@ class MusicTask:
             source = self.archive.batches(config.batch_size, seed, step, share, config.workers)
         else:
             size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
-            source = SynthStream(config.synth, size, config.workers, music)
+            source = SynthStream(self.synth, size, config.workers, music)
         with source as stream:
             yield iter(stream)
 
@@ -141,7 +144,7 @@ class MusicTask:
             self._validation = (
                 self.archive.validation(count)
                 if self.archive
-                else render_validation(self.config.synth, count, seed=7)
+                else render_validation(self.synth, count, seed=7)
             )
         batch = self._validation
         device = next(network.parameters()).device
@@ -167,7 +170,7 @@ class MusicTask:
                     metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
                         probabilities[:, row, frame], truth[head][:, frame]
                     )
-        return metrics
+        return metrics | _instruments_and_pedal(network.config.heads, probabilities, batch)
 
     def card(self) -> dict[str, Any]:
         """Configuration and data."""
@@ -187,9 +190,47 @@ def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
 
 
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
-    """Audio (batch, WINDOW) and labels (batch, FRAMES, PITCHES), all float32."""
-    targets = torch.from_numpy(batch.targets()).to(device).unbind(1)
-    return _audio(batch.audio, device), Labels(*targets)
+    """Audio (batch, samples) and labels, float32."""
+
+    def scaled(values: NDArray[np.uint8], scale: int) -> Tensor:
+        return torch.from_numpy(values).to(device).float() / scale
+
+    labels = Labels(
+        frame=scaled(batch.frame, 1),
+        onset=scaled(batch.onset, ONSET_SCALE),
+        velocity=scaled(batch.velocity, VELOCITY_SCALE),
+        offset=scaled(batch.offset, ONSET_SCALE),
+        instrument=torch.from_numpy(batch.instrument).to(device),
+        pedal=scaled(batch.pedal, PEDAL_SCALE),
+        frame_known=1 - scaled(batch.frame_unknown, 1),
+        onset_known=1 - scaled(batch.onset_unknown, 1),
+    )
+    return _audio(batch.audio, device), labels
+
+
+def _instruments_and_pedal(
+    heads: tuple[str, ...], probabilities: NDArray[np.float32], batch: Batch
+) -> dict[str, float]:
+    """Share of the beginnings of notes whose class is right, and F1 of the pedal, over frames with
+    200 ms of look-ahead and more."""
+    metrics = {}
+    frames = slice(CENTRE_FRAME, FRAMES - 17)
+    if INSTRUMENT_HEADS[0] in heads:
+        first = heads.index(INSTRUMENT_HEADS[0])
+        rows = slice(first, first + len(INSTRUMENT_HEADS))
+        truth = batch.instrument[:, frames]
+        tops = (batch.onset[:, frames] > ONSET_SCALE * 0.8) & (truth > 0)
+        found = probabilities[:, rows, frames].argmax(axis=1)
+        if tops.any():
+            metrics["instrument_accuracy"] = float((found + 1 == truth)[tops].mean())
+    if "pedal" in heads:
+        depth = batch.pedal[:, frames]
+        known = depth <= PEDAL_SCALE
+        down = (depth > PEDAL_SCALE // 2)[known]
+        found = (probabilities[:, heads.index("pedal"), frames, LOWEST] > 0.5)[known]
+        if down.any():
+            metrics["pedal_f1"] = float(2 * (down & found).sum() / (down.sum() + found.sum()))
+    return metrics
 
 
 def _audio(values: NDArray, device: torch.device) -> Tensor:

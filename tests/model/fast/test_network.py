@@ -169,13 +169,14 @@ def test_whole_networks_fed_hop_by_hop(name: str) -> None:
     fast = fast_network(transcriber)
     assert fast is not None
     torch.manual_seed(1)
-    audio = 0.1 * torch.randn(WINDOW + 13 * HOP)
+    context = transcriber.config.context
+    audio = torch.cat([torch.zeros(context), 0.1 * torch.randn(WINDOW + 13 * HOP)])
     stream = transcriber.open_stream()
     begin = 0
     for hops in (0, 4, 1, 8):
         begin += hops * HOP
-        window = audio[begin : begin + WINDOW]
-        row = stream.advance(window, hops)
+        window = audio[begin : begin + context + WINDOW]
+        row = stream.advance(window[context:], hops)
     torch.testing.assert_close(
         fast.predict_features(row[None], slice(46, 54)),
         transcriber.predict(window[None])[:, :, 46:54],

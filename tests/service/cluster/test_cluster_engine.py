@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model import checkpoint
-from model.config import HOP, WINDOW
+from model.config import HOP, LIVE, WINDOW, FilterbankConfig
 from service.cluster.calls import OtherWeightsError, refill_windows
 from service.cluster.engine import RemoteEngine
 from service.cluster.model import ModelWorker
@@ -324,7 +325,10 @@ async def test_connecting_waits_for_the_first_replica() -> None:
 
 
 def test_a_takeover_needs_the_windows_that_refill_a_front_end() -> None:
-    assert [refill_windows(hops) for hops in (1, 4, 63, 64)] == [64, 16, 2, 1]
+    config = replace(LIVE, front_end=FilterbankConfig())
+    assert [refill_windows(config, hops) for hops in (1, 4, 63, 64)] == [64, 16, 2, 1]
+    beyond = config.refill_hops + LIVE.context // HOP
+    assert refill_windows(LIVE, 1) == beyond
 
 
 async def test_other_weights_are_refused_in_the_replica() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.config import HEADS, LOGIT_OFFSET, PITCHES
+from model.config import HEADS, INSTRUMENTS, LOGIT_OFFSET, NOTE_HEADS, PITCHES
 from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
 
 CALIBRATION = 0.1  # its share of the released objective
@@ -40,27 +40,42 @@ def test_the_calibration_learns_without_touching_the_network() -> None:
     assert (offset.grad > 0).all()
 
 
+def random_labels(batch: int) -> Labels:
+    """Everything at random, instruments and pedal too, and all of it known."""
+    shape = (batch, 63, PITCHES)
+    return Labels(
+        frame=torch.rand(shape),
+        onset=torch.rand(shape),
+        velocity=torch.rand(shape),
+        offset=torch.rand(shape),
+        instrument=torch.randint(0, len(INSTRUMENTS) + 1, shape),
+        pedal=torch.rand(batch, 63),
+        frame_known=torch.ones(shape),
+        onset_known=torch.ones(shape),
+    )
+
+
 def test_frames_and_pitches_outside_do_not_count() -> None:
     torch.manual_seed(0)
     logits = torch.randn(2, 3, 63, PITCHES)
-    labels = Labels(*torch.rand(4, 2, 63, PITCHES))
+    labels = random_labels(2)
     frames, pitches = slice(10, 60), slice(21, 109)
-    total, parts = heads_loss(logits, HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    total, parts = heads_loss(logits, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
     assert total.item() == pytest.approx(
         (parts["frame"] + 2 * parts["onset"] + 3 * parts["velocity"]).item()
     )
     changed = logits.clone()
     changed[:, :, :10] += 5
     changed[..., :21] += 5
-    again, _ = heads_loss(changed, HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    again, _ = heads_loss(changed, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
     assert again == total
 
 
 def test_each_head_is_compared_with_its_own_labels() -> None:
     torch.manual_seed(0)
-    labels = Labels(*torch.rand(4, 1, 63, PITCHES))
+    labels = random_labels(1)
     everything = slice(None)
-    for heads in (HEADS, ("frame", "offset")):
+    for heads in (NOTE_HEADS, ("frame", "offset")):
         right = torch.stack([torch.logit(getattr(labels, head)) for head in heads], dim=1)
         arguments = (heads, labels, everything, everything, HeadWeights())
         _, least = heads_loss(right, *arguments)
@@ -70,6 +85,34 @@ def test_each_head_is_compared_with_its_own_labels() -> None:
             wrong[:, row] += 0.5
             _, parts = heads_loss(wrong, *arguments)
             assert {name for name in parts if parts[name] > least[name]} == {head}
+
+
+def test_what_is_not_known_does_not_count() -> None:
+    torch.manual_seed(0)
+    everything = slice(None)
+    labels = random_labels(1)
+    labels.frame_known[:, 20:30] = 0
+    labels.onset_known[:, :, 60] = 0
+    labels.velocity[:, 40:] = 0
+    labels.instrument[:, :, 70] = 0
+    labels.pedal[:, 5] = 1.1
+    logits = torch.randn(1, len(HEADS), 63, PITCHES)
+    arguments = (HEADS, labels, everything, everything, HeadWeights())
+    total, parts = heads_loss(logits, *arguments)
+    assert set(parts) == {*NOTE_HEADS, "pedal", "instrument"}
+    rows = {head: logits.clone() for head in (*NOTE_HEADS, "pedal", "instrument")}
+    for head in ("frame", "offset"):
+        rows[head][:, HEADS.index(head), 20:30] += 3
+    rows["onset"][:, HEADS.index("onset"), :, 60] += 3
+    rows["velocity"][:, HEADS.index("velocity"), 40:] += 3
+    rows["instrument"][:, len(NOTE_HEADS) + 1 :, :, 70] += 3
+    rows["pedal"][:, HEADS.index("pedal"), 5] += 3
+    for changed in rows.values():
+        assert heads_loss(changed, *arguments)[0] == total
+    for row in range(len(HEADS)):  # elsewhere everything does
+        changed = logits.clone()
+        changed[:, row] += 3
+        assert heads_loss(changed, *arguments)[0] != total
 
 
 @pytest.mark.parametrize("name", ["musicnet_w1024_h16", "musicnet_w8192_h16"])

@@ -118,6 +118,8 @@ class SynthConfig:
     """Fastest."""
     pedal_cap_s: float = 8.0
     """A longer press of the pedal is changed in between; of human ones 1 in 100 is so long."""
+    context: int = 0
+    """Samples before each window that come with it (``ModelConfig.context``)."""
     labels: Literal["sounding", "keys"] = "sounding"
     """A pedalled note ends when the pedal lets it go (as far as the cap), or with its key."""
     tuning_max_cents: float = 30.0

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import load_material, training_excerpt
-from training.music.synth.labels import ONSET_SCALE, VELOCITY_SCALE, segment_labels
+from training.music.synth.labels import PEDAL_UNKNOWN, Targets, segment_labels
 from training.music.synth.render import Rendered
 
 POLL_S = 0.2
@@ -32,40 +32,39 @@ JOIN_S = 5.0
 
 
 class Batch(NamedTuple):
-    """Windows and their targets as stored: see :meth:`targets` for the network's range."""
+    """Windows and their ``labels.Targets``, [B, FRAMES, PITCHES] but for pedal, [B, FRAMES]."""
 
     audio: NDArray[np.float32]
-    """[B, WINDOW], -1..1"""
+    """[B, context + WINDOW], -1..1"""
     frame: NDArray[np.uint8]
-    """[B, FRAMES, PITCHES], 0 or 1"""
     onset: NDArray[np.uint8]
-    """[B, FRAMES, PITCHES], 0..ONSET_SCALE"""
     velocity: NDArray[np.uint8]
-    """[B, FRAMES, PITCHES], 0..VELOCITY_SCALE; 0 away from onsets"""
     offset: NDArray[np.uint8]
-    """[B, FRAMES, PITCHES], 0..ONSET_SCALE"""
-
-    def targets(self) -> NDArray[np.float32]:
-        """Float32 [B, 4, FRAMES, PITCHES] in 0..1, heads in the order of ``model.config.HEADS``."""
-        out = np.empty((len(self.audio), 4, FRAMES, PITCHES), np.float32)
-        out[:, 0] = self.frame
-        np.multiply(self.onset, np.float32(1 / ONSET_SCALE), out=out[:, 1])
-        np.multiply(self.velocity, np.float32(1 / VELOCITY_SCALE), out=out[:, 2])
-        np.multiply(self.offset, np.float32(1 / ONSET_SCALE), out=out[:, 3])
-        return out
+    instrument: NDArray[np.uint8]
+    pedal: NDArray[np.uint8]
+    frame_unknown: NDArray[np.uint8]
+    onset_unknown: NDArray[np.uint8]
 
 
 class Excerpt:
     """A rendered excerpt with the targets of all its frames; windows are slices of both.
 
     Windows begin ``phase`` samples after a multiple of HOP, with a phase drawn for each excerpt.
+    Before the excerpt there is silence.
     """
 
     def __init__(self, rendered: Rendered, sample_rate: int, rng: np.random.Generator) -> None:
         self.phase = int(rng.integers(HOP))
         self.audio = rendered.audio[self.phase :]
         self.frames = len(self.audio) // HOP
-        self.labels = segment_labels(rendered.notes, sample_rate, self.phase, self.frames)
+        self.labels = segment_labels(
+            rendered.notes,
+            sample_rate,
+            self.phase,
+            self.frames,
+            rendered.pedal,
+            rendered.unknown,
+        )
 
     @property
     def positions(self) -> int:
@@ -74,17 +73,19 @@ class Excerpt:
 
     def write(self, hop: int, batch: Batch, row: int) -> None:
         """Copy the window that begins ``hop`` hops into the excerpt to a row of ``batch``."""
-        batch.audio[row] = self.audio[hop * HOP : hop * HOP + WINDOW]
+        end = hop * HOP + WINDOW
+        heard = self.audio[max(0, end - batch.audio.shape[1]) : end]
+        batch.audio[row] = 0
+        batch.audio[row, -len(heard) :] = heard
         for target, label in zip(batch[1:], self.labels, strict=True):
             target[row] = label[hop : hop + FRAMES]
 
 
-def empty_batch(size: int) -> Batch:
-    """Zeroed arrays for ``size`` windows."""
-    shape = (size, FRAMES, PITCHES)
-    return Batch(
-        np.zeros((size, WINDOW), np.float32), *(np.zeros(shape, np.uint8) for _ in range(4))
-    )
+def empty_batch(size: int, context: int = 0) -> Batch:
+    """Zeroed arrays for ``size`` windows with ``context`` samples before each."""
+    targets = {name: np.zeros((size, FRAMES, PITCHES), np.uint8) for name in Targets._fields}
+    targets["pedal"] = np.full((size, FRAMES), PEDAL_UNKNOWN, np.uint8)
+    return Batch(np.zeros((size, context + WINDOW), np.float32), **targets)
 
 
 def generate_batches(
@@ -104,7 +105,7 @@ def generate_batches(
                 wanted = int(rng.integers(1, wanted + 1))
             pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
         starting = False
-        batch = empty_batch(batch_size)
+        batch = empty_batch(batch_size, config.context)
         for row in range(batch_size):
             if not pool:
                 excerpt = Excerpt(training_excerpt(material, config, rng), rate, rng)
@@ -125,16 +126,16 @@ def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
     cut = int(rng.integers(WINDOW))
     # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
     frames = max(0, -(-cut // HOP) - 1)
+    at = cut - WINDOW  # from the end: context may lie before the window
+    silent = empty_batch(1)
     before = rng.random() < 0.5
     if before:
-        batch.audio[row, :cut] = 0
+        batch.audio[row, :at] = 0
     else:
-        batch.audio[row, cut:] = 0
-    for target in batch[1:]:
-        if before:
-            target[row, :frames] = 0
-        else:
-            target[row, frames:] = 0
+        batch.audio[row, at:] = 0
+    for target, nothing in zip(batch[1:], silent[1:], strict=True):
+        part = slice(0, frames) if before else slice(frames, FRAMES)
+        target[row, part] = nothing[0, part]
 
 
 def _work(config: SynthConfig, batch_size: int, seed: list[int], out: Any, stop: Event) -> None:

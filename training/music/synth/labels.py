@@ -11,6 +11,8 @@ Values are stored as bytes, which keeps batches small on their way between proce
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,20 +24,44 @@ ONSET_HOPS = 3
 ONSET_SCALE = 255
 """Stored value of an onset or offset target of 1."""
 VELOCITY_SCALE = 127
+PEDAL_SCALE = 254
+"""Stored value of a pedal that is all the way down."""
+PEDAL_UNKNOWN = 255
+FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
+"""Bits of what is doubtful in ``Rendered.unknown``."""
 
-Targets = tuple[NDArray[np.uint8], ...]
+
+class Targets(NamedTuple):
+    """Targets of some frames, uint8 of shape [frames, PITCHES] but for ``pedal``."""
+
+    frame: NDArray[np.uint8]
+    """1 where onset <= t < offset."""
+    onset: NDArray[np.uint8]
+    """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
+    notes of a pitch."""
+    velocity: NDArray[np.uint8]
+    """MIDI velocity of that note; 0 where ``onset`` is 0 or it is not known."""
+    offset: NDArray[np.uint8]
+    """Like ``onset`` around the ends of notes."""
+    instrument: NDArray[np.uint8]
+    """1 + class number of that note; 0 like ``velocity``."""
+    pedal: NDArray[np.uint8]
+    """[frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN."""
+    frame_unknown: NDArray[np.uint8]
+    """1 where ``frame`` and ``offset`` are doubtful."""
+    onset_unknown: NDArray[np.uint8]
+    """1 where ``onset`` is."""
 
 
 def segment_labels(
-    notes: Notes, sample_rate: int, start_sample: int = 0, frames: int = FRAMES
+    notes: Notes,
+    sample_rate: int,
+    start_sample: int = 0,
+    frames: int = FRAMES,
+    pedal: NDArray[np.float64] | None = None,
+    unknown: NDArray[np.float64] | None = None,
 ) -> Targets:
-    """Frame, onset, velocity and offset targets, each uint8 of shape [frames, PITCHES].
-
-    ``frame`` is 1 where onset <= t < offset. ``onset`` is ONSET_SCALE times
-    ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the notes of a pitch;
-    ``velocity`` is that note's MIDI velocity and 0 where the onset target is 0. ``offset`` is like
-    ``onset`` around the ends of notes.
-    """
+    """The targets of a segment. ``pedal`` and ``unknown`` are as in ``render.Rendered``."""
     frame = np.zeros((frames, PITCHES), np.uint8)
     # In units of frames: note positions become comparable with frame numbers directly.
     scale = sample_rate / HOP
@@ -44,25 +70,39 @@ def segment_labels(
     end = notes.offset * scale - shift
     pitch = notes.pitch.astype(np.intp)
     # A tiny tolerance, so that a note exactly on a frame survives the rounding of its seconds.
-    first = np.clip(np.ceil(begin - 1e-6), 0, frames).astype(np.intp)
-    last = np.clip(np.ceil(end - 1e-6), 0, frames).astype(np.intp)
+
+    def index(position: NDArray[np.float64]) -> NDArray[np.intp]:
+        return np.clip(np.ceil(position - 1e-6), 0, frames).astype(np.intp)
+
+    first, last = index(begin), index(end)
     for i in np.flatnonzero(last > first):
         frame[first[i] : last[i], pitch[i]] = 1
-    onset, velocity = _triangles(begin, pitch, notes.velocity, frames)
-    offset, _ = _triangles(end, pitch, notes.velocity, frames)
-    return frame, onset, velocity, offset
+    onset, note = _triangles(begin, pitch, frames)
+    offset, _ = _triangles(end, pitch, frames)
+    # One more element, for cells without a note.
+    velocity = np.append(np.clip(np.rint(notes.velocity), 0, VELOCITY_SCALE), 0).astype(np.uint8)
+    instrument = np.append(notes.instrument + 1, 0).astype(np.uint8)
+    depth = np.full(frames, PEDAL_UNKNOWN if pedal is None else 0, np.uint8)
+    for begin_s, end_s, down in () if pedal is None else pedal:
+        span = slice(*index(np.array([begin_s, end_s]) * scale - shift))
+        depth[span] = np.maximum(depth[span], np.uint8(np.rint(down * PEDAL_SCALE)))
+    doubts = np.zeros((2, frames, PITCHES), np.uint8)
+    for begin_s, end_s, at, what in () if unknown is None else unknown:
+        span = slice(*index(np.array([begin_s, end_s]) * scale - shift))
+        pitches = slice(None) if at < 0 else slice(int(at), int(at) + 1)
+        for row, bit in enumerate((FRAME_UNKNOWN, ONSET_UNKNOWN)):
+            if int(what) & bit:
+                doubts[row, span, pitches] = 1
+    return Targets(frame, onset, velocity[note], offset, instrument[note], depth, *doubts)
 
 
 def _triangles(
-    moment: NDArray[np.float64],
-    pitch: NDArray[np.intp],
-    velocity: NDArray[np.float32],
-    frames: int,
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Triangles around the moments (in frames), and the velocity of the nearest of each pitch."""
+    moment: NDArray[np.float64], pitch: NDArray[np.intp], frames: int
+) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """Triangles around the moments (in frames), and the nearest moment of each cell or -1."""
     near = np.floor(moment).astype(np.intp)
     height = np.zeros((frames, PITCHES), np.float64)
-    loudness = np.zeros((frames, PITCHES), np.uint8)
+    nearest = np.full((frames, PITCHES), -1, np.intp)
     for step in range(1 - ONSET_HOPS, ONSET_HOPS + 1):
         at = near + step
         value = 1.0 - np.abs(at - moment) / ONSET_HOPS
@@ -73,7 +113,7 @@ def _triangles(
         better = value[keep] >= height[cells]
         cells = (cells[0][better], cells[1][better])
         height[cells] = value[keep][better]
-        loudness[cells] = np.clip(np.rint(velocity[keep][better]), 1, VELOCITY_SCALE)
+        nearest[cells] = keep[better]
     target = np.rint(height * ONSET_SCALE).astype(np.uint8)
-    loudness[target == 0] = 0
-    return target, loudness
+    nearest[target == 0] = -1
+    return target, nearest

@@ -57,7 +57,11 @@ class Rendered:
     audio: NDArray[np.float32]
     notes: Notes
     pedal: NDArray[np.float64] | None = None
-    """Sustain pedal, [presses, 3]: begin s, end s, depth 0..1; None where no piano plays."""
+    """Sustain pedal, [presses, 3]: begin and end in seconds, depth from 0 to 1; None where no
+    piano plays, or where the pedal is not known."""
+    unknown: NDArray[np.float64] | None = None
+    """Where the labels are doubtful, [n, 4]: begin and end in seconds, pitch (-1: all), and what
+    (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
 
 
 def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:

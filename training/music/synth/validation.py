@@ -41,7 +41,7 @@ def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
     """``n_windows`` windows of validation scores on the held-out instruments; deterministic."""
     rng = np.random.default_rng(seed)
     material = load_material(config, "validation")
-    batch = empty_batch(n_windows)
+    batch = empty_batch(n_windows, config.context)
     for begin in range(0, n_windows, WINDOWS_PER_EXCERPT):
         rendered = _excerpt(material, config, VALIDATION_EXCERPT_S, rng)
         excerpt = Excerpt(rendered, material.bank.sample_rate, rng)

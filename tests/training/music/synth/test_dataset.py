@@ -17,7 +17,7 @@ from training.music.synth.dataset import (
     generate_batches,
     silence_edge,
 )
-from training.music.synth.labels import segment_labels
+from training.music.synth.labels import PEDAL_UNKNOWN, segment_labels
 from training.music.synth.render import Rendered
 from training.music.synth.scores import Notes
 from training.music.synth.validation import render_validation, validation_pieces
@@ -31,16 +31,13 @@ def test_batches_have_the_networks_shapes(synth_config: SynthConfig) -> None:
     batch = next(generate_batches(synth_config, 16, 0))
     assert batch.audio.shape == (16, WINDOW)
     assert batch.audio.dtype == np.float32
-    for target in batch[1:]:
+    for target in batch._replace(pedal=batch.frame)[1:]:
         assert target.shape == (16, FRAMES, PITCHES)
+    assert batch.pedal.shape == (16, FRAMES)
     assert batch.frame.max() == 1
     assert not batch.frame[:, :, :21].any()
     assert not batch.frame[:, :, 109:].any()
-    targets = batch.targets()
-    assert targets.shape == (16, 4, FRAMES, PITCHES)
-    assert targets.dtype == np.float32
-    assert 0 <= targets.min() <= targets.max() <= 1
-    assert ((targets[:, 2] > 0) == (targets[:, 1] > 0)).all()
+    assert ((batch.velocity > 0) == (batch.onset > 0)).all()
 
 
 def test_batches_repeat_for_the_same_seed_alone(synth_config: SynthConfig) -> None:
@@ -55,7 +52,9 @@ def test_excerpts_without_notes_have_no_labels(synth_config: SynthConfig) -> Non
     config = dataclasses.replace(synth_config, background_probability=1.0, random_probability=0.0)
     batches = list(itertools.islice(generate_batches(config, 16, 0), 3))
     assert any(batch.audio.any() for batch in batches)
-    assert not any(target.any() for batch in batches for target in batch[1:])
+    for batch in batches:
+        assert (batch.pedal == PEDAL_UNKNOWN).all()
+        assert not any(target.any() for target in batch._replace(pedal=np.zeros(0, np.uint8))[1:])
 
 
 def test_a_window_has_the_labels_of_its_samples() -> None:
@@ -77,6 +76,18 @@ def test_a_window_has_the_labels_of_its_samples() -> None:
         for target, want in zip(batch[1:], segment_labels(notes, SAMPLE_RATE, start), strict=True):
             np.testing.assert_array_equal(target[1], want)
     assert not batch.audio[0].any()
+
+
+def test_a_window_comes_with_the_audio_before_it() -> None:
+    audio = np.arange(1, 3 * SAMPLE_RATE, dtype=np.float32)
+    excerpt = Excerpt(Rendered(audio, Notes.empty()), SAMPLE_RATE, np.random.default_rng(0))
+    batch = empty_batch(2, context=5 * HOP)
+    excerpt.write(2, batch, 0)
+    excerpt.write(9, batch, 1)
+    assert not batch.audio[0, : 3 * HOP].any()
+    for row in (batch.audio[0, 3 * HOP :], batch.audio[1]):
+        np.testing.assert_array_equal(np.diff(row), 1)
+    assert batch.audio[1, 0] == audio[excerpt.phase + 4 * HOP]
 
 
 @pytest.mark.parametrize("seed", range(20))

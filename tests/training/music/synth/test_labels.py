@@ -5,7 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE
-from training.music.synth.labels import ONSET_HOPS, ONSET_SCALE, segment_labels
+from training.music.synth.labels import (
+    FRAME_UNKNOWN,
+    ONSET_HOPS,
+    ONSET_SCALE,
+    ONSET_UNKNOWN,
+    PEDAL_SCALE,
+    PEDAL_UNKNOWN,
+    segment_labels,
+)
 from training.music.synth.scores import Notes
 
 NoteList = list[tuple[int, int, int, int]]  # onset and length in samples, pitch, velocity
@@ -32,7 +40,8 @@ def as_notes(notes: NoteList) -> Notes:
 @settings(max_examples=60, deadline=None)
 @given(note_lists, st.integers(0, 12_000))
 def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> None:
-    frame, onset, velocity, offset = segment_labels(as_notes(notes), SAMPLE_RATE, start)
+    targets = segment_labels(as_notes(notes), SAMPLE_RATE, start)
+    frame, onset, velocity, offset = targets[:4]
     assert frame.shape == onset.shape == velocity.shape == offset.shape == (FRAMES, PITCHES)
     want_frame = np.zeros((FRAMES, PITCHES))
     want_onset = np.zeros((FRAMES, PITCHES))
@@ -68,4 +77,37 @@ def test_a_window_of_a_long_segment_has_the_same_targets() -> None:
 
 
 def test_no_notes_no_labels() -> None:
-    assert not any(target.any() for target in segment_labels(Notes.empty(), SAMPLE_RATE))
+    targets = segment_labels(Notes.empty(), SAMPLE_RATE)
+    assert (targets.pedal == PEDAL_UNKNOWN).all()
+    assert not any(target.any() for target in targets._replace(pedal=np.zeros(0, np.uint8)))
+
+
+def test_instruments_stand_where_notes_begin() -> None:
+    notes = as_notes([(1000, 3000, 60, 50), (5000, 900, 62, 0)])
+    notes = notes.moved(instrument=np.array([0, 5], np.int8))
+    targets = segment_labels(notes, SAMPLE_RATE)
+    for pitch, number in ((60, 1), (62, 6)):
+        np.testing.assert_array_equal(
+            targets.instrument[:, pitch] == number, targets.onset[:, pitch] > 0
+        )
+    assert targets.onset[:, 62].any()
+    assert not targets.velocity[:, 62].any()  # a velocity of 0 is not known
+
+
+def test_the_pedal_has_the_depth_of_its_presses() -> None:
+    hop_s = HOP / SAMPLE_RATE
+    presses = np.array([[5 * hop_s, 10 * hop_s, 1.0], [20 * hop_s, 30 * hop_s, 0.5]])
+    pedal = segment_labels(Notes.empty(), SAMPLE_RATE, pedal=presses).pedal
+    want = np.zeros(FRAMES)
+    want[4:9], want[19:29] = PEDAL_SCALE, PEDAL_SCALE / 2
+    np.testing.assert_array_equal(pedal, want)
+
+
+def test_doubtful_labels_are_marked() -> None:
+    hop_s = HOP / SAMPLE_RATE
+    doubts = np.array(
+        [[1 * hop_s, 4 * hop_s, 60, FRAME_UNKNOWN], [2 * hop_s, 3 * hop_s, -1, ONSET_UNKNOWN]]
+    )
+    targets = segment_labels(Notes.empty(), SAMPLE_RATE, unknown=doubts)
+    assert targets.frame_unknown.sum() == targets.frame_unknown[:3, 60].sum() == 3
+    assert targets.onset_unknown.sum() == targets.onset_unknown[1].sum() == PITCHES

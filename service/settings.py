@@ -126,15 +126,6 @@ class Settings(BaseSettings):
     lagging_ms: float = Field(default=500.0, ge=10, le=60_000)
     """Untranscribed audio, in ms, from which a session is told that it is lagging."""
 
-    degrade_after_s: float = Field(default=2.0, ge=0.01, le=600)
-    """Seconds above lagging_ms after which a session's blocks are made twice as long."""
-
-    overload_timeout_s: float = Field(default=10.0, ge=0.01, le=3600)
-    """Seconds above lagging_ms, with the longest blocks, after which a session is given up."""
-
-    recover_after_s: float = Field(default=30.0, ge=0.01, le=3600)
-    """Seconds without lag after which a session's blocks are made half as long again."""
-
     progress_interval_ms: float = Field(default=500.0, ge=20, le=60_000)
     """Time between two progress messages of a session, in ms."""
 

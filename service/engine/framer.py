@@ -15,7 +15,6 @@ from service.audio.ring import SampleRing
 from service.engine.batching import Priority, Probabilities
 from service.engine.interface import EngineLike
 from service.engine.windows import WindowSchedule
-from service.session.options import MAX_BLOCK_FRAMES
 from service.session.resume import Replay
 
 OnFrames = Callable[[int, NDArray[np.float32]], None]
@@ -54,9 +53,8 @@ class Framer:
         self._requests = 2 if priority is Priority.FILE else 1
         # The windows of requests stay in the ring until the engine has answered.
         pending = self._requests * max_pending_windows
-        longest_block = MAX_BLOCK_FRAMES if priority is Priority.LIVE else schedule.block_frames
-        self._ring = SampleRing(WINDOW, (pending - 1) * longest_block * HOP, replay.first_sample)
-        self._wanted_frames = schedule.block_frames
+        reach = (pending - 1) * schedule.block_frames * HOP
+        self._ring = SampleRing(WINDOW, reach, replay.first_sample)
         self._due: list[NDArray[np.float32]] = []  # windows for the next request
         self._asked: deque[Future[Probabilities]] = deque()  # requests without an answer
         self._blocks = replay.first_block  # blocks whose windows are due or done
@@ -68,15 +66,6 @@ class Framer:
     def frames(self) -> int:
         """Frames of the performance up to the last that was handed on."""
         return self._frames
-
-    @property
-    def block_frames(self) -> int:
-        """Frames that one window yields at present."""
-        return self._schedule.block_frames
-
-    def change_blocks(self, block_frames: int) -> None:
-        """Go on with blocks of another length from the next frame on that both lengths divide."""
-        self._wanted_frames = block_frames
 
     async def write(self, samples: NDArray[np.float32]) -> None:
         """Take samples, shape [n]; windows are run as soon as they fill a request."""
@@ -123,19 +112,6 @@ class Framer:
             self._blocks += 1
             if len(self._due) == self._max_pending_windows:
                 await self.run()
-            if self._wanted_frames != self.block_frames:
-                await self._switch_blocks()
-
-    async def _switch_blocks(self) -> None:
-        """Change the schedule where a block has just ended, if one of the new length could too."""
-        if self._schedule.first_frame(self._blocks) % self._wanted_frames:
-            return
-        await self.run()
-        await self._answers(0)
-        self._blocks = self._schedule.first_frame(self._blocks) // self._wanted_frames
-        self._schedule = self._schedule.with_blocks(self._wanted_frames)
-        self._stream.close()  # the next begins with a fresh front-end
-        self._stream = self._engine.open_stream(self._priority, self._schedule.positions)
 
     async def _answers(self, pending: int) -> None:
         """Wait until so many requests are without an answer."""

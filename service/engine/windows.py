@@ -44,10 +44,6 @@ class WindowSchedule:
         """The schedule that a stream of these options has."""
         return cls(options.lookahead_hops(model_rate_hz), options.frames_per_window)
 
-    def with_blocks(self, block_frames: int) -> WindowSchedule:
-        """The same look-ahead with other blocks."""
-        return WindowSchedule(self.lookahead_hops, block_frames)
-
     @property
     def positions(self) -> slice:
         """Positions of a block's frames, oldest first, in the model's FRAMES positions."""

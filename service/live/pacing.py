@@ -28,10 +28,6 @@ class ArrivalClock:
         """Seconds since the sample arrived that lies so long before the end; 0 if yet to come."""
         return max(0.0, self._clock() - self._end_s + before_end_s)
 
-    def late_ms(self, behind_ms: float) -> float:
-        """How much of the newest audio, all of it waiting, should have been done with by now."""
-        return min(behind_ms, 1000 * self.age_s(behind_ms / 1000))
-
 
 class Pacer:
     """How long a stream is not read so that it keeps to its greatest pace.

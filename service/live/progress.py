@@ -11,7 +11,7 @@ from service.live.outbox import Outbox
 from service.notes.events import NoteEvent
 from service.ops.metrics import Metrics
 from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import Lagging, Progress, Quality, note_message
+from service.protocol.server_messages import Lagging, Progress, note_message
 from service.session.session import TranscriptionSession
 from service.settings import Settings
 
@@ -68,23 +68,6 @@ class Teller:
                 self._point = self._session.point
                 if events:
                     await self._put_progress()
-
-    @property
-    def late_ms(self) -> float:
-        """Audio that should have been transcribed by now, had it come from a microphone."""
-        return self._inbox.arrivals.late_ms(self._behind_ms)
-
-    async def quality(self) -> None:
-        """The session's blocks have changed."""
-        self._metrics.quality_changes.inc()
-        delay = self._session.delay
-        await self._outbox.put(
-            Quality(
-                block_frames=self._session.block_frames,
-                delay_ms=round(delay.note_on_ms, 3),
-                note_off_delay_ms=round(delay.note_off_ms, 3),
-            )
-        )
 
     async def last_events(self, events: Iterable[NoteEvent]) -> None:
         """What comes of the end of a session, from which nothing goes on."""

@@ -67,5 +67,5 @@ class SessionRecord:
             self._metrics.dropped_samples.inc(totals.dropped_samples)
             self._metrics.notes.inc(notes)
         self._metrics.closed.labels(reason).inc()
-        self._span.end(about, failed=reason in (ErrorCode.INTERNAL, ErrorCode.OVERLOADED))
+        self._span.end(about, failed=reason == ErrorCode.INTERNAL)
         logger.info("session closed", extra={"fields": about})

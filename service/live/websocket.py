@@ -24,7 +24,6 @@ from service.audio.pcm import BadAudioError, OddBytesError
 from service.live.heat import HeatLog
 from service.live.inbox import End, Inbox
 from service.live.outbox import Outbox
-from service.live.overload import QualityControl
 from service.live.pacing import Pacer
 from service.live.progress import Teller
 from service.live.receiver import DrainingError, Receiver, VanishedError
@@ -273,7 +272,6 @@ class Connection:
 
     async def _transcribe(self, session: TranscriptionSession, inbox: Inbox, teller: Teller) -> End:
         """Takes the inbox through the session, up to its end or the first fault."""
-        quality = QualityControl(session, self._settings)
         while True:
             message = await inbox.get()
             if isinstance(message, End):
@@ -283,17 +281,13 @@ class Connection:
                 continue
             try:
                 await teller.events(await session.push(message))
-                if quality.keep_up(teller.late_ms):
-                    await teller.quality()
             except BadAudioError as error:
                 await teller.last_events(error.events)
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
-            except ProtocolError as error:
-                if error.code is not ErrorCode.OVERLOADED:  # of the outbox: nobody reads
-                    raise
-                return End("error", error)
+            except ProtocolError:  # of the outbox: nobody reads
+                raise
             except Exception:
                 # The fault stays in this session, and its notes still end one by one.
                 logger.exception("transcription failed")

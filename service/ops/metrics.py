@@ -49,7 +49,6 @@ class Metrics:
         self.notes = count("notes", "Notes begun in live sessions")
         self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
         self.lagging = count("lagging", "Times that a session was told to be lagging")
-        self.quality_changes = count("quality_changes", "Times that a session changed its blocks")
         self.engine_restarts = count("engine_restarts", "Times that a hung engine was replaced")
         self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
         self.event_lateness_s = seconds(

@@ -39,7 +39,6 @@ class ErrorCode(StrEnum):
     TOO_MANY_REQUESTS = "too_many_requests"
     CLIENT_LIMIT = "client_limit"
     # the server's own state
-    OVERLOADED = "overloaded"
     NOT_READY = "not_ready"
     DRAINING = "draining"
     INTERNAL = "internal"
@@ -72,7 +71,6 @@ CLOSE_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.TOO_MANY_REQUESTS: CloseCode.BUSY,
     ErrorCode.CLIENT_LIMIT: CloseCode.BUSY,
     ErrorCode.NOT_READY: CloseCode.BUSY,
-    ErrorCode.OVERLOADED: CloseCode.BUSY,
     ErrorCode.DRAINING: CloseCode.GOING_AWAY,
     ErrorCode.INTERNAL: CloseCode.INTERNAL,
 }
@@ -87,7 +85,6 @@ RETRYABLE = frozenset(
         ErrorCode.TOO_MANY_REQUESTS,
         ErrorCode.CLIENT_LIMIT,
         ErrorCode.NOT_READY,
-        ErrorCode.OVERLOADED,
         ErrorCode.DRAINING,
         ErrorCode.INTERNAL,
     }

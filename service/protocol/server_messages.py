@@ -87,15 +87,6 @@ class Lagging(_ServerMessage):
     behind_ms: float
 
 
-class Quality(_ServerMessage):
-    """The blocks of the session have another length from here on, and with it another delay."""
-
-    type: Literal["quality"] = "quality"
-    block_frames: int
-    delay_ms: float
-    note_off_delay_ms: float
-
-
 class Draining(_ServerMessage):
     """The server is going down: what follows ends this session. A client that resumes elsewhere
     pays no heed to it."""
@@ -143,17 +134,7 @@ class Error(_ServerMessage):
 
 
 ServerMessage = (
-    Ready
-    | NoteOn
-    | NoteOff
-    | Frames
-    | Progress
-    | Lagging
-    | Quality
-    | Draining
-    | Flushed
-    | Done
-    | Error
+    Ready | NoteOn | NoteOff | Frames | Progress | Lagging | Draining | Flushed | Done | Error
 )
 
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
@@ -163,7 +144,6 @@ SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
     Frames,
     Progress,
     Lagging,
-    Quality,
     Draining,
     Flushed,
     Done,

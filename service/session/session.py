@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,21 +126,7 @@ class TranscriptionSession:
     @property
     def delay(self) -> Delay:
         """The stated delay, of both kinds of events; for ``ready``."""
-        return replace(self._delay, block_ms=(self.block_frames - 1) * self._frame_ms)
-
-    @property
-    def block_frames(self) -> int:
-        """Frames that one window yields at present."""
-        return self._framer.block_frames
-
-    def change_blocks(self, block_frames: int) -> None:
-        """Go on with blocks of another length from the next frame on that both lengths divide.
-
-        No frame is left out or told twice; in longer blocks some are heard with more look-ahead,
-        so that their probabilities differ. For live streams; ``block_frames`` and ``delay`` tell
-        when it has come about.
-        """
-        self._framer.change_blocks(block_frames)
+        return self._delay
 
     @property
     def replay_ms(self) -> float:
@@ -314,7 +299,6 @@ class TranscriptionSession:
         return self._say()
 
     def _replay_before(self, frames: int) -> Replay:
-        # By the blocks of the start: with those the session that goes on from here will begin.
         history_frames = self._tracker.history_frames
         return Replay.before(frames, self._schedule, self._ratio, history_frames, self._refill_hops)
 

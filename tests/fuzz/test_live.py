@@ -22,7 +22,7 @@ RATE_HZ = 22_050
 MOST_BYTES = 16_384
 SERVER_MESSAGE: TypeAdapter[Any] = TypeAdapter(ServerMessage)
 # Whatever a client does, these are faults of ours; the last one of a client that does not read.
-NEVER = {ErrorCode.INTERNAL, ErrorCode.SLOW_READER, ErrorCode.OVERLOADED}
+NEVER = {ErrorCode.INTERNAL, ErrorCode.SLOW_READER}
 DTYPES = {"pcm_s16le": "<i2", "pcm_f32le": "<f4"}
 
 service: Service

@@ -73,7 +73,6 @@ def serving(
     """A client of an application that is ready."""
     model = transcriber or FakeTranscriber()
     settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
-    settings.setdefault("degrade_after_s", 600)  # a slow machine does not change the blocks
     app = create_app(Settings(**settings), load_model=lambda name, device: model)
     with client_for(app, raise_server_exceptions=False) as client:
         deadline = time.monotonic() + READY_S

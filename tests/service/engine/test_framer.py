@@ -41,9 +41,7 @@ class Heard:
         return np.concatenate(self.blocks, axis=1)
 
 
-def frames_of(
-    engine: Engine, sizes: list[int], priority: Priority, change_to: int | None = None
-) -> NDArray[np.float32]:
+def frames_of(engine: Engine, sizes: list[int], priority: Priority) -> NDArray[np.float32]:
     """All frames of SAMPLES, written in pieces of ``sizes``, taken in turn."""
 
     async def run() -> NDArray[np.float32]:
@@ -51,15 +49,12 @@ def frames_of(
         framer = Framer(engine, priority, SCHEDULE, FROM_THE_BEGINNING, 4, heard)
         start, turn = 0, 0
         while start < len(SAMPLES):
-            if change_to is not None and start > len(SAMPLES) // 2:
-                framer.change_blocks(change_to)
             size = sizes[turn % len(sizes)]
             await framer.write(SAMPLES[start : start + size])
             await framer.run()
             start, turn = start + size, turn + 1
         await framer.finish()
         assert framer.frames == FRAMES
-        assert framer.block_frames == (change_to or SCHEDULE.block_frames)
         framer.close()
         return heard.frames
 
@@ -77,15 +72,6 @@ def test_frames_depend_on_the_samples_alone(
     whole = frames_of(engine, [len(SAMPLES)], Priority.LIVE)
     assert whole.shape == (3, FRAMES, PITCHES)
     np.testing.assert_array_equal(frames_of(engine, sizes, priority), whole)
-
-
-@pytest.mark.parametrize("block_frames", [1, 2, 8, 16])
-def test_other_blocks_change_no_frame(engine: Engine, block_frames: int) -> None:
-    changed = frames_of(engine, [1_000], Priority.LIVE, block_frames)
-    # The fake's numbers depend on which window shows a frame, but for rounding.
-    np.testing.assert_allclose(
-        changed, frames_of(engine, [1_000], Priority.LIVE), rtol=0, atol=1e-6
-    )
 
 
 class SilentStream:

@@ -9,7 +9,15 @@
     midi_index.json   {"pieces": [{"id", "file", "source", "licence", "ensemble", "expressive",
                       "split": "train", "validation" or "test"}, ...]}
     midi_open.zip     the scores and performances, Standard MIDI Files by the name in "file"
+    midi_perf_index.json, midi_perf.zip, scores_hauptstimme_index.json, scores_hauptstimme.zip
+                      more of them in the same form
+    rooms.json        {"sample_rate": Hz, "rooms": [{"name", "file", "kind", "t60_s",
+                      "direct_sample", "licence", "attribution", ...}, ...]}
+    noise.json        {"sample_rate": Hz, "segments": [{"file", "kind", "name", "start", "length",
+                      "speech": whether somebody talks, "gm_key": of a drum hit,
+                      "licence", "attribution", ...}, ...]}
 
+The bank, ``midi_index.json`` and ``midi_open.zip`` are needed, the others are used if they exist.
 "midi" and "cents" are what a note sounds like, "velocity" how hard it was played (1 to 127),
 "layer" which of the instrument's dynamics it belongs to, "onset_ms" where in it the sound begins.
 "expressive" tells a performance from a plain score. No SoundFont is needed.

@@ -21,7 +21,8 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from training.music.synth.classes import INSTRUMENTS, UNKNOWN, instrument_class
+from model.config import INSTRUMENTS
+from training.music.synth.classes import UNKNOWN, instrument_class
 
 OVERSAMPLING = 2
 """Stored samples per output sample: keeps linear interpolation's images 26 dB down at 4 kHz."""

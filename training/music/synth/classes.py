@@ -4,26 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-INSTRUMENTS = (
-    "piano",
-    "electric piano",
-    "harpsichord",
-    "organ",
-    "plucked",
-    "violin",
-    "viola",
-    "cello",
-    "contrabass",
-    "flute",
-    "oboe",
-    "clarinet",
-    "bassoon",
-    "saxophone",
-    "horn",
-    "brass",
-    "voice",
-    "mallets",
-)
+from model.config import INSTRUMENTS
+
 UNKNOWN = -1
 """Class of entries whose instrument is not clear, such as a mixed string section."""
 _CLASSES = {

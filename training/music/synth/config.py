@@ -14,7 +14,11 @@ class RecordingConfig:
     """What happens to a sound between the instrument and the file. Probabilities per excerpt."""
 
     room: float = 0.75
-    """A room: early reflections and a diffuse tail of 0.1 to 1.5 s."""
+    """A room: early reflections and a diffuse tail, made up (0.1 to 1.5 s) or measured."""
+    measured: float = 0.5
+    """Of the rooms: the measured ones, where there are any."""
+    recorded: float = 0.7
+    """Of noise, drums and voices: the recorded ones, where there are any."""
     equaliser: float = 1.0
     """Random shelves, peaks and band edges of microphones and loudspeakers."""
     compressor: float = 0.2
@@ -48,7 +52,7 @@ class SynthConfig:
     """Where the material lies and what is made of it. Probabilities are per excerpt."""
 
     root: Path
-    """Folder with bank_index.json, midi_index.json, midi_open.zip and the sound files."""
+    """Folder of the form that ``training.music.synth`` describes."""
     cache: Path
     """Folder for the decoded bank (about 280 MB) and the parsed scores."""
     held_out: HoldOut = HELD_OUT
@@ -69,14 +73,14 @@ class SynthConfig:
 
     random_probability: float = 0.12
     """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
-    background_probability: float = 0.10
+    background_probability: float = 0.12
     """Noise, hum, talk, drums and clicks without any note."""
     background_kinds: dict[str, float] = field(
         default_factory=lambda: {
             "silence": 0.05,
-            "noise": 0.15,
-            "hum": 0.07,
-            "murmur": 0.10,
+            "noise": 0.20,
+            "hum": 0.06,
+            "murmur": 0.06,
             "percussion": 0.18,
             "mixture": 0.10,
             "sweep": 0.03,

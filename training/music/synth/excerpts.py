@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import augment
+from training.music.synth.acoustics.surroundings import (
+    NOWHERE,
+    Surroundings,
+    load_surroundings,
+)
 from training.music.synth.bank import Bank, load_bank
 from training.music.synth.casting import choose, ensemble_group
 from training.music.synth.config import SynthConfig
@@ -32,11 +37,12 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Material:
-    """The bank and the pieces of one split, by group of ensembles."""
+    """The bank, the pieces of one split, by group of ensembles, and rooms with their sounds."""
 
     bank: Bank
     groups: dict[str, list[Piece]]
     weights: NDArray[np.float64]
+    surroundings: Surroundings = NOWHERE
 
     @property
     def pieces(self) -> list[Piece]:
@@ -54,7 +60,9 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     weights = np.array([config.ensemble_weights.get(group, 0.0) for group in groups])
     if not weights.sum():
         raise ValueError(f"no group of {sorted(groups)} has a weight in ensemble_weights")
-    return Material(load_bank(config.root, config.cache), groups, weights / weights.sum())
+    bank = load_bank(config.root, config.cache)
+    surroundings = load_surroundings(config.root, config.cache, bank.sample_rate)
+    return Material(bank, groups, weights / weights.sum(), surroundings)
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
@@ -64,8 +72,9 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
     kind = rng.random()
     if kind < config.background_probability:
         length = int(seconds * rate)
-        sound = noise.background(length, rate, config.background_kinds, rng)
-        return Rendered(augment(sound, rate, rng, config.recording), Notes.empty())
+        sounds, share = material.surroundings.sounds, config.recording.recorded
+        sound = noise.background(length, rate, config.background_kinds, rng, sounds, share)
+        return Rendered(_augmented(sound, material, config, rng), Notes.empty())
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:
         entries = [
@@ -88,8 +97,15 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         if rng.random() < config.overlay_probability:
             other = score_excerpt(material, config, seconds, tuning, rng)
             rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
-    audio = augment(rendered.audio, rate, rng, config.recording)
+    audio = _augmented(rendered.audio, material, config, rng)
     return Rendered(audio, labelled(rendered.notes, config), rendered.pedal)
+
+
+def _augmented(
+    audio: NDArray[np.float32], material: Material, config: SynthConfig, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    rate = material.bank.sample_rate
+    return augment(audio, rate, rng, config.recording, material.surroundings)
 
 
 def labelled(notes: Notes, config: SynthConfig) -> Notes:

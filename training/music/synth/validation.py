@@ -78,7 +78,8 @@ def _excerpt(
     material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
 ) -> Rendered:
     rendered = _dry(material, config, seconds, rng)
-    audio = augment(rendered.audio, material.bank.sample_rate, rng, config.recording)
+    rate = material.bank.sample_rate
+    audio = augment(rendered.audio, rate, rng, config.recording, material.surroundings)
     return Rendered(audio, labelled(rendered.notes, config), rendered.pedal)
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from training.music.synth.classes import INSTRUMENTS, UNKNOWN, instrument_class
+from model.config import INSTRUMENTS
+from training.music.synth.classes import UNKNOWN, instrument_class
 
 
 @pytest.mark.parametrize(

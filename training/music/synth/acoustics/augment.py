@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from training.music.synth.acoustics import codec, noise
+from training.music.synth.acoustics.backgrounds import Backgrounds
+from training.music.synth.acoustics.rooms import Room, measured_response
 from training.music.synth.acoustics.speech import speech
+from training.music.synth.acoustics.surroundings import NOWHERE, Surroundings
 from training.music.synth.config import RecordingConfig
 
 IMPULSE_MIN_S = 0.1  # room for the ringing of the equaliser where there is no reverberation
@@ -22,9 +25,10 @@ def augment(
     sample_rate: int,
     rng: np.random.Generator,
     config: RecordingConfig = EVERYDAY,
+    surroundings: Surroundings = NOWHERE,
 ) -> NDArray[np.float32]:
     """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
-    response = impulse_response(sample_rate, rng, config)
+    response = impulse_response(sample_rate, rng, config, surroundings.rooms)
     out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
     if rng.random() < config.compressor:
         out = _compress(out, sample_rate, rng)
@@ -37,7 +41,7 @@ def augment(
     lowest_db = config.quietest_db if rng.random() < config.quiet else -18.0
     level_db = rng.uniform(max(lowest_db, config.quietest_db), 0)
     out *= np.float32(10 ** (level_db / 20))
-    out = _with_noise(out, sample_rate, rng, config)
+    out = _with_noise(out, sample_rate, rng, config, surroundings.sounds)
     if rng.random() < 0.1:  # a constant offset, as of cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
     if rng.random() < config.clipping:
@@ -53,14 +57,31 @@ def augment(
 
 
 def impulse_response(
-    sample_rate: int, rng: np.random.Generator, config: RecordingConfig = EVERYDAY
+    sample_rate: int,
+    rng: np.random.Generator,
+    config: RecordingConfig = EVERYDAY,
+    rooms: tuple[Room, ...] = (),
 ) -> NDArray[np.float32]:
     """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
 
-    The equaliser's recursive filters are minimum-phase and act on the short response instead of
-    the audio, which makes them free.
+    The reflections are those of one of ``rooms`` or made up. The equaliser's recursive filters are
+    minimum-phase and act on the short response instead of the audio, which makes them free.
     """
-    if rng.random() < config.room:
+    in_room = rng.random() < config.room
+    if in_room and rooms and rng.random() < config.measured:
+        response = measured_response(rooms, sample_rate, rng)
+        ringing = np.zeros(max(0, int(IMPULSE_MIN_S * sample_rate) - len(response)))
+        response = np.concatenate([response, ringing])
+    else:
+        response = _made_up(in_room, sample_rate, rng)
+    if rng.random() < config.equaliser:
+        response = np.asarray(signal.sosfilt(_equaliser(sample_rate, rng), response))
+    return response.astype(np.float32)
+
+
+def _made_up(in_room: bool, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
+    if in_room:
         rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
         wet_db = float(rng.uniform(-25, 0))
     else:
@@ -84,9 +105,7 @@ def impulse_response(
             * rng.uniform(0.05, 0.6, len(early))
             * 10 ** (wet_db / 20)
         )
-    if rng.random() < config.equaliser:
-        response = np.asarray(signal.sosfilt(_equaliser(sample_rate, rng), response))
-    return response.astype(np.float32)
+    return response
 
 
 def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -169,6 +188,7 @@ def _with_noise(
     sample_rate: int,
     rng: np.random.Generator,
     config: RecordingConfig,
+    sounds: Backgrounds | None,
 ) -> NDArray[np.float32]:
     rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
 
@@ -179,14 +199,23 @@ def _with_noise(
 
     if rng.random() < config.noise and rms > 0:
         lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
-        colour = str(rng.choice(list(noise.COLOURS)))
-        add(noise.coloured(len(audio), colour, sample_rate, rng), lowest, highest)
+        if sounds and rng.random() < config.recorded:
+            add(sounds.noise(len(audio), rng), lowest, highest)
+        else:
+            colour = str(rng.choice(list(noise.COLOURS)))
+            add(noise.coloured(len(audio), colour, sample_rate, rng), lowest, highest)
     if rng.random() < config.hum:
         add(noise.hum(len(audio), sample_rate, rng), -50, -15)
     if rng.random() < config.clicks:
         add(noise.clicks(len(audio), sample_rate, rng), -35, -10)
     if rng.random() < config.drums:
-        add(noise.percussion(len(audio), sample_rate, rng), -15, 5)
+        if sounds and rng.random() < config.recorded:
+            add(sounds.drums(len(audio), rng), -15, 5)
+        else:
+            add(noise.percussion(len(audio), sample_rate, rng), -15, 5)
     if rng.random() < config.voice:
-        add(speech(len(audio), sample_rate, rng), -20, 5)
+        if sounds and rng.random() < config.recorded:
+            add(sounds.talk(len(audio), rng), -20, 5)
+        else:
+            add(speech(len(audio), sample_rate, rng), -20, 5)
     return audio

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, signal
 
+from training.music.synth.acoustics.backgrounds import Backgrounds
 from training.music.synth.acoustics.speech import speech
 
 TABLE_S = 47.0
@@ -147,27 +148,45 @@ def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[n
 
 
 def background(
-    length: int, sample_rate: int, kinds: Mapping[str, float], rng: np.random.Generator
+    length: int,
+    sample_rate: int,
+    kinds: Mapping[str, float],
+    rng: np.random.Generator,
+    sounds: Backgrounds | None = None,
+    recorded: float = 0.0,
 ) -> NDArray[np.float32]:
     """A whole excerpt without notes, peak 1 or digital silence; float32 [length].
 
-    kinds: how often each kind of ``SynthConfig.background_kinds`` comes.
+    kinds: how often each kind of ``SynthConfig.background_kinds`` comes. recorded: so often noise,
+    percussion and speech are taken from the recorded ``sounds``, if there are any.
     """
+    from_life = sounds if sounds is not None and rng.random() < recorded else None
     shares = np.array(list(kinds.values()))
     kind = str(rng.choice(list(kinds), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)
     if kind in ("noise", "mixture"):
-        out += coloured(length, str(rng.choice(list(COLOURS))), sample_rate, rng)
+        if from_life:
+            out += from_life.noise(length, rng)
+        if not from_life or kind == "mixture":
+            colour = str(rng.choice(list(COLOURS)))
+            out += np.float32(rng.uniform(0.02, 1)) * coloured(length, colour, sample_rate, rng)
     if kind in ("hum", "mixture"):
         out += np.float32(rng.uniform(0.2, 1)) * hum(length, sample_rate, rng)
     if kind in ("murmur", "mixture"):
         out += np.float32(rng.uniform(0.5, 5)) * murmur(length, sample_rate, rng)
     if kind in ("percussion", "mixture"):
-        out += percussion(length, sample_rate, rng) + clicks(length, sample_rate, rng)
+        if from_life:
+            out += from_life.drums(length, rng)
+        else:
+            out += percussion(length, sample_rate, rng) + clicks(length, sample_rate, rng)
     if kind == "sweep":
         out += sweep(length, sample_rate, rng)
     if kind in ("talk", "conversation"):
         for _ in range(1 if kind == "talk" else rng.integers(2, 5)):
-            out += np.float32(rng.uniform(0.3, 1)) * speech(length, sample_rate, rng)
+            level = np.float32(rng.uniform(0.3, 1))
+            if from_life:
+                out += level * from_life.talk(length, rng)
+            else:
+                out += level * speech(length, sample_rate, rng)
     peak = float(np.abs(out).max(initial=0))
     return out / np.float32(peak) if peak > 0 else out

@@ -1,0 +1,216 @@
+"""Recorded sounds that hold no notes: rooms and streets, talk, drum hits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from training.music.synth.bank import replace_atomically
+
+HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
+"""Voices (parts of a segment's name) and drums (its file) kept out of training, for evaluation."""
+CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
+"""Kinds of sounds that go on; others happen once in a while."""
+CROSSFADE_S = 0.15
+EVENTS_PER_S = (0.1, 1.5)
+PACE = (0.85, 1.2)
+"""Voices are played at another speed, to hear more than the recorded ones."""
+PAUSE_S = 0.35
+"""Mean pause between two segments of speech."""
+STEPS = 16  # of a beat's pattern
+_ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
+"""General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A recorded sound: where it lies in the samples and what it is."""
+
+    kind: str
+    name: str
+    file: str
+    speech: bool
+    key: int
+    """General MIDI key of a drum hit; 0 for other sounds."""
+    start: int
+    length: int
+
+    @property
+    def held_out(self) -> bool:
+        return any(word in self.name.split("_") or word == self.file for word in HELD_OUT)
+
+    @property
+    def speaker(self) -> str:
+        return self.name.split("_")[1] if self.kind == "speech_digits" else self.name
+
+
+class Backgrounds:
+    """The sounds of one split: ``segments`` of the memory-mapped int16 ``samples``."""
+
+    def __init__(
+        self, segments: Sequence[Segment], samples: NDArray[np.int16], sample_rate: int
+    ) -> None:
+        self.samples, self.sample_rate = samples, sample_rate
+        self.segments = tuple(segments)
+        self.voices: dict[str, list[Segment]] = {}
+        self.kits: dict[str, list[Segment]] = {}
+        self.kinds: dict[str, list[Segment]] = {}
+        for one in segments:
+            if one.kind == "drum_hit":
+                self.kits.setdefault(one.file, []).append(one)
+            elif one.speech and one.kind != "crowd":
+                self.voices.setdefault(one.speaker, []).append(one)
+            else:
+                self.kinds.setdefault(one.kind, []).append(one)
+
+    def sound(self, segment: Segment) -> NDArray[np.float32]:
+        """The samples of a segment, peak near 0.9."""
+        raw = self.samples[segment.start : segment.start + segment.length]
+        return raw.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
+
+    def noise(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """A place with its sounds: steady ones, events, or both; float32 [length]."""
+        steady = [kind for kind in self.kinds if kind in CONTINUOUS]
+        sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
+        out = np.zeros(length, np.float32)
+        both = rng.random()
+        if steady and (both < 0.75 or not sudden):
+            out += self._steady(self.kinds[steady[rng.integers(len(steady))]], length, rng)
+        if sudden and (both > 0.5 or not steady):
+            events = self.kinds[sudden[rng.integers(len(sudden))]]
+            per_second = float(np.exp(rng.uniform(*np.log(EVENTS_PER_S))))
+            for at in rng.integers(0, length, rng.poisson(per_second * length / self.sample_rate)):
+                level = np.float32(rng.lognormal(0, 0.6))
+                _add(out, int(at), level * self.sound(events[rng.integers(len(events))]))
+        return out
+
+    def _steady(
+        self, kind: Sequence[Segment], length: int, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Segments of a kind one after another, crossfaded, as loud as each other."""
+        out, at = np.zeros(length, np.float32), 0
+        while at < length:
+            sound = self.sound(kind[int(rng.integers(len(kind)))])
+            sound = sound[int(rng.uniform(0, 0.3) * len(sound)) :]
+            sound /= np.float32(max(1e-4, float(np.std(sound))) * 6)
+            fade = min(len(sound) // 2, int(CROSSFADE_S * self.sample_rate))
+            ramp = np.linspace(0, 1, fade, dtype=np.float32)
+            sound[:fade] *= ramp
+            sound[len(sound) - fade :] *= ramp[::-1]
+            _add(out, at, sound)
+            at += max(1, len(sound) - fade)
+        return out
+
+    def talk(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """One person talks, with pauses; float32 [length]. Raises ValueError without speech."""
+        if not self.voices:
+            raise ValueError("these backgrounds hold no speech")
+        # Long recordings of speech, rather than single words, half of the time.
+        names = list(self.voices)
+        seconds = [sum(one.length for one in self.voices[name]) for name in names]
+        voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
+        pace = float(rng.uniform(*PACE))
+        out = np.zeros(length, np.float32)
+        at = -int(rng.uniform(0, 0.5) * voice[0].length)
+        while at < length:
+            sound = _at_pace(self.sound(voice[rng.integers(len(voice))]), pace)
+            _add(out, at, sound)
+            at += len(sound) + int(rng.exponential(PAUSE_S) * self.sample_rate)
+        return out
+
+    def drums(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """A drum kit plays a beat; float32 [length]. Raises ValueError without drum hits."""
+        if not self.kits:
+            raise ValueError("these backgrounds hold no drum hits")
+        kit = self.kits[list(self.kits)[rng.integers(len(self.kits))]]
+        named = {key for keys, _ in _ROLES for key in keys}
+        parts = []
+        for keys, share in _ROLES:
+            hits = [hit for hit in kit if (hit.key in keys if keys else hit.key not in named)]
+            if hits:
+                one = hits[rng.integers(len(hits))]
+                layers = [self.sound(hit) for hit in hits if hit.key == one.key]
+                parts.append((layers, rng.random(STEPS) < share))
+        step = int(self.sample_rate * rng.uniform(0.1, 0.28))  # between two places of the pattern
+        out = np.zeros(length, np.float32)
+        for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
+            for layers, pattern in parts:
+                if pattern[place % STEPS] and rng.random() < 0.95:
+                    late = int(rng.integers(max(1, step // 20)))
+                    level = np.float32(rng.uniform(0.3, 1))
+                    _add(out, begin + late, level * layers[rng.integers(len(layers))])
+        return out
+
+
+def load_backgrounds(
+    folder: Path, cache: Path, sample_rate: int, held_out: bool = False
+) -> Backgrounds | None:
+    """The sounds of ``noise.json``, decoded into ``cache`` on first use; None where it is missing.
+
+    held_out: the voices and drums kept out of training, instead of everything else.
+    Raises ValueError where they are at another rate.
+    """
+    path = folder / "noise.json"
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    index = json.loads(content)
+    if index["sample_rate"] != sample_rate:
+        raise ValueError(f"{path} is at {index['sample_rate']} Hz, the bank at {sample_rate} Hz")
+    decoded = cache / f"noise-{hashlib.sha256(content).hexdigest()[:12]}.npy"
+    if not decoded.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        samples = _decode(folder, index["segments"])
+        replace_atomically(decoded, lambda file: np.save(file, samples))
+    segments = _segments(index["segments"])
+    chosen = [one for one in segments if one.held_out == held_out]
+    return Backgrounds(chosen, np.load(decoded, mmap_mode="r"), sample_rate)
+
+
+def _segments(entries: Iterable[dict[str, Any]]) -> list[Segment]:
+    segments, position = [], 0
+    for entry in entries:
+        segments.append(
+            Segment(
+                kind=entry["kind"],
+                name=entry["name"],
+                file=PurePosixPath(entry["file"]).stem,
+                speech=entry["speech"],
+                key=int(entry.get("gm_key") or 0),
+                start=position,
+                length=entry["length"],
+            )
+        )
+        position += entry["length"]
+    return segments
+
+
+def _decode(folder: Path, entries: Sequence[dict[str, Any]]) -> NDArray[np.int16]:
+    files = {
+        name: soundfile.read(folder / name, dtype="float32")[0]
+        for name in dict.fromkeys(entry["file"] for entry in entries)
+    }
+    parts = [files[e["file"]][e["start"] : e["start"] + e["length"]] for e in entries]
+    whole = np.clip(np.concatenate(parts), -1, 1) * np.iinfo(np.int16).max
+    return np.rint(whole).astype(np.int16)
+
+
+def _add(out: NDArray[np.float32], at: int, sound: NDArray[np.float32]) -> None:
+    """Add ``sound`` at sample ``at``, which may lie before 0; what does not fit is left out."""
+    skip = max(0, -at)
+    n = min(len(sound), len(out) - at)
+    if n > skip:
+        out[at + skip : at + n] += sound[skip:n]
+
+
+def _at_pace(sound: NDArray[np.float32], pace: float) -> NDArray[np.float32]:
+    positions = np.arange(0, len(sound) - 1, pace)
+    return np.interp(positions, np.arange(len(sound)), sound).astype(np.float32)

@@ -18,6 +18,7 @@ from training.music.synth.bank import Bank, load_bank
 from training.music.synth.casting import choose, ensemble_group
 from training.music.synth.config import SynthConfig
 from training.music.synth.material import random_notes
+from training.music.synth.mechanics import Mechanics, load_mechanics
 from training.music.synth.perform import (
     PITCH_HIGH,
     PITCH_LOW,
@@ -43,6 +44,8 @@ class Material:
     groups: dict[str, list[Piece]]
     weights: NDArray[np.float64]
     surroundings: Surroundings = NOWHERE
+    mechanics: Mechanics | None = None
+    """Noises of pianos, where the bank has them."""
 
     @property
     def pieces(self) -> list[Piece]:
@@ -62,7 +65,8 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
         raise ValueError(f"no group of {sorted(groups)} has a weight in ensemble_weights")
     bank = load_bank(config.root, config.cache)
     surroundings = load_surroundings(config.root, config.cache, bank.sample_rate)
-    return Material(bank, groups, weights / weights.sum(), surroundings)
+    mechanics = load_mechanics(config.root)
+    return Material(bank, groups, weights / weights.sum(), surroundings, mechanics)
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
@@ -91,7 +95,9 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
             notes = held_by_pedal(notes, pedal)
         number = np.full(len(notes), entry.number, np.int8)
         notes = shorten_repeats(notes.moved(instrument=number))
-        rendered = render(material.bank, notes, [voice], seconds, tuning, rng, pedal)
+        rendered = render(
+            material.bank, notes, [voice], seconds, tuning, rng, pedal, material.mechanics
+        )
     else:
         rendered = score_excerpt(material, config, seconds, tuning, rng)
         if rng.random() < config.overlay_probability:
@@ -151,7 +157,9 @@ def score_excerpt(
         start_s = float(begins[rng.integers(len(begins))])
         notes, pedal = perform(chosen, start_s, seconds, config, rng)
         notes, voices, presses = orchestrate(material.bank, chosen, notes, pedal, config, rng, only)
-        rendered = render(material.bank, notes, voices, seconds, tuning_cents, rng, presses)
+        rendered = render(
+            material.bank, notes, voices, seconds, tuning_cents, rng, presses, material.mechanics
+        )
         if len(rendered.notes):
             return rendered
     return rendered

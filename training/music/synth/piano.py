@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import signal
 
 MIDDLE_PITCH = 60
-LONGEST_S = 1.2
+LONGEST_S = 2.0
 """Time constant that even the slowest damper of the lowest string stays below."""
 SHORTEST_S = 0.025
 RESIDUE_RATIO = 4
@@ -83,17 +83,17 @@ class Dampers:
 def random_dampers(rng: np.random.Generator) -> Dampers:
     """Dampers of any instrument, from well-regulated to worn.
 
-    Middle C falls by 60 dB within 0.35 to 2.4 s, from a concert grand's new felts to an old
+    Middle C falls by 60 dB within 0.4 to 2.8 s, from a concert grand's new felts to an old
     upright's; the three strings of a treble note stop sooner than the heavy, wound ones of a bass.
     """
     return Dampers(
-        middle_s=float(np.exp(rng.uniform(np.log(0.05), np.log(0.35)))),
-        bass_semitones=float(rng.uniform(8, 22)),
+        middle_s=float(np.exp(rng.uniform(np.log(0.06), np.log(0.4)))),
+        bass_semitones=float(rng.uniform(7, 16)),
         treble_semitones=float(rng.uniform(16, 40)),
         treble_power=int(rng.integers(1, 4)),
-        residue=float(10 ** (rng.uniform(-42, -14) / 20)),
+        residue=float(10 ** (rng.uniform(-40, -12) / 20)),
         highest=int(rng.integers(88, 92)),
-        delay_s=float(rng.uniform(0.0, 0.05)),
+        delay_s=float(rng.uniform(0.0, 0.06)),
         restrike_s=float(rng.uniform(0.007, 0.02)),
         restrike_residue=float(rng.uniform(0.1, 0.5)),
     )

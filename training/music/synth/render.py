@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from training.music.synth import piano
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument
 from training.music.synth.ends import Dampings, Releases
+from training.music.synth.mechanics import Mechanics, random_noise
 from training.music.synth.scores import Notes, joined
 
 REFERENCE_VELOCITY = 100.0
@@ -94,11 +95,13 @@ def render(
     tuning_cents: float,
     rng: np.random.Generator,
     pedal: NDArray[np.float64] | None = None,
+    mechanics: Mechanics | None = None,
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio.
 
-    ``pedal``, [presses, 3] as in :class:`Rendered`, holds the dampers of pianos. Notes that begin
-    outside 0..seconds or that no recording reaches are left out, also from the returned notes.
+    ``pedal``, [presses, 3] as in :class:`Rendered`, holds the dampers of pianos, whose keys sound
+    like ``mechanics``. Notes that begin outside 0..seconds or that no recording reaches are left
+    out, also from the returned notes.
     """
     length = int(seconds * bank.sample_rate)
     audio = np.zeros(length, np.float32)
@@ -115,6 +118,10 @@ def render(
     if ringing is not audio:
         audio += ringing
         audio += piano.random_sympathy(ringing, depth, tuning_cents, bank.sample_rate, rng)
+    if pianos and mechanics:
+        keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
+        noise = random_noise(mechanics, keys, pedal, length, bank.sample_rate, rng)
+        audio += np.abs(audio).max(initial=0) * noise
     return Rendered(audio, joined(played), pedal if pianos else None)
 
 

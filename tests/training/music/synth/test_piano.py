@@ -90,7 +90,7 @@ def test_the_highest_strings_have_no_dampers() -> None:
 def test_middle_c_is_damped_as_fast_as_pianos_do() -> None:
     rng = np.random.default_rng(0)
     fall_ms = np.array([1000 * t60(60, piano.random_dampers(rng)) / 6 for _ in range(60)])
-    assert np.percentile(fall_ms, 10) < 120  # 10 dB down: well-regulated
+    assert np.percentile(fall_ms, 10) < 150  # 10 dB down: well-regulated
     assert np.percentile(fall_ms, 90) > 250  # and worn
     assert fall_ms.max() < 700
 

@@ -60,7 +60,7 @@ def perform(
     onset, offset = warp(notes.onset), warp(notes.offset)
     pedal = piece.pedal[piece.pedal[:, 1] > start_s]
     pedal = warp(np.maximum(pedal, start_s))
-    pedal = pedal[pedal[:, 1] > pedal[:, 0]]
+    pedal = pedal[(pedal[:, 1] > pedal[:, 0]) & (pedal[:, 0] < seconds)]
     if not piece.expressive:
         jitter_s = rng.uniform(0.003, 0.02)
         onset = np.maximum(onset + rng.normal(0, jitter_s, len(onset)), 0)

@@ -60,6 +60,13 @@ class SynthConfig:
     seed: int = 0
     """Of all that is random, where the caller gives none."""
 
+    real_root: Path | None = None
+    """Folder of real recordings with their scores (training.music.scored.corpus); None for none."""
+    real_probability: float = 0.25
+    """Excerpts of those recordings, where there is a folder of them."""
+    real_left_out: tuple[str, ...] = ("chopin_op10_12", "wtc1_bwv847_prelude:75.9-90.9")
+    """Recordings not used, by ID, and parts of them, ID:SECOND-SECOND: their scores do not fit."""
+
     excerpt_min_s: float = 20.0
     """Seconds of the shortest excerpt."""
     excerpt_max_s: float = 30.0
@@ -133,6 +140,8 @@ class SynthConfig:
     def __post_init__(self) -> None:
         if self.random_probability + self.background_probability > 1:
             raise ValueError("random_probability and background_probability add up to over 1")
+        if not 0 <= self.real_probability <= 1:
+            raise ValueError("real_probability must be from 0 to 1")
         if not 1 <= self.excerpt_min_s <= self.excerpt_max_s:
             raise ValueError("excerpts must last at least 1 s, excerpt_max_s the longest")
         if self.pool_excerpts < 1 or self.queue_batches < 1 or self.seconds_per_window <= 0:

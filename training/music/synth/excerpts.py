@@ -1,12 +1,15 @@
-"""Making one excerpt: material, performance, instruments, room; audio with its notes."""
+"""Making one excerpt: material, performance, instruments, room; audio with its notes. Or taking
+one from a real recording."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.scored.corpus import ScoredRecording, load_recordings
+from training.music.scored.excerpts import recorded_excerpt
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.acoustics.surroundings import (
@@ -38,7 +41,8 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Material:
-    """The bank, the pieces of one split, by group of ensembles, and rooms with their sounds."""
+    """The bank, rooms with their sounds, and of one split the pieces, by group of ensembles, and
+    the real recordings."""
 
     bank: Bank
     groups: dict[str, list[Piece]]
@@ -46,6 +50,7 @@ class Material:
     surroundings: Surroundings = NOWHERE
     mechanics: Mechanics | None = None
     """Noises of pianos, where the bank has them."""
+    recordings: list[ScoredRecording] = field(default_factory=list)
 
     @property
     def pieces(self) -> list[Piece]:
@@ -53,7 +58,8 @@ class Material:
 
 
 def load_material(config: SynthConfig, split: str = "train") -> Material:
-    """Open bank and scores. Raises ValueError where the split has no piece with notes."""
+    """Open bank and scores, and for training the real recordings. Raises ValueError where the split
+    has no piece with notes, or ``real_root`` no recording with a score."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, config.cache, split):
         if len(piece.notes):
@@ -66,13 +72,23 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     bank = load_bank(config.root, config.cache)
     surroundings = load_surroundings(config.root, config.cache, bank.sample_rate)
     mechanics = load_mechanics(config.root)
-    return Material(bank, groups, weights / weights.sum(), surroundings, mechanics)
+    recordings = []
+    if config.real_root is not None and split == "train":
+        recordings = load_recordings(config.real_root, config.cache, split, config.real_left_out)
+        if not recordings:
+            raise ValueError(f"{config.real_root} has no recordings with scores to train on")
+    return Material(bank, groups, weights / weights.sum(), surroundings, mechanics, recordings)
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
-    """One augmented excerpt of 20 to 30 s (by the configuration): score, random notes or noise."""
+    """One augmented excerpt of 20 to 30 s (by the configuration): a real recording, or a score,
+    random notes or noise."""
     rate = material.bank.sample_rate
     seconds = float(rng.uniform(config.excerpt_min_s, config.excerpt_max_s))
+    if material.recordings and rng.random() < config.real_probability:
+        return recorded_excerpt(
+            material.recordings, seconds, rate, config.recording, rng, material.surroundings
+        )
     kind = rng.random()
     if kind < config.background_probability:
         length = int(seconds * rate)

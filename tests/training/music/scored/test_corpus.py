@@ -1,0 +1,122 @@
+"""Recordings with scores as training material."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from model.config import INSTRUMENTS, SAMPLE_RATE
+from tests.fakes import FakeTranscriber, play
+from tests.training.conftest import write_midi
+from training.music.scored import prepare
+from training.music.scored.corpus import PCM_SCALE, load_recordings
+from training.music.scored.excerpts import recorded_excerpt
+from training.music.synth.config import RecordingConfig, SynthConfig
+from training.music.synth.dataset import generate_batches
+from training.music.synth.labels import segment_labels
+
+PITCHES = (57, 69, 81, 93)
+PLAYED = [(PITCHES[i % 4], 1.0 + 0.5 * i, 1.4 + 0.5 * i) for i in range(20)]
+LENGTH_S = 14.0
+QUIET = RecordingConfig(**{field.name: 0.0 for field in dataclasses.fields(RecordingConfig)})
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two recordings of tones to train on, one held out and one without a score."""
+    root = tmp_path / "corpus"
+    (root / "ornaments").mkdir(parents=True)
+    written = [(begin, end, pitch, 64) for pitch, begin, end in PLAYED]
+    write_midi(root / "score.mid", [(0, written)])
+    (root / "coarse.tsv").write_text("# exact\nscore_s\taudio_s\n0.0\t0.0\n9.0\t9.0\n")
+    entries: list[dict[str, Any]] = []
+    for name, rate in (("one", 16_000), ("two", SAMPLE_RATE), ("kept", 16_000), ("bare", 8000)):
+        soundfile.write(root / f"{name}.wav", play(PLAYED, LENGTH_S, rate), rate)
+        split = "validation" if name == "kept" else "train"
+        entries.append({"id": name, "audio": f"{name}.wav", "score": "score.mid", "split": split})
+    entries[0] |= {"instruments": "solo piano (a grand)", "coarse": "coarse.tsv"}
+    entries[1] |= {"instruments": "tones"}
+    entries[3]["score"] = None
+    (root / "ornaments" / "one.tsv").write_text("score_s\tsign\n2.0\ttrill\n")
+    (root / "index.json").write_text(json.dumps(entries))
+    monkeypatch.setattr(prepare, "load", lambda _: FakeTranscriber())
+    return root
+
+
+def test_a_split_is_aligned_once(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    one, two = load_recordings(corpus, cache, "train")
+    assert (one.name, two.name) == ("one", "two")
+    for recording in (one, two):
+        assert len(recording.audio) == pytest.approx(LENGTH_S * SAMPLE_RATE, abs=2)
+        assert recording.notes.pitch.tolist() == [pitch for pitch, _, _ in PLAYED]
+        assert recording.notes.onset == pytest.approx([on for _, on, _ in PLAYED], abs=0.02)
+        assert not recording.notes.velocity.any()
+    assert set(one.notes.instrument) == {INSTRUMENTS.index("piano")}
+    assert set(two.notes.instrument) == {-1}
+    assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the sign
+    assert set(two.unknown[:, 3]) == {1}
+    monkeypatch.setattr(prepare, "prepare", None)  # what is in the cache is not aligned again
+    assert [r.name for r in load_recordings(corpus, cache, "train")] == ["one", "two"]
+
+
+def test_what_is_left_out_is_not_learnt(corpus: Path, tmp_path: Path) -> None:
+    (two,) = load_recordings(corpus, tmp_path / "cache", "train", ("one", "two:3.0-4.5"))
+    assert two.name == "two"
+    assert [3.0, 4.5, -1.0, 3.0] in two.unknown.tolist()
+    (kept,) = load_recordings(corpus, tmp_path / "cache", "validation")
+    assert kept.name == "kept"
+    with pytest.raises(ValueError, match="two:3"):
+        load_recordings(corpus, tmp_path / "cache", "train", ("two:3",))
+
+
+def test_an_excerpt_is_labelled_where_it_sounds(corpus: Path, tmp_path: Path) -> None:
+    recordings = load_recordings(corpus, tmp_path / "cache", "train")
+    rng = np.random.default_rng(0)
+    played = set()
+    for _ in range(12):
+        rendered = recorded_excerpt(recordings, 5.0, SAMPLE_RATE, QUIET, rng)
+        assert len(rendered.audio) == pytest.approx(5 * SAMPLE_RATE, abs=2)
+        assert rendered.pedal is None
+        assert rendered.unknown is not None
+        begins = rendered.notes.onset
+        inside = begins[(begins > 0.05) & (begins < 4.9)]
+        at = (inside * SAMPLE_RATE).astype(int)
+        # A tone begins within 20 ms of each onset: louder after it than before.
+        after = [float(np.abs(rendered.audio[i + 250 : i + 500]).max()) for i in at]
+        before = [float(np.abs(rendered.audio[i - 500 : i - 250]).max()) for i in at]
+        assert np.median(after) > 3 * np.median(before)
+        played.add(tuple(sorted(set(rendered.notes.pitch.tolist()))))
+        targets = segment_labels(rendered.notes, SAMPLE_RATE, 0, 400, unknown=rendered.unknown)
+        assert targets.onset.any()
+        assert not targets.velocity.any()
+        assert targets.frame_unknown.any()
+        assert not targets.frame_unknown.all()
+    assert len(played) > 1  # transposed
+
+
+def test_a_stream_takes_its_share_from_the_recordings(
+    corpus: Path, synth_config: SynthConfig
+) -> None:
+    def share(probability: float) -> float:
+        config = dataclasses.replace(
+            synth_config, real_root=corpus, real_probability=probability, real_left_out=()
+        )
+        batch = next(generate_batches(config, 32, 3))
+        return float(batch.frame_unknown.any(axis=(1, 2)).mean())
+
+    assert share(0.0) == 0.0
+    assert share(1.0) > 0.8
+
+
+def test_full_scale_stays_full_scale(corpus: Path, tmp_path: Path) -> None:
+    (kept,) = load_recordings(corpus, tmp_path / "cache", "validation")
+    assert np.abs(kept.audio).max() / PCM_SCALE == pytest.approx(0.2, rel=0.1)

@@ -1,0 +1,134 @@
+"""What is left out of the loss, and what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from model.config import HOP, SAMPLE_RATE
+from training.music.scored.masks import (
+    DOUBT,
+    HELD,
+    ORNAMENT_PITCHES,
+    RELEASE_S,
+    RINGING,
+    RINGING_RELEASE_S,
+    UNWRITTEN,
+    UNWRITTEN_WITH_ORNAMENTS,
+    Evidence,
+    unknown,
+)
+from training.music.scored.time_map import TimeMap
+from training.music.synth.labels import Targets, segment_labels
+from training.music.synth.scores import Notes
+
+SECONDS = 20.0
+NONE = np.zeros((0, 2))
+
+
+def evidence(*notes: tuple[float, float, int]) -> Evidence:
+    """Notes (onset, offset, pitch) that are all heard; the score is at half of the tempo."""
+    onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
+    count = len(notes)
+    return Evidence(
+        Notes(onset, offset, pitch, np.zeros(count, np.float32), np.zeros(count, np.int16)),
+        np.full(count, 0.9),
+        np.ones(count, bool),
+        TimeMap(np.array([0.0, 10.0]), np.array([0.0, 20.0])),
+        np.zeros((0, 3)),
+        0.05,
+    )
+
+
+def targets(
+    made: Evidence,
+    signs_s: tuple[float, ...] = (),
+    ornamented: bool = False,
+    left_out: NDArray[np.float64] = NONE,
+) -> Targets:
+    rows = unknown(made, np.array(signs_s), ornamented, left_out)
+    frames = int(SECONDS * SAMPLE_RATE / HOP)
+    return segment_labels(made.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)
+
+
+def frame(second: float) -> int:
+    return round(second * SAMPLE_RATE / HOP)
+
+
+def span(mask: NDArray[np.uint8]) -> tuple[float, float]:
+    """First and last second of a mask."""
+    frames = np.flatnonzero(mask)
+    return frames[0] * HOP / SAMPLE_RATE, (frames[-1] + 1) * HOP / SAMPLE_RATE
+
+
+def test_a_release_is_unknown_and_the_strike_is_not() -> None:
+    made = targets(evidence((2.0, 4.0, 60)))
+    assert not made.onset_unknown.any()
+    assert np.flatnonzero(made.frame_unknown.any(axis=0)).tolist() == [60]
+    assert span(made.frame_unknown[:, 60]) == pytest.approx((2 + 2 * HELD, 4 + RELEASE_S), abs=0.03)
+
+
+def test_a_release_is_known_again_from_the_next_strike_on() -> None:
+    made = targets(evidence((2.0, 3.0, 60), (3.0, 4.0, 60)))
+    assert made.frame_unknown[frame(2.9), 60]
+    assert not made.frame_unknown[frame(3.1), 60]
+
+
+def test_where_the_pedal_is_down_much_of_the_time_ends_are_unknown_for_longer() -> None:
+    made = targets(replace(evidence((2.0, 4.0, 60)), ringing=RINGING))
+    assert span(made.frame_unknown[:, 60])[1] == pytest.approx(4 + RINGING_RELEASE_S, abs=0.03)
+
+
+def test_a_note_in_doubt_is_neither_taught_as_played_nor_as_silence() -> None:
+    both = evidence((2.0, 4.0, 60), (2.0, 4.0, 64))
+    made = targets(replace(both, confidence=np.array([0.9, DOUBT / 2])))
+    assert made.onset_unknown[frame(2.0), 64]
+    assert made.frame_unknown[frame(2.0) : frame(5.0), 64].all()
+    assert not made.onset_unknown[:, 60].any()
+    assert not made.frame_unknown[frame(2.5), 60]
+
+
+def test_the_neighbours_of_a_note_with_a_sign_are_unknown() -> None:
+    made = targets(evidence((2.0, 3.0, 60), (4.0, 5.0, 72)), signs_s=(1.0,))
+    masked = np.flatnonzero(made.onset_unknown.any(axis=0))
+    assert masked.tolist() == list(range(60 - ORNAMENT_PITCHES, 61 + ORNAMENT_PITCHES))
+    begin, end = span(made.onset_unknown[:, 60])
+    assert begin < 2.0
+    assert end > 3.0
+
+
+@pytest.mark.parametrize(
+    ("probability", "ornamented", "masked"),
+    [
+        (UNWRITTEN + 0.01, False, True),
+        (UNWRITTEN - 0.01, False, False),
+        (UNWRITTEN - 0.01, True, True),
+        (UNWRITTEN_WITH_ORNAMENTS - 0.01, True, False),
+    ],
+)
+def test_a_loud_onset_that_is_not_written_may_be_played(
+    probability: float, ornamented: bool, masked: bool
+) -> None:
+    heard = replace(evidence((2.0, 3.0, 60)), unwritten=np.array([[8.0, 70, probability]]))
+    made = targets(heard, ornamented=ornamented)
+    assert bool(made.onset_unknown[frame(8.0), 70]) is masked
+    assert bool(made.frame_unknown[frame(8.1), 70]) is masked
+
+
+def test_where_few_notes_are_heard_nothing_is_taught() -> None:
+    notes = [(1.0 + 0.5 * i, 1.4 + 0.5 * i, 60 + i) for i in range(30)]
+    heard = np.arange(30) < 15
+    made = targets(replace(evidence(*notes), heard=heard))
+    assert made.onset_unknown[frame(12.0)].all()
+    assert made.frame_unknown[frame(12.0)].all()
+    assert not made.onset_unknown[frame(4.0)].any()
+
+
+def test_what_is_left_out_is_all_unknown() -> None:
+    made = targets(evidence((2.0, 3.0, 60)), left_out=np.array([[6.0, 8.0]]))
+    assert made.onset_unknown[frame(7.0)].all()
+    assert made.frame_unknown[frame(7.0)].all()
+    assert not made.onset_unknown[frame(9.0)].any()

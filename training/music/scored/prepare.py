@@ -1,0 +1,77 @@
+"""Recordings aligned with their scores, into the cache of ``training.music.scored.corpus``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from model.checkpoint import load
+from model.config import SAMPLE_RATE
+from service.engine.engine import Engine
+from training.evaluation.real import read_audio
+from training.music.metrics import NoteList
+from training.music.scored.aligner import Heard, align, hear, read_score, unwritten
+from training.music.scored.corpus import PCM_SCALE
+from training.music.scored.masks import RELEASE_S
+from training.music.scored.time_map import read_time_map
+from training.music.synth.bank import replace_atomically
+
+logger = logging.getLogger(__name__)
+
+MODEL = "live"  # weights of this package: what they teach stays free of others' output
+
+
+def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
+    """Align each entry of the index below ``root`` and write it to its folder of the cache.
+
+    Raises ValueError for audio, scores and alignments that cannot be read.
+    """
+    with Engine(load(MODEL)) as engine:
+        for entry, place in entries:
+            heard = hear(root / entry["audio"], engine)
+            coarse = read_time_map(root / entry["coarse"]) if entry.get("coarse") else None
+            aligned = align(heard, read_score(root / entry["score"]), coarse)
+            logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
+            notes = aligned.notes
+            labels = {
+                "onset": notes.onset_s,
+                "offset": notes.offset_s,
+                "pitch": notes.pitch,
+                "confidence": aligned.confidence,
+                "heard": aligned.heard,
+                "score_s": aligned.time_map.score_s,
+                "audio_s": aligned.time_map.audio_s,
+                "unwritten": unwritten(aligned, heard),
+                "ringing": np.array(ringing(notes, heard)),
+            }
+            place.mkdir(parents=True, exist_ok=True)
+            audio = model_audio(root / entry["audio"])
+            replace_atomically(place / "audio.npy", lambda file, a=audio: np.save(file, a))
+            replace_atomically(place / "labels.npz", lambda file, a=labels: np.savez(file, **a))
+
+
+def model_audio(path: Path) -> NDArray[np.int16]:
+    """[samples] at the model's rate. Raises AudioError."""
+    samples, rate = read_audio(path)
+    resampled = soxr.resample(samples, rate, SAMPLE_RATE)
+    return np.asarray(np.clip(np.rint(resampled * PCM_SCALE), -PCM_SCALE, PCM_SCALE), np.int16)
+
+
+def ringing(notes: NoteList, heard: Heard) -> float:
+    """Mean probability of sounding RELEASE_S after the end of a note whose pitch is not struck
+    again until then; 0 where there is none."""
+    order = np.lexsort((notes.onset_s, notes.pitch))
+    again_s = np.full(len(notes), np.inf)
+    same = np.diff(notes.pitch[order]) == 0
+    again_s[order[:-1][same]] = notes.onset_s[order][1:][same]
+    at_s = notes.offset_s + RELEASE_S
+    frame = np.rint(at_s / heard.frame_s).astype(int)
+    alone = (again_s > at_s + RELEASE_S / 2) & (frame < len(heard.sounding))
+    values = heard.sounding[frame[alone], notes.pitch[alone]]
+    return float(values.mean()) if len(values) else 0.0

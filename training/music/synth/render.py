@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from training.music.synth import piano
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument
 from training.music.synth.ends import Dampings, Releases
+from training.music.synth.layers import mixed, neighbours
 from training.music.synth.mechanics import Mechanics, random_noise
 from training.music.synth.scores import Notes, joined
 
@@ -23,6 +24,8 @@ REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5
 """Semitones a recorded note may be shifted; notes further away are left out."""
 ATTACK_S = 0.002
+BLENDED = 0.5
+"""Share of the pianos whose dynamics lie between the recorded ones."""
 PICK_SPREAD = 12.0
 """Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
 
@@ -149,6 +152,11 @@ def _play(
     # The recording's own attack precedes its onset: begin reading that much earlier.
     first = np.ceil(begin - instrument.onset[pick] / step).astype(np.intp)
     phase = instrument.onset[pick] + (first - begin) * step
+    share = np.zeros(count, np.float32)
+    if voice.dampers and rng.random() < BLENDED:
+        other, share = neighbours(instrument, pick, notes.velocity)
+        other_step = step * 2.0 ** ((instrument.midi[pick] - instrument.midi[other]) / 12)
+        other_phase = instrument.onset[other] + (first - begin) * other_step
     falls: Dampings | Releases
     if voice.dampers:
         falls = Dampings(notes, voice.dampers, contact_s, rate)
@@ -190,6 +198,11 @@ def _play(
         origin = int(instrument.start[pick[i]])
         source = bank.samples[origin : origin + int(instrument.length[pick[i]]) + 2]
         sound = _interpolate(source, position)
+        if share[i]:
+            position = ramp[:n] * other_step[i] + other_phase[i]
+            np.clip(position, 0, instrument.length[other[i]], out=position)
+            second = bank.samples[instrument.start[other[i]] :]
+            sound = mixed(sound, _interpolate(second, position), float(share[i]))
         sound[: len(attack)] *= attack[:n]
         sustain = max(0, int(held[i]))
         if sustain < n:

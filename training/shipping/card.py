@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from model.checkpoint import read_card, write_whole
 from training.loop.warm_start import stages
 from training.music.metrics import FIGURES
+from training.shipping.sources import attributions
 
 KNOWN_FAILURES = """\
 - Trained on synthesised audio alone: real rooms, pedalling and touch differ from it.
@@ -57,40 +56,21 @@ def write_card(weights: Path, card: dict[str, Any]) -> None:
     write_whole(weights.with_suffix(".md"), model_card(card).encode())
 
 
-def sources(synth: Path) -> dict[str, list[dict[str, Any]]]:
-    """Licences and attributions of the note bank and the scores."""
-    bank = json.loads((synth / "bank_index.json").read_text())["instruments"]
-    pieces = json.loads((synth / "midi_index.json").read_text())["pieces"]
-    sounds: dict[tuple[str, str], list[str]] = {}
-    for name, entry in bank.items():
-        licence = re.sub(r", see [^)]*", "", entry["licence"])  # a remark on other documents
-        sounds.setdefault((entry["attribution"], licence), []).append(name)
-    scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
-    return {
-        "sounds": [
-            {"attribution": who, "licence": licence, "instruments": names}
-            for (who, licence), names in sounds.items()
-        ],
-        "scores": [
-            {"source": where, "licence": licence, "pieces": count}
-            for (where, licence), count in sorted(scores.items())
-        ],
-    }
-
-
 def model_card(card: dict[str, Any]) -> str:
     """The card as a page to read."""
     data, all_stages = card["data"], stages(card)
     held_out = ", ".join(data["synth"]["held_out"].values())
+    real = card["sources"].get("recordings")
+    learned = " and real recordings, aligned with their scores" if real else " alone"
     lines = [
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
         f"({sum(stage['steps'] for stage in all_stages)} steps of "
-        f"{data['batch_size']} windows of 0.74 s) on synthesised audio alone: recorded single "
-        "notes of the instruments below play the scores below, humanised, detuned, in made-up "
-        "rooms and with noise. No recording of a performance was used. The sustain pedal holds "
-        f"notes for {data['synth']['pedal_cap_s']:g} s at most. Never trained on, for validation: "
+        f"{data['batch_size']} windows of 0.74 s) on synthesised audio{learned}: recorded single "
+        "notes of the instruments below play the scores below, humanised, detuned, in rooms (made "
+        "up and, where listed, measured) and with noise. The sustain pedal holds notes for "
+        f"{data['synth']['pedal_cap_s']:g} s at most. Never trained on, for validation: "
         f"{held_out}, and the validation and test scores.",
         "",
         *_stages_table(all_stages),
@@ -112,20 +92,7 @@ def model_card(card: dict[str, Any]) -> str:
         "",
         "## Training material and attributions",
         "",
-        "Sounds:",
-        "",
-        *(
-            f"- {sound['attribution']} ({sound['licence']}): {', '.join(sound['instruments'])}"
-            for sound in card["sources"]["sounds"]
-        ),
-        "",
-        "Scores:",
-        "",
-        *(
-            f"- {score['source']} ({score['licence']}): {score['pieces']} pieces"
-            for score in card["sources"]["scores"]
-        ),
-        "",
+        *attributions(card["sources"]),
     ]
     return "\n".join(lines)
 

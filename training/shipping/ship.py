@@ -19,7 +19,8 @@ import torch
 from model.checkpoint import WEIGHTS, load, save_checkpoint
 from training.music.synth.config import SynthConfig
 from training.music.task import MusicConfig, MusicTask
-from training.shipping.card import sources, write_card
+from training.shipping.card import write_card
+from training.shipping.sources import sources
 from training.shipping.tune import HeldOutPieces, tune
 
 logger = logging.getLogger(__name__)
@@ -45,11 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
     trained = load(options.run / f"{options.checkpoint}.safetensors", dtype=torch.float32)
     synth = SynthConfig(root=options.synth, cache=options.cache)
     config = dataclasses.replace(trained.config, name=options.name)
+    real = trained.card["data"].get("synth", {}).get("real_root")
+    used = dataclasses.replace(synth, real_root=Path(real) if real else None)
     card = {
         **trained.card,
         "name": options.name,
         "config": config.to_json(),
-        "sources": sources(options.synth),
+        "sources": sources(used),
     }
     path = options.out / f"{options.name}.safetensors"
     save_checkpoint(trained, card, path, half=True)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from training.music.synth.config import SynthConfig
+from training.shipping.sources import Sources, attributions, shares_alike, sources
+
+
+def test_everything_used_is_attributed(synth_config: SynthConfig) -> None:
+    lines = attributions(sources(synth_config))
+    assert "- made for the tests (MIT): 6 pieces" in lines
+    assert "- The players of the violin (MIT): violin_one, violin_vso2" in lines
+    assert not [line for line in lines if "Share-alike" in line]
+
+
+def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_path: Path) -> None:
+    for file in ("bank_index.json", "midi_index.json"):
+        (tmp_path / file).write_bytes((synth_config.root / file).read_bytes())
+    alike = {"licence": "CC BY-SA 3.0", "attribution": "A church"}
+    rooms = [alike | {"name": "Church_L"}, alike | {"name": "Church_R"}]
+    (tmp_path / "rooms.json").write_text(json.dumps({"rooms": rooms}))
+    real = [
+        {"id": "fugue", "score": "fugue.mid", "licence": "CC0", "attribution": "A pianist"}
+        | {"score_licence": "CC BY-SA 4.0", "score_attribution": "A typesetter"},
+        {"id": "unused", "score": None, "licence": "CC0", "attribution": "Nobody"},
+    ]
+    (tmp_path / "index.json").write_text(json.dumps(real))
+    lines = attributions(sources(replace(synth_config, root=tmp_path, real_root=tmp_path)))
+    assert "- A church (CC BY-SA 3.0): Church" in lines
+    assert "- A pianist (CC0): fugue" in lines
+    named = lines[lines.index("Share-alike licences among these:") :]
+    assert "- A church (CC BY-SA 3.0)" in named
+    assert "- A typesetter (CC BY-SA 4.0)" in named
+    assert not any("Nobody" in line for line in lines)
+
+
+def test_share_alike_licences_are_known_by_their_names() -> None:
+    for licence in ("CC BY-SA", "CC BY-SA 3.0 DE", "Creative Commons Attribution-ShareAlike 2.5"):
+        assert shares_alike({"licence": licence})
+    for licence in ("CC BY 4.0", "MIT", "Universal", "CC0"):
+        assert not shares_alike({"licence": licence})
+
+
+def test_cards_of_earlier_weights_can_be_written() -> None:
+    old: Sources = {
+        "sounds": [{"attribution": "A", "licence": "MIT", "instruments": ["b"]}],
+        "scores": [{"source": "S", "licence": "CC0", "pieces": 3}],
+    }
+    assert "- S (CC0): 3 pieces" in attributions(old)

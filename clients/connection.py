@@ -31,16 +31,15 @@ async def open_socket(
     """Connect and send the message ``start``; what the server answers is not awaited.
 
     Args:
-        key: API key, shown in a header; ``$RSE_KEY`` where there is none.
+        key: API key (default: ``$RSE_KEY``).
 
     Raises:
         ConnectError: no service there, or it takes no session now (``retryable``).
     """
-    key = key or os.environ.get(KEY_VARIABLE)
     try:
         socket = await connect(
             url,
-            additional_headers={"Authorization": f"Bearer {key}"} if key else None,
+            additional_headers=credentials(key),
             compression=None,  # PCM does not compress
             max_size=MAX_SERVER_MESSAGE_BYTES,
             open_timeout=open_timeout_s,
@@ -53,6 +52,12 @@ async def open_socket(
     except (OSError, TimeoutError, WebSocketException) as error:
         reason = str(error) or type(error).__name__
         raise ConnectError(f"cannot connect to {url}: {reason}", retryable=True) from error
+
+
+def credentials(key: str | None) -> dict[str, str]:
+    """The header that shows an API key, of the environment where none is given."""
+    key = key or os.environ.get(KEY_VARIABLE)
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _refused(error: InvalidStatus) -> ConnectError:

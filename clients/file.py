@@ -2,128 +2,56 @@
 
 Files, folders and patterns are taken, and raw PCM from a pipe:
 ``ffmpeg -i film.mkv -f s16le -ar 44100 -ac 1 - | python -m clients.file - --rate 44100``.
-Recordings go the way that live audio goes, through the service's websocket, as fast as they are
-taken, or at the pace of the music with ``--realtime``. Where one breaks off half way, the notes
+The service decodes them and serves live streams first. Where one breaks off half way, the notes
 until then are written all the same.
 
-Exit status: 0 all is transcribed; 1 something is missing; 2 wrong usage; 3 no service.
+Exit status: 0 everything is transcribed; 1 something is missing; 2 wrong usage; 3 no service.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from clients.client import TranscriptionClient
 from clients.connection import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
 from clients.notes import NoteList
-from clients.protocol import MAX_CHANNELS, SAMPLE_BYTES, Done, NoteOn, Progress, Ready
+from clients.protocol import MAX_CHANNELS, SAMPLE_BYTES, NoteOff, NoteOn
+from clients.recordings import find_recordings, pieces
 from clients.tempo_option import add_tempo_option, beat_of
+from clients.upload import transcribe
 
 try:
     from rich.console import Console
-    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as ProgressBar
-
-    from clients.recording import PcmPipe, Recording, Source, UnreadableError, find_recordings
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-# Nobody waits for a frame of a file: more context and fewer forward passes.
-DEFAULT_LOOKAHEAD_MS = 200.0
-DEFAULT_BLOCK_FRAMES = 16
-READ_S = 0.5
-REALTIME_READ_S = 0.02
 PIPE = "-"
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Transcript:
-    """What came of a recording; ``failure`` where it ended before its end."""
+    """What came of a recording; ``failure`` where it ended before its end.
 
-    ready: Ready
-    notes: NoteList
-    done: Done | None
-    failure: Exception | None
-    duration_s: float
-
-
-async def transcribe(
-    recording: Source,
-    url: str,
-    *,
-    realtime: bool = False,
-    bar: ProgressBar | None = None,
-    task: TaskID | None = None,
-    **wanted: Any,
-) -> Transcript:
-    """Send a whole recording and gather its notes.
-
-    Args:
-        url: any address of the service.
-        realtime: send at the pace of the music.
-        bar, task: progress bar to move, in seconds of audio.
-        wanted: fields of ``StartOptions`` about transcription.
-
-    Raises:
-        TranscriptionError: no session came about. A later failure is in the result.
+    Attributes:
+        started: the model and the options that the service chose.
+        totals: of ``done``; None where the answer broke off.
     """
-    client = TranscriptionClient(url, recording.options(**wanted))
-    ready = await client.connect()
-    notes = client.notes
-    reading = asyncio.create_task(_read(client, bar, task))
-    done: Done | None = None
-    failure: Exception | None = None
-    try:
-        try:
-            await _send(client, recording, realtime)
-        except UnreadableError as error:
-            failure = error  # what was sent is still transcribed to its end
-        done = await client.stop()
-    except TranscriptionError as error:
-        failure, done = error, error.done
-    finally:
-        await client.close()
-        await reading
-    sent_s = client.sent_samples / recording.sample_rate
-    return Transcript(ready, notes, done, failure, recording.duration_s or sent_s)
 
-
-async def _send(client: TranscriptionClient, recording: Source, realtime: bool) -> None:
-    started = time.monotonic()
-    async for block in recording.blocks(REALTIME_READ_S if realtime else READ_S):
-        await client.send(block)
-        if realtime:
-            due = started + client.sent_samples / recording.sample_rate
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-
-
-async def _read(client: TranscriptionClient, bar: ProgressBar | None, task: TaskID | None) -> None:
-    try:
-        async for event in client:
-            if bar is not None and task is not None and isinstance(event, NoteOn | Progress):
-                bar.update(
-                    task,
-                    completed=event.time_s,
-                    done=f"{event.time_s:.0f} s",
-                    notes=len(client.notes.notes),
-                )
-    except TranscriptionError:
-        pass  # the sender is told the same
-
-
-# -- command line ---------------------------------------------------------------------------------
+    notes: NoteList = field(default_factory=NoteList)
+    started: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, Any] | None = None
+    failure: str | None = None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -147,19 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="recordings at a time (default: 1)"
     )
-    parser.add_argument("--realtime", action="store_true", help="send at the pace of the music")
     parser.add_argument(
-        "--lookahead-ms",
-        type=float,
-        default=DEFAULT_LOOKAHEAD_MS,
-        help="future audio a frame may wait for, in ms (default: %(default)g)",
+        "--lookahead-ms", type=float, help="future audio a frame may wait for, in ms"
     )
-    parser.add_argument(
-        "--block-frames",
-        type=int,
-        default=DEFAULT_BLOCK_FRAMES,
-        help="frames emitted together (default: %(default)d)",
-    )
+    parser.add_argument("--block-frames", type=int, help="frames emitted together")
     parser.add_argument("--mode", choices=["block", "centre"], help="way of emitting frames")
     parser.add_argument("--model", help="name of the weights")
     pipe = parser.add_argument_group("raw PCM from standard input")
@@ -191,11 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         twice = [str(target) for target, count in targets.items() if count > 1]
         if twice:
             parser.error(f"two recordings would be written to {twice[0]}")
-    return asyncio.run(_transcribe_all(paths, args))
+    return _transcribe_all(paths, args)
 
 
-async def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> int:
-    """Transcribe files, some at a time; returns the exit status."""
+def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> int:
+    """Transcribe files, ``--jobs`` at a time; returns the exit status."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -203,74 +122,106 @@ async def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> in
         TextColumn("{task.fields[done]}, {task.fields[notes]} notes"),
         TimeRemainingColumn(),
     )
-    places = asyncio.Semaphore(args.jobs)
 
-    async def one(path: Path) -> int:
-        async with places:
-            try:
-                complaint, status = await _transcribe_file(path, args, bar), INCOMPLETE
-            except ConnectError as error:
-                complaint, status = str(error), NO_SERVICE
-            except (TranscriptionError, UnreadableError, ValueError, OSError) as error:
-                complaint, status = str(error), INCOMPLETE
+    def one(path: Path) -> int:
+        try:
+            complaint, status = _transcribe_file(path, args, bar), INCOMPLETE
+        except ConnectError as error:
+            complaint, status = str(error), NO_SERVICE
+        except (TranscriptionError, ValueError, OSError) as error:
+            complaint, status = str(error), INCOMPLETE
         if complaint is None:
             return WHOLE
         console.print(f"{path}: {complaint}", style="red", markup=False, soft_wrap=True)
         return status
 
-    with ProgressBar(*columns, console=console) as bar:
-        statuses = await asyncio.gather(*(one(path) for path in paths))
-    failures = {status for status in statuses if status != WHOLE}
+    with Progress(*columns, console=console) as bar, ThreadPoolExecutor(args.jobs) as threads:
+        failures = {status for status in threads.map(one, paths) if status != WHOLE}
     return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
 
 
-def _open(path: Path, args: argparse.Namespace) -> Source:
-    if str(path) == PIPE:
-        return PcmPipe(sys.stdin.buffer, args.encoding, args.rate, args.channels)
-    return Recording(path)
-
-
-async def _transcribe_file(path: Path, args: argparse.Namespace, bar: ProgressBar) -> str | None:
+def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str | None:
     """Transcribe one file and write what came of it; returns what went wrong, if anything."""
-    recording = _open(path, args)
-    try:
-        task = bar.add_task(recording.path.name, total=recording.duration_s, notes=0, done="")
-        transcript = await transcribe(
-            recording,
-            args.url,
-            realtime=args.realtime,
-            bar=bar,
-            task=task,
-            mode=args.mode,
-            lookahead_ms=args.lookahead_ms,
-            block_frames=args.block_frames,
-            model=args.model,
-        )
-    finally:
-        recording.close()
-    notes = transcript.notes
-    if transcript.failure is None:
-        bar.update(
-            task,
-            total=transcript.duration_s,
-            completed=transcript.duration_s,
-            notes=len(notes.notes),
-        )
+    options = {
+        "mode": args.mode,
+        "lookahead_ms": args.lookahead_ms,
+        "block_frames": args.block_frames,
+        "model": args.model,
+    }
+    if str(path) == PIPE:
+        path, audio = Path("stdin"), sys.stdin.buffer
+        options |= {
+            "encoding": args.encoding,
+            "sample_rate": args.rate,
+            "channels": args.channels,
+        }
+    else:
+        audio = path.open("rb")  # type: ignore[assignment]  # both are binary files
+    task = bar.add_task(path.name, total=None, notes=0, done="")
+    with audio:
+        transcript = _gather(transcribe(args.url, pieces(audio), options), bar, task)
+    notes, failure = transcript.notes, transcript.failure
     saved = []
-    midi = _target(args.output, recording.path, ".mid")
-    # Without ``done`` the session broke off: the notes it told of, and no file if it told of none.
-    if transcript.done is not None or notes.notes:
+    # An answer that broke off before its first note leaves an earlier file in its place.
+    if transcript.totals is not None or notes.notes:
+        midi = _target(args.output, path, ".mid")
         notes.save_midi(midi, beat_of(notes, args.tempo))
         saved.append(str(midi))
     if args.json is not None:
-        target = _target(args.json, recording.path, ".json")
-        target.write_text(json.dumps(_describe(recording, transcript), indent=1) + "\n")
+        target = _target(args.json, path, ".json")
+        target.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
         saved.append(str(target))
-    if transcript.failure is None:
+    if failure is None:
         print(f"{path}: {len(notes.notes)} notes -> {', '.join(saved)}")
         return None
     rest = f" -> {', '.join(saved)}" if saved else ""
-    return f"{transcript.failure}; incomplete: {len(notes.notes)} notes came before{rest}"
+    return f"{failure}; incomplete: {len(notes.notes)} notes came before{rest}"
+
+
+def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
+    """The messages of one recording put together.
+
+    Raises:
+        TranscriptionError: the service took nothing of it.
+    """
+    transcript = Transcript()
+    notes = transcript.notes
+    reached: dict[str, Any] = {"frame": 0, "time_s": 0.0}
+    try:
+        for message in messages:
+            match message.pop("type"):
+                case "started":
+                    transcript.started = message
+                case "note_on":
+                    notes.event(_pick(NoteOn, message))
+                case "note_off":
+                    notes.event(_pick(NoteOff, message))
+                case "progress":
+                    reached = {"frame": message["frames"], "time_s": message["time_s"]}
+                    fraction, time_s = message["fraction"], message["time_s"]
+                    total = time_s / fraction if fraction else None
+                    done = f"{time_s:.0f} s"
+                    bar.update(
+                        task, total=total, completed=time_s, done=done, notes=len(notes.notes)
+                    )
+                case "error":
+                    transcript.failure = f"{message['message']} ({message['code']})"
+                case "done":
+                    transcript.totals = message["totals"]
+    except TranscriptionError as error:
+        if not transcript.started:
+            raise
+        transcript.failure = transcript.failure or str(error)
+    if transcript.totals is None and transcript.failure is None:
+        transcript.failure = "the service went away"
+    for note in notes.sounding:
+        notes.event(NoteOff(note_id=note.note_id, pitch=note.pitch, **reached))
+    return transcript
+
+
+def _pick(kind: Any, message: dict[str, Any]) -> Any:
+    """A message of this kind, without the fields of a newer protocol."""
+    return kind(**{f.name: message[f.name] for f in fields(kind)})
 
 
 def _target(chosen: Path | None, source: Path, suffix: str) -> Path:
@@ -280,16 +231,12 @@ def _target(chosen: Path | None, source: Path, suffix: str) -> Path:
     return chosen / source.with_suffix(suffix).name if chosen.is_dir() else chosen
 
 
-def _describe(recording: Source, transcript: Transcript) -> dict[str, Any]:
-    ready = transcript.ready
+def _describe(path: Path, transcript: Transcript) -> dict[str, Any]:
     return {
-        "file": recording.path.name,
+        "file": path.name,
         "complete": transcript.failure is None,
-        "duration_s": transcript.duration_s,
-        "model": ready.model,
-        "mode": ready.mode,
-        "lookahead_ms": ready.lookahead_ms,
-        "block_frames": ready.block_frames,
+        "duration_s": transcript.totals["audio_s"] if transcript.totals else None,
+        **transcript.started,
         "notes": transcript.notes.to_json(),
     }
 

@@ -264,7 +264,7 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
             lines = await http.post(
                 f"{url}/transcribe",
                 files={"file": flac(10)},
-                headers={"Accept": "application/x-ndjson"},
+                params={"answer": "ndjson"},
             )
         assert midi_pitches(json.loads(lines.text.splitlines()[-1])["midi_base64"]) == PITCHES
     finally:

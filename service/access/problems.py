@@ -31,7 +31,6 @@ class ProblemCode(StrEnum):
     BAD_SAMPLE_RATE = "bad_sample_rate"
     BAD_AUDIO = "bad_audio"
     TOO_MANY_NOTES = "too_many_notes"
-    NOT_ACCEPTABLE = "not_acceptable"
     TOO_MANY_SESSIONS = "too_many_sessions"
     TOO_MANY_UPLOADS = "too_many_uploads"
     UNAUTHORIZED = "unauthorized"
@@ -59,7 +58,6 @@ STATUS: dict[ProblemCode, int] = {
     ProblemCode.BAD_SAMPLE_RATE: 422,
     ProblemCode.BAD_AUDIO: 422,
     ProblemCode.TOO_MANY_NOTES: 413,
-    ProblemCode.NOT_ACCEPTABLE: 406,
     ProblemCode.TOO_MANY_SESSIONS: 503,
     ProblemCode.TOO_MANY_UPLOADS: 503,
     ProblemCode.UNAUTHORIZED: 401,

@@ -5,9 +5,10 @@ Memory is bounded by a block, whatever the file claims to hold.
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
-from typing import BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 import soundfile
@@ -56,9 +57,15 @@ class AudioDecoder:
     for a ``read`` under way.
     """
 
-    def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        max_duration_s: float | None = None,
+        pcm: AudioFormat | None = None,
+    ) -> None:
         """Args:
             file: seekable, at its beginning; it is not closed.
+            pcm: the format of a file that is raw PCM without a header.
             max_duration_s: seconds of audio above which AudioTooLongError is raised, at once
                 where the file's header says so, else when they have been read.
 
@@ -69,11 +76,14 @@ class AudioDecoder:
         self._lock = threading.Lock()
         self._max_duration_s = max_duration_s
         self._position = 0
-        if not file.read(1):
-            raise EmptyAudioError("the file is empty")
+        size = file.seek(0, io.SEEK_END)
         file.seek(0)
+        if not size:
+            raise EmptyAudioError("the file is empty")
+        if pcm is not None and size % pcm.frame_bytes:
+            raise DecodeError("the PCM ends within a sample: are encoding and channels right?")
         try:
-            self._sound = _ForwardSoundFile(file)
+            self._sound = _ForwardSoundFile(file, **_raw(pcm))
         except (soundfile.SoundFileError, TypeError, ValueError) as error:
             raise DecodeError(f"not a readable audio file: {_reason(error)}") from error
         try:
@@ -148,6 +158,19 @@ class AudioDecoder:
         most_s = self._max_duration_s
         if most_s is not None and samples > most_s * self._sound.samplerate:
             raise AudioTooLongError(f"the file holds more than {most_s:g} s of audio")
+
+
+def _raw(pcm: AudioFormat | None) -> dict[str, Any]:
+    """What libsndfile is told of a file that does not say it itself."""
+    if pcm is None:
+        return {}
+    return {
+        "format": "RAW",
+        "subtype": "PCM_16" if pcm.encoding is Encoding.PCM_S16LE else "FLOAT",
+        "endian": "LITTLE",
+        "samplerate": pcm.sample_rate_hz,
+        "channels": pcm.channels,
+    }
 
 
 def _reason(error: Exception) -> str:

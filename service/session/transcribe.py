@@ -52,6 +52,7 @@ async def transcribe_file(
     options: StreamOptions = FILE_OPTIONS,
     *,
     max_duration_s: float | None = None,
+    pcm: AudioFormat | None = None,
     tracker: TrackerSettings | None = None,
     limits: SessionLimits = _FILE_LIMITS,
 ) -> AsyncGenerator[FileItem, None]:
@@ -65,6 +66,7 @@ async def transcribe_file(
     Args:
         file: seekable binary file, at its beginning; read in a thread, not closed.
         max_duration_s: longest audio taken.
+        pcm: the format of a file that is raw PCM without a header.
 
     Raises:
         DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
@@ -73,7 +75,7 @@ async def transcribe_file(
         TooManyNotesError: ``limits.max_notes`` are exceeded.
         EngineError: the model failed.
     """
-    with await _open(file, max_duration_s) as decoder:
+    with await _open(file, max_duration_s, pcm) as decoder:
         session = TranscriptionSession(
             engine, decoder.audio, options, priority=Priority.FILE, tracker=tracker, limits=limits
         )
@@ -105,9 +107,11 @@ async def transcribe_file(
             session.abort()
 
 
-async def _open(file: BinaryIO, max_duration_s: float | None) -> AudioDecoder:
+async def _open(
+    file: BinaryIO, max_duration_s: float | None, pcm: AudioFormat | None
+) -> AudioDecoder:
     """Opens the file in a thread, which is through with it when this ends, even cancelled."""
-    opening = asyncio.ensure_future(asyncio.to_thread(AudioDecoder, file, max_duration_s))
+    opening = asyncio.ensure_future(asyncio.to_thread(AudioDecoder, file, max_duration_s, pcm))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:

@@ -22,9 +22,9 @@ export class BusyError extends Error {
 export async function transcribe(file, on, signal) {
   const form = new FormData();
   form.append("file", file);
-  const response = await fetch(new URL("transcribe", document.baseURI), {
+  const response = await fetch(new URL("transcribe?answer=ndjson", document.baseURI), {
     method: "POST",
-    headers: { Accept: "application/x-ndjson", ...authorization() },
+    headers: authorization(),
     body: form,
     signal,
   }).catch((cause) => {

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +31,14 @@ logger = logging.getLogger(__name__)
 MIDI = "audio/midi"
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
-OFFERED = (MIDI, JSON, NDJSON)
+
+
+class Answer(StrEnum):
+    """The forms of an answer."""
+
+    MIDI = "midi"
+    JSON = "json"
+    NDJSON = "ndjson"
 
 
 class NoteBody(BaseModel):
@@ -60,7 +68,7 @@ class Transcript(BaseModel):
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The notes, in the form that `Accept` asks for",
+        "description": "The notes, in the form that `answer` asks for",
         "content": {
             MIDI: {"schema": {"type": "string", "contentMediaType": MIDI}},
             JSON: {"schema": {"$ref": "#/components/schemas/Transcript"}},
@@ -78,7 +86,6 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         ProblemCode.EMPTY_AUDIO,
         ProblemCode.BAD_SAMPLE_RATE,
         ProblemCode.BAD_AUDIO,
-        ProblemCode.NOT_ACCEPTABLE,
         ProblemCode.TOO_MANY_UPLOADS,
         ProblemCode.CLIENT_LIMIT,
         ProblemCode.TOO_MANY_REQUESTS,
@@ -122,14 +129,18 @@ async def write_lines(
     items: AsyncGenerator[FileItem, None],
     state: ServiceState,
     held: AsyncExitStack,
+    chosen: dict[str, Any],
 ) -> AsyncIterator[str]:
     """The lines of an NDJSON answer; the last is `done` unless the server itself failed.
+
+    The first says what the server chose: model, mode, look-ahead and block.
 
     Before it, all that the upload held is given back: its client may go on to the next at once.
     """
     item: FileItem | None = first
     performance: Performance | None = None
     problem: Problem | None = None
+    yield json.dumps({"type": "started", **chosen}) + "\n"
     while item is not None:
         if isinstance(item, NoteEvent):
             yield note_message(item).model_dump_json(exclude={"seq"}) + "\n"
@@ -168,16 +179,23 @@ def describe(
     performance: Performance, options: StreamOptions, state: ServiceState
 ) -> dict[str, Any]:
     """The body of a JSON answer."""
-    config = state.loaded().config
     return Transcript(
         notes=[NoteBody.model_validate(note, from_attributes=True) for note in performance.notes],
         duration_s=performance.totals.audio_s,
         frames=performance.totals.frames,
-        model=config.name,
-        mode=options.mode,
-        lookahead_ms=round(options.actual_lookahead_ms(config.sample_rate), 3),
-        block_frames=options.frames_per_window,
+        **chosen(options, state),
     ).model_dump(mode="json")
+
+
+def chosen(options: StreamOptions, state: ServiceState) -> dict[str, Any]:
+    """What the server made of the choices of a client."""
+    config = state.loaded().config
+    return {
+        "model": config.name,
+        "mode": options.mode,
+        "lookahead_ms": round(options.actual_lookahead_ms(config.sample_rate), 3),
+        "block_frames": options.frames_per_window,
+    }
 
 
 def file_name(uploaded: str | None) -> dict[str, str]:

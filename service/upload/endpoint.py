@@ -11,34 +11,64 @@ import base64
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, Self
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field, model_validator
 from starlette.responses import JSONResponse, Response
 
 from service.access.clients import client_of
 from service.access.problems import Problem, ProblemCode
 from service.protocol.client_messages import Choices
 from service.session.limits import SessionLimits
-from service.session.options import FILE_OPTIONS, StreamOptions
+from service.session.options import (
+    FILE_OPTIONS,
+    MAX_CHANNELS,
+    MAX_SAMPLE_RATE_HZ,
+    MIN_SAMPLE_RATE_HZ,
+    AudioFormat,
+    Encoding,
+    StreamOptions,
+)
 from service.session.transcribe import FileItem, Performance, transcribe_file
 from service.state import ServiceState
 from service.upload.answer import (
     ANSWERS,
-    JSON,
     MIDI,
-    NDJSON,
-    OFFERED,
+    Answer,
     HoldingResponse,
+    chosen,
     describe,
     file_name,
     write_lines,
 )
 from service.upload.form import FORM, receive_file
-from service.upload.negotiation import choose
 from service.upload.outcome import as_problem, count
 
 router = APIRouter(tags=["recordings"])
+
+
+class UploadChoices(Choices):
+    """The query of an upload; `encoding` and `sample_rate` where the file is raw PCM."""
+
+    answer: Answer = Answer.MIDI
+    encoding: Encoding | None = None
+    sample_rate: int | None = Field(default=None, ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
+    channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.encoding is None) != (self.sample_rate is None):
+            raise ValueError("raw PCM needs both encoding and sample_rate")
+        return self
+
+    def pcm(self) -> AudioFormat | None:
+        """The format of raw PCM; None where the file says it itself."""
+        if self.encoding is None or self.sample_rate is None:
+            return None
+        return AudioFormat(
+            encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
+        )
 
 
 @router.post(
@@ -48,13 +78,11 @@ router = APIRouter(tags=["recordings"])
     responses=ANSWERS,
     openapi_extra=FORM,
 )
-async def transcribe_recording(request: Request, choices: Annotated[Choices, Query()]) -> Response:
+async def transcribe_recording(
+    request: Request, choices: Annotated[UploadChoices, Query()]
+) -> Response:
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
-    media_type = choose(request.headers.get("accept"), OFFERED)
-    if media_type is None:
-        offered = ", ".join(OFFERED)
-        raise Problem(ProblemCode.NOT_ACCEPTABLE, f"the answer can be one of {offered}")
     async with AsyncExitStack() as stack:
         placed = stack.enter_context(state.uploads.take())
         client = client_of(request.scope)
@@ -73,9 +101,9 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
             count(state, None, as_problem(error, state))
             raise
         items = await stack.enter_async_context(
-            aclosing(start_transcription(state, upload.file, options))
+            aclosing(start_transcription(state, upload.file, options, choices.pcm()))
         )
-        if media_type == NDJSON:
+        if choices.answer is Answer.NDJSON:
             # Bad files mostly show at once: then there is still a status to say so.
             try:
                 first = await anext(items)
@@ -84,22 +112,23 @@ async def transcribe_recording(request: Request, choices: Annotated[Choices, Que
                 count(state, None, problem)
                 raise problem from error
             held = stack.pop_all()
-            lines = write_lines(first, items, state, held)
+            lines = write_lines(first, items, state, held, chosen(options, state))
             return HoldingResponse(lines, held, state.settings.send_timeout_s)
         performance = await run(request, items, state)
-        if media_type == JSON:
+        if choices.answer is Answer.JSON:
             return JSONResponse(describe(performance, options, state))
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
 
 
 def start_transcription(
-    state: ServiceState, file: BinaryIO, options: StreamOptions
+    state: ServiceState, file: BinaryIO, options: StreamOptions, pcm: AudioFormat | None
 ) -> AsyncGenerator[FileItem, None]:
     engine, settings = state.loaded(), state.settings
     return transcribe_file(
         file,
         engine,
         options,
+        pcm=pcm,
         max_duration_s=settings.max_upload_s,
         limits=SessionLimits(
             max_notes=settings.max_notes,

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
 
-import httpx
 import mido
 import numpy as np
 import pretty_midi
@@ -82,33 +81,21 @@ def test_the_file_client_writes_the_notes_that_were_played(
         assert note.end == pytest.approx(from_json["offset_s"], abs=0.002)
 
 
-def test_websocket_and_upload_tell_the_same(
-    server: RunningServer, song: Path, tmp_path: Path
-) -> None:
-    """Flow control, block sizes and pace of the client leave no trace in the notes."""
-    notes = tmp_path / "song.json"
-    assert transcribe(server, song, "-o", tmp_path / "song.mid", "--json", notes) == 0
-    with song.open("rb") as opened:
-        answer = httpx.post(
-            f"{server.url}/transcribe",
-            files={"file": opened},
-            headers={"Accept": "application/json"},
-            timeout=60,
-        )
-    assert answer.status_code == 200
-    assert json.loads(notes.read_text())["notes"] == answer.json()["notes"]
-
-
-def test_a_long_recording_goes_through_the_flow_control(
-    server: RunningServer, tmp_path: Path
-) -> None:
-    """Many times what may be under way at once, so that markers must have come back."""
+async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_path: Path) -> None:
+    """Many times what may be under way at once: flow control leaves no trace in the notes."""
     long = [(69, second + 0.1, second + 0.6) for second in range(40)]
-    path = tmp_path / "long.wav"
-    soundfile.write(path, play(long, 40, 8_000), 8_000, subtype="FLOAT")
-    assert transcribe(server, path, "--json", tmp_path / "long.json") == 0
-    heard = json.loads((tmp_path / "long.json").read_text())["notes"]
-    assert len(heard) == 40
+    path, notes = tmp_path / "long.wav", tmp_path / "long.json"
+    samples = play(long, 40, 8_000)
+    soundfile.write(path, samples, 8_000, subtype="FLOAT")
+    assert await asyncio.to_thread(transcribe, server, path, "--json", notes) == 0
+    options = StartOptions(
+        encoding="pcm_f32le", sample_rate=8_000, lookahead_ms=200, block_frames=16
+    )
+    async with TranscriptionClient(server.url, options) as client:
+        await client.send(samples.astype("<f4").tobytes())
+        await client.stop()
+    assert len(client.notes.notes) == 40
+    assert json.loads(notes.read_text())["notes"] == client.notes.to_json()
 
 
 async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:

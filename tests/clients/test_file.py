@@ -1,119 +1,165 @@
-"""The file client as a command: what it sends, what it writes, how it fails."""
+"""The file client as a command: what it writes, how it fails."""
 
-import asyncio
+from __future__ import annotations
+
+import base64
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from http import HTTPStatus
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import mido
 import numpy as np
 import pytest
 import soundfile
 
-from clients import backoff, file
-from clients.client import TranscriptionClient
+from clients import file
 from clients.file import main
-from clients.recording import Recording
-from tests.clients.fake_service import Behaviour, FakeService, nobody
+from tests.clients.fake_service import nobody
 from tests.conftest import REPOSITORY
 
 RATE = 16_000
+STARTED = {"model": "fake", "mode": "block", "lookahead_ms": 197.0, "block_frames": 16}
 
 
-@pytest.fixture(autouse=True)
-def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
+@dataclass
+class Uploads:
+    """A service that hears a note a second: at k + 0.25 s pitch 60 + k, for half a second.
+
+    Attributes:
+        seconds: of each recording, whatever is in it.
+        status: of the answer.
+        fail_at_s, drop_at_s: where the recording turns bad, where the answer breaks off.
+    """
+
+    seconds: int = 3
+    status: int = 200
+    fail_at_s: int | None = None
+    drop_at_s: int | None = None
+    queries: list[dict[str, str]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    url: str = ""
+
+    @contextmanager
+    def running(self) -> Iterator[Uploads]:
+        uploads = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                uploads.answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            self.url = f"http://127.0.0.1:{server.server_port}"
+            try:
+                yield self
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        query = parse_qs(urlsplit(request.path).query)
+        self.queries.append({name: values[0] for name, values in query.items()})
+        self.headers.append(dict(request.headers))
+        body = b""
+        while size := int(request.rfile.readline(), 16):
+            body += request.rfile.read(size)
+            request.rfile.readline()
+        request.rfile.readline()
+        boundary = request.headers["Content-Type"].partition("boundary=")[2].encode()
+        head, _, rest = body.partition(b"\r\n\r\n")
+        assert b'name="file"' in head
+        self.bodies.append(rest.removesuffix(b"\r\n--" + boundary + b"--\r\n"))
+        request.send_response(self.status)
+        request.end_headers()
+        if self.status != 200:
+            problem = {"detail": "all places are taken", "code": "too_many_uploads"}
+            request.wfile.write(json.dumps(problem).encode())
+            return
+        for line in self.lines():
+            request.wfile.write(json.dumps(line).encode() + b"\n")
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        yield {"type": "started", **STARTED}
+        for second in range(self.seconds):
+            if second == self.drop_at_s:
+                return
+            note = {"note_id": second, "pitch": 60 + second}
+            on = {"velocity": 80, "confidence": 0.9, "frame": 4 * second + 1}
+            yield {"type": "note_on", **note, **on, "time_s": second + 0.25}
+            if second == self.fail_at_s:
+                yield {"type": "note_off", **note, "frame": 4 * second + 2, "time_s": second + 0.5}
+                yield {"type": "error", "code": "bad_audio", "message": "NaN in audio"}
+                break
+            fraction = (second + 0.5) / self.seconds
+            frames, time_s = 4 * second + 2, second + 0.5
+            yield {"type": "progress", "frames": frames, "time_s": time_s, "fraction": fraction}
+            if second + 1 != self.drop_at_s:
+                frame, time_s = 4 * second + 3, second + 0.75
+                yield {"type": "note_off", **note, "frame": frame, "time_s": time_s}
+            yield {"type": "of a newer protocol"}
+        totals = {"notes": self.seconds, "audio_s": float(self.seconds)}
+        midi = base64.b64encode(b"MThd").decode()
+        yield {"type": "done", "reason": "stop", "totals": totals, "midi_base64": midi}
 
 
-def write(path: Path, seconds: float, channels: int = 1, rate: int = RATE, **how: str) -> Path:
-    time_s = np.arange(round(seconds * rate)) / rate
-    tone = 0.3 * np.sin(2 * np.pi * 440 * time_s)
-    soundfile.write(path, np.stack([tone] * channels, axis=1), rate, **how)
+def write(path: Path, **how: str) -> Path:
+    soundfile.write(path, 0.3 * np.sin(np.arange(3 * RATE) / 5), RATE, **how)
     return path
 
 
-async def run(service: FakeService, *arguments: str | Path) -> int:
-    """The command line in a thread, as it brings its own event loop."""
-    command = [*map(str, arguments), "--url", service.url]
-    return await asyncio.to_thread(main, command)
+def run(service: Uploads, *arguments: str | Path) -> int:
+    return main([*map(str, arguments), "--url", service.url])
 
 
-async def test_a_recording_becomes_midi_and_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_recording_becomes_midi_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    song = write(tmp_path / "song.wav", 3.1)
-    out, notes = tmp_path / "out.mid", tmp_path / "out.json"
-    async with FakeService().running() as service:
-        assert await run(service, song, "-o", out, "--json", notes, "--lookahead-ms", "50") == 0
-        (heard,) = service.sessions
-    assert heard.stopped
-    assert heard.start["lookahead_ms"] == 50
-    assert heard.start["block_frames"] == file.DEFAULT_BLOCK_FRAMES
-    pitches = [m.note for m in mido.MidiFile(out) if m.type == "note_on"]
-    assert pitches == [60, 61, 62]
+    monkeypatch.setenv("RSE_KEY", "secret")
+    song, out, notes = write(tmp_path / "song.wav"), tmp_path / "o.mid", tmp_path / "o.json"
+    with Uploads().running() as service:
+        assert run(service, song, "-o", out, "--json", notes, "--lookahead-ms", "50") == 0
+    assert service.queries == [{"answer": "ndjson", "lookahead_ms": "50.0"}]
+    assert service.headers[0]["Authorization"] == "Bearer secret"
+    assert service.bodies == [song.read_bytes()]
+    assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61, 62]
     described = json.loads(notes.read_text())
-    assert described["complete"]
-    assert described["duration_s"] == pytest.approx(3.1)
-    assert [(n["pitch"], n["onset_s"], n["offset_s"]) for n in described["notes"]] == [
+    assert [(n["pitch"], n["onset_s"], n["offset_s"]) for n in described.pop("notes")] == [
         (60, 0.25, 0.75),
         (61, 1.25, 1.75),
         (62, 2.25, 2.75),
     ]
+    assert described == {"file": "song.wav", "complete": True, "duration_s": 3.0, **STARTED}
     assert "3 notes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "channels", "subtype", "encoding", "sent_channels"),
-    [
-        ("a.wav", 1, "PCM_16", "pcm_s16le", 1),
-        ("a.wav", 2, "PCM_24", "pcm_f32le", 2),
-        ("a.flac", 2, "PCM_16", "pcm_s16le", 2),
-        ("a.ogg", 1, "VORBIS", "pcm_f32le", 1),
-        ("a.mp3", 2, "MPEG_LAYER_III", "pcm_f32le", 2),
-        ("a.wav", 4, "PCM_16", "pcm_f32le", 1),
-    ],
-)
-async def test_the_audio_is_sent_as_it_is(
-    tmp_path: Path, name: str, channels: int, subtype: str, encoding: str, sent_channels: int
-) -> None:
-    path = write(tmp_path / name, 1.3, channels, subtype=subtype)
-    async with FakeService().running() as service:
-        assert await run(service, path) == 0
-        (heard,) = service.sessions
-    assert heard.start["encoding"] == encoding
-    assert heard.start["sample_rate"] == RATE
-    assert heard.start["channels"] == sent_channels
-    kind = "int16" if encoding == "pcm_s16le" else "float32"
-    expected, _ = soundfile.read(path, dtype="float32" if channels == 4 else kind, always_2d=True)
-    if channels == 4:
-        expected = expected.mean(axis=1, keepdims=True)
-    sent = np.frombuffer(bytes(heard.audio), np.dtype(kind)).reshape(-1, sent_channels)
-    # libsndfile rounds the last bit of MP3 differently from read to read.
-    np.testing.assert_allclose(sent, expected, rtol=0, atol=1e-6 if name.endswith("mp3") else 0)
-    assert path.with_suffix(".mid").exists()
-
-
-async def test_folders_and_patterns_are_searched_and_some_are_sent_at_a_time(
+def test_folders_and_patterns_are_searched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     album = tmp_path / "album"
     (album / "encore").mkdir(parents=True)
     (album / "cover.png").write_text("no audio")
     for name in ("b.wav", "a.FLAC", "encore/c.ogg"):
-        write(album / name, 1.3, subtype="VORBIS" if name.endswith("ogg") else "PCM_16")
-    live = [write(tmp_path / f"live-{number}.wav", 1.3) for number in (1, 2)]
+        write(album / name, subtype="VORBIS" if name.endswith("ogg") else "PCM_16")
+    live = [write(tmp_path / f"live-{number}.wav") for number in (1, 2)]
     out = tmp_path / "midi"
-    async with FakeService(Behaviour(seconds_to_transcribe_a_second=0.1)).running() as service:
-        assert (
-            await run(service, album, tmp_path / "live-*", live[0], "-o", out, "--jobs", "2") == 0
-        )
-        assert service.most_at_a_time == 2
+    with Uploads().running() as service:
+        assert run(service, album, tmp_path / "live-*", live[0], "-o", out, "--jobs", "2") == 0
     names = ["a.mid", "b.mid", "c.mid", "live-1.mid", "live-2.mid"]
     assert sorted(path.name for path in out.iterdir()) == names
-    assert capsys.readouterr().out.count("2 notes") == 5
+    assert capsys.readouterr().out.count("3 notes") == 5
 
 
 @pytest.mark.parametrize(
@@ -123,206 +169,104 @@ async def test_folders_and_patterns_are_searched_and_some_are_sent_at_a_time(
         (["{tmp}/empty"], "no recordings there"),
         (["-"], "- needs --rate"),
         (["{tmp}/a.wav", "--jobs", "0"], "--jobs is a number from 1"),
+        (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "nowhere is no folder"),
+        (["{tmp}/a.wav", "--json", "{tmp}/nowhere/song.json"], "nowhere is no folder"),
+        (["{tmp}/a.wav", "--tempo", "nan"], "--tempo"),
     ],
 )
-def test_wrong_usage_is_told_before_the_work(
+def test_wrong_usage_is_reported_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "a.wav", tmp_path / "other" / "a.wav"):
-        write(path, 1)
+        write(path)
     with pytest.raises(SystemExit) as caught:
         main([argument.format(tmp=tmp_path) for argument in arguments])
     assert caught.value.code == 2
     assert words in capsys.readouterr().err
 
 
-def piped(service: FakeService, audio: bytes, *arguments: str | Path) -> tuple[int, str]:
-    """The command with ``audio`` on its standard input; its status and all it says."""
-    command = [sys.executable, "-m", "clients.file", "-", "--url", service.url]
-    done = subprocess.run(
-        [*command, *map(str, arguments)],
-        input=audio,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=REPOSITORY,
-        timeout=100,
-    )
-    return done.returncode, done.stdout.decode()
-
-
-async def test_raw_pcm_comes_through_a_pipe(tmp_path: Path) -> None:
+def test_raw_pcm_comes_through_a_pipe(tmp_path: Path) -> None:
     audio = np.arange(2 * 2 * RATE).astype("<f4").tobytes()  # two seconds, two channels
-    out, notes = tmp_path / "out.mid", tmp_path / "out.json"
+    out = tmp_path / "out.mid"
     how = ["--rate", str(RATE), "--channels", "2", "--encoding", "pcm_f32le"]
-    async with FakeService().running() as service:
-        status, said = await asyncio.to_thread(
-            piped, service, audio, *how, "-o", out, "--json", notes
+    with Uploads().running() as service:
+        command = [sys.executable, "-m", "clients.file", "-", "--url", service.url, *how]
+        done = subprocess.run(
+            [*command, "-o", str(out)], input=audio, cwd=REPOSITORY, check=True, capture_output=True
         )
-        assert (status, "2 notes" in said) == (0, True), said
-        (heard,) = service.sessions
-        assert bytes(heard.audio) == audio
-        status, said = await asyncio.to_thread(piped, service, audio[:-3], *how, "-o", out)
-        assert (status, "ended within a sample" in said) == (1, True), said
-    assert heard.start["channels"] == 2
-    assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61]
-    described = json.loads(notes.read_text())
-    assert (described["file"], described["duration_s"]) == ("stdin", 2.0)
+    assert b"3 notes" in done.stdout
+    (query,) = service.queries
+    assert (query["encoding"], query["sample_rate"]) == ("pcm_f32le", str(RATE))
+    assert query["channels"] == "2"
+    assert service.bodies == [audio]
+    assert out.exists()
 
 
-async def test_several_files_go_to_a_folder_and_one_bad_one_does_not_stop_the_rest(
+def test_one_bad_file_does_not_stop_the_rest(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first, last = write(tmp_path / "first.wav", 1), write(tmp_path / "last.wav", 1)
-    bad, empty = tmp_path / "bad.wav", write(tmp_path / "empty.wav", 0)
-    bad.write_text("no audio at all")
+    first, last = write(tmp_path / "first.wav"), write(tmp_path / "last.wav")
     out = tmp_path / "midi"
-    async with FakeService().running() as service:
-        status = await run(service, first, bad, empty, tmp_path / "none.wav", last, "-o", out)
-        assert len(service.sessions) == 2
-    assert status == 1
+    with Uploads().running() as service:
+        assert run(service, first, tmp_path / "none.wav", last, "-o", out) == 1
     assert sorted(path.name for path in out.iterdir()) == ["first.mid", "last.mid"]
-    complaints = capfd.readouterr().err.replace("\n", "")
-    assert "bad.wav: cannot be read" in complaints
-    assert "empty.wav: holds no audio" in complaints
-    assert "none.wav: does not exist" in complaints
+    assert "none.wav" in capfd.readouterr().err.replace("\n", "")
 
 
-@pytest.mark.parametrize("option", ["-o", "--json"])
-async def test_a_place_that_cannot_be_written_is_told_before_the_work(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: str
+@pytest.mark.parametrize(
+    ("service", "complaint", "ends"),
+    [
+        (Uploads(fail_at_s=1), "NaN in audio (bad_audio)", [0.75, 1.5]),
+        (Uploads(drop_at_s=2), "the service went away", [0.75, 1.5]),
+    ],
+)
+def test_what_breaks_off_keeps_the_notes_before(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    service: Uploads,
+    complaint: str,
+    ends: list[float],
 ) -> None:
-    song = write(tmp_path / "song.wav", 1)
-    async with FakeService().running() as service:
-        with pytest.raises(SystemExit, match="2"):
-            await run(service, song, option, tmp_path / "nowhere" / "song.out")
-        assert not service.sessions
-    assert "nowhere is no folder" in capfd.readouterr().err.replace("\n", "")
-
-
-async def test_a_fault_half_way_keeps_what_came_before(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    song = write(tmp_path / "song.wav", 6)
-    async with FakeService(Behaviour(fail_at_samples=2 * RATE)).running() as service:
-        assert await run(service, song, "--json", tmp_path / "song.json") == 1
-    assert "NaN in audio" in capfd.readouterr().err
-    assert song.with_suffix(".mid").read_bytes().startswith(b"MThd")
-    described = json.loads((tmp_path / "song.json").read_text())
-    assert not described["complete"]
-    assert len(described["notes"]) >= 2
-    assert all(note["offset_s"] is not None for note in described["notes"])
-
-
-# What the flow control leaves unacknowledged is 2 s at most: at 5 s, two notes were told of.
-BREAKS = [
-    (Behaviour(drop_at_samples=5 * RATE), "connection was lost"),
-    (Behaviour(fail_at_samples=5 * RATE, done_after_error=False), "NaN in audio"),
-]
-
-
-@pytest.mark.parametrize(("behaviour", "complaint"), BREAKS)
-async def test_a_session_that_breaks_off_leaves_the_notes_it_told_of(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], behaviour: Behaviour, complaint: str
-) -> None:
-    song, out, notes = write(tmp_path / "song.wav", 8), tmp_path / "a.mid", tmp_path / "a.json"
-    async with FakeService(behaviour).running() as service:
-        assert await run(service, song, "-o", out, "--json", notes) == 1
+    song, out, notes = write(tmp_path / "song.wav"), tmp_path / "o.mid", tmp_path / "o.json"
+    with service.running():
+        assert run(service, song, "-o", out, "--json", notes) == 1
     told = capfd.readouterr()
-    assert complaint in told.err
-    assert "incomplete" in told.err
-    assert str(out) in told.err
+    assert f"{complaint}; incomplete: 2 notes" in told.err.replace("\n", " ")
     assert told.out == ""
     described = json.loads(notes.read_text())
     assert not described["complete"]
-    assert len(described["notes"]) >= 2
-    now_s = 0.0
-    times_s: dict[tuple[str, int], float] = {}  # the pitches of the notes all differ
-    for message in mido.MidiFile(out):
-        now_s += message.time
-        if message.type in ("note_on", "note_off"):
-            times_s[message.type, message.note] = now_s
-    expected = {("note_on", note["pitch"]): note["onset_s"] for note in described["notes"]}
-    expected |= {("note_off", note["pitch"]): note["offset_s"] for note in described["notes"]}
-    assert times_s == pytest.approx(expected, abs=0.002)
+    assert [note["offset_s"] for note in described["notes"]] == ends
+    assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61]
 
 
-async def test_a_session_that_told_of_no_note_writes_no_midi_file(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It would take the place of an earlier, whole one."""
-    song = write(tmp_path / "song.wav", 1)
+def test_an_answer_without_a_note_leaves_an_earlier_file(tmp_path: Path) -> None:
+    song = write(tmp_path / "song.wav")
     song.with_suffix(".mid").write_text("of yesterday")
-    async with FakeService(Behaviour(drop_at_samples=1)).running() as service:
-        # Dropped at its first audio: no frame of it was transcribed.
-        assert await run(service, song, "--realtime") == 1
-    assert "0 notes came before" in capfd.readouterr().err
+    with Uploads(drop_at_s=0).running() as service:
+        assert run(service, song) == 1
     assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
-async def test_a_full_or_absent_service_is_told(
+def test_a_full_or_absent_service_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    song = write(tmp_path / "song.wav", 1)
-    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
-    async with FakeService(behaviour).running() as service:
-        assert await run(service, song) == file.NO_SERVICE
-        assert "all sessions are taken" in capfd.readouterr().err
+    song = write(tmp_path / "song.wav")
+    with Uploads(status=503).running() as service:
+        assert run(service, song) == file.NO_SERVICE
+        assert "all places are taken" in capfd.readouterr().err
     with nobody() as service.url:
-        assert await run(service, song) == file.NO_SERVICE
+        assert run(service, song) == file.NO_SERVICE
     assert "cannot connect" in capfd.readouterr().err
-
-
-async def test_realtime_keeps_the_pace_of_the_music(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a clock that only sleeping moves, so that no machine is too slow for it."""
-    now = 100.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    real_sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    async with FakeService().running() as service:
-        recording = Recording(write(tmp_path / "song.wav", 2.0))
-        client = TranscriptionClient(service.url, recording.options())
-        await client.connect()
-        with monkeypatch.context() as patch:
-            patch.setattr("time.monotonic", lambda: now)
-            patch.setattr("asyncio.sleep", sleep)
-            await file._send(client, recording, realtime=True)
-        assert asyncio.sleep is real_sleep
-        await client.stop()
-        recording.close()
-        (heard,) = service.sessions
-    assert now - 100.0 == pytest.approx(2.0)
-    assert heard.largest_message == 2 * round(file.REALTIME_READ_S * RATE)
-
-
-async def test_a_rate_that_the_service_does_not_take(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    song = write(tmp_path / "song.wav", 1, rate=4_000)
-    async with FakeService().running() as service:
-        assert await run(service, song) == 1
-        assert service.sessions == []
-    assert "8000 to 192000 Hz" in capfd.readouterr().err.replace("\n", " ")
+    with Uploads(status=422).running() as service:
+        assert run(service, song) == file.INCOMPLETE
 
 
 @pytest.mark.parametrize(("tempo", "bpm"), [("120", 120), ("96.5", 96.5), ("auto", 60)])
-async def test_the_tempo_of_the_file_is_chosen_or_found(
-    tmp_path: Path, tempo: str, bpm: float
-) -> None:
-    song = write(tmp_path / "song.wav", 12.2)  # a note a second
-    async with FakeService().running() as service:
-        assert await run(service, song, "--tempo", tempo) == 0
+def test_the_tempo_of_the_file_is_chosen_or_found(tmp_path: Path, tempo: str, bpm: float) -> None:
+    song = write(tmp_path / "song.wav")
+    with Uploads(seconds=12).running() as service:  # a note a second
+        assert run(service, song, "--tempo", tempo) == 0
     told = [m.tempo for m in mido.MidiFile(song.with_suffix(".mid")) if m.type == "set_tempo"]
     assert 60e6 / told[-1] == pytest.approx(bpm, rel=0.003)
-
-
-@pytest.mark.parametrize("tempo", ["fast", "0", "nan"])
-def test_an_impossible_tempo_is_wrong_usage(tempo: str) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["song.wav", "--tempo", tempo])

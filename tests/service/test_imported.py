@@ -55,7 +55,7 @@ def test_an_imported_checkpoint_transcribes_a_recording(tmp_path: Path, fourier:
         answer = client.post(
             "/transcribe",
             files={"file": ("noise.wav", recording.getvalue())},
-            headers={"Accept": "application/json"},
+            params={"answer": "json"},
         ).json()
     assert info["model"] == "imported"
     assert info["card"]["task"] == "musicnet"

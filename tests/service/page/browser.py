@@ -144,8 +144,7 @@ def transcribed(server: RunningServer, recording: Path, **options: float) -> lis
         response = httpx.post(
             f"{server.url}/transcribe",
             files={"file": file},
-            params=options,
-            headers={"Accept": "application/json"},
+            params={**options, "answer": "json"},
             timeout=PATIENCE_MS / 1000,
         )
     notes = response.raise_for_status().json()["notes"]

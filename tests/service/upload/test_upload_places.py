@@ -93,9 +93,8 @@ def test_the_last_line_finds_the_place_given_back() -> None:
             for line in message.get("body", b"").splitlines():
                 places[json.loads(line)["type"]] = uploads.taken
 
-        headers = [*SCOPE["headers"], (b"accept", b"application/x-ndjson")]
         async with asyncio.timeout(PATIENCE_S):
-            await app({**SCOPE, "headers": headers}, receive, send)
+            await app({**SCOPE, "query_string": b"answer=ndjson"}, receive, send)
         return places
 
     with serving() as (client, _):

@@ -1,0 +1,95 @@
+"""One recording through ``POST /transcribe``: its bytes out, its notes in as they are found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
+
+from clients.connection import RETRYABLE, credentials
+from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
+from clients.protocol import websocket_url
+
+PATH = "/transcribe"
+# The model serves live streams first: a recording may wait for long without a word.
+SILENCE_TIMEOUT_S = 600.0
+
+
+def transcribe(
+    url: str, body: Iterable[bytes], options: Mapping[str, Any], key: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Send a recording in pieces as they come; yield the service's messages (PROTOCOL.md).
+
+    Args:
+        url: any address of the service.
+        options: parameters of the request; None leaves the choice to the server.
+        key: API key (default: ``$RSE_KEY``).
+
+    Raises:
+        ConnectError: there is no service, or it is busy.
+        ConnectionLostError: the answer broke off.
+        TranscriptionError: the service refused the recording.
+    """
+    parts = urlsplit(websocket_url(url))
+    secure = parts.scheme == "wss"
+    connection = (HTTPSConnection if secure else HTTPConnection)(
+        parts.netloc, timeout=SILENCE_TIMEOUT_S
+    )
+    chosen = {name: value for name, value in options.items() if value is not None}
+    try:
+        answer = _ask(connection, f"{PATH}?{urlencode({**chosen, 'answer': 'ndjson'})}", body, key)
+        if answer.status != 200:
+            raise _refused(answer)
+        for line in answer:
+            yield json.loads(line)
+    except (OSError, HTTPException, ValueError) as error:
+        raise ConnectionLostError(f"the connection was lost: {error}", retryable=True) from error
+    finally:
+        connection.close()
+
+
+def _ask(
+    connection: HTTPConnection, target: str, body: Iterable[bytes], key: str | None
+) -> HTTPResponse:
+    boundary = uuid4().hex
+    try:
+        connection.connect()
+    except OSError as error:
+        where = f"{connection.host}:{connection.port}"
+        raise ConnectError(f"cannot connect to {where}: {error}", retryable=True) from error
+    connection.putrequest("POST", target)
+    connection.putheader("Content-Type", f"multipart/form-data; boundary={boundary}")
+    connection.putheader("Transfer-Encoding", "chunked")
+    for name, value in credentials(key).items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    field = 'Content-Disposition: form-data; name="file"; filename="recording"'
+    try:
+        _send(connection, f"--{boundary}\r\n{field}\r\n\r\n".encode())
+        for piece in body:
+            _send(connection, piece)
+        _send(connection, f"\r\n--{boundary}--\r\n".encode())
+        connection.send(b"0\r\n\r\n")
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # refused before its end: the answer says why
+    return connection.getresponse()
+
+
+def _send(connection: HTTPConnection, piece: bytes) -> None:
+    if piece:
+        connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+
+
+def _refused(answer: HTTPResponse) -> TranscriptionError:
+    """The problem document of the service (RFC 9457) in words."""
+    try:
+        problem = json.loads(answer.read())
+        words = f"{problem['detail']} ({problem['code']})"
+    except (ValueError, LookupError, TypeError):
+        words = f"the service answered {answer.status} {answer.reason}"
+    if answer.status in RETRYABLE:
+        return ConnectError(words, retryable=True)
+    return TranscriptionError(words)

@@ -16,6 +16,9 @@
     noise.json        {"sample_rate": Hz, "segments": [{"file", "kind", "name", "start", "length",
                       "speech": whether somebody talks, "gm_key": of a drum hit,
                       "licence", "attribution", ...}, ...]}
+    releases/         releases.json {"sets": {NAME: {"file", "notes": [{"key": MIDI pitch or null,
+                      "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
+                      ...}}} and the sound files: noises of a piano's keys and pedal
 
 The bank, ``midi_index.json`` and ``midi_open.zip`` are needed, the others are used if they exist.
 "midi" and "cents" are what a note sounds like, "velocity" how hard it was played (1 to 127),

@@ -21,17 +21,15 @@ from training.music.synth.bank import Bank, load_bank
 from training.music.synth.casting import choose, ensemble_group
 from training.music.synth.config import SynthConfig
 from training.music.synth.material import random_notes
-from training.music.synth.mechanics import Mechanics, load_mechanics
 from training.music.synth.perform import (
     PITCH_HIGH,
     PITCH_LOW,
-    held_by_pedal,
-    invented_pedal,
     orchestrate,
-    pedal_depths,
     perform,
     voice_for,
 )
+from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
+from training.music.synth.pianos.pedal import held_by_pedal, invented_pedal, pedal_depths
 from training.music.synth.render import Rendered, render, shorten_repeats
 from training.music.synth.scores import Notes, Piece, joined, load_pieces
 

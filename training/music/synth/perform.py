@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 from training.music.synth.bank import Bank, Instrument
 from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
-from training.music.synth.piano import SUSTAIN_DEPTH, random_dampers
+from training.music.synth.pianos.dampers import random_dampers
+from training.music.synth.pianos.pedal import (
+    changed_pedal,
+    held_by_pedal,
+    invented_pedal,
+    pedal_depths,
+)
 from training.music.synth.render import Voice, shorten_repeats
-from training.music.synth.scores import Notes, Piece, merged, with_pedal
+from training.music.synth.scores import Notes, Piece
 
 PITCH_LOW, PITCH_HIGH = 21, 108
 """The piano's range; all labels lie in it."""
@@ -22,12 +28,6 @@ MIN_NOTE_S = 0.04
 VELOCITY_MIN, VELOCITY_MAX = 12, 122
 PIANOS = ("piano", "electric_piano", "electric_grand")
 """Instruments with dampers and a sustain pedal."""
-PEDAL_CHANGE_S = 0.12
-"""A pedal stays up for this long when a long press is changed."""
-HALF_PEDAL = 0.3
-"""Share of the players who use half the pedal."""
-FULL_DEPTH = (0.85, 1.0)
-HALF_DEPTH = (0.3, 0.75)
 SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
 OTHERS_VIBRATO = 0.4
@@ -110,63 +110,6 @@ def _dynamics(
         velocity = np.interp(onset, knots, level) + parts[notes.part]
         velocity = velocity + rng.normal(0, rng.uniform(2, 8), len(onset))
     return np.clip(velocity, VELOCITY_MIN, VELOCITY_MAX).astype(np.float32)
-
-
-def invented_pedal(notes: Notes, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Pedal presses [n, 2] for a score that has none: changed at some onsets, after the note."""
-    changes = [0.0]
-    wanted = rng.uniform(0.4, 3.0, max(1, len(notes)))
-    for onset in notes.onset:
-        if onset - changes[-1] >= wanted[len(changes) % len(wanted)]:
-            changes.append(float(onset))
-    times = np.array(changes)
-    if len(times) < 2:
-        return np.zeros((0, 2))
-    late_s, up_s = rng.uniform(0.02, 0.15), rng.uniform(0.0, 0.06)
-    begin = times[:-1] + late_s * rng.uniform(0.5, 1.5, len(times) - 1)
-    presses = np.stack([begin, times[1:] + up_s * rng.uniform(0, 0.3)], axis=1)
-    return presses[rng.random(len(presses)) < rng.uniform(0.4, 1.0)]
-
-
-def changed_pedal(pedal: NDArray[np.float64], longest_s: float) -> NDArray[np.float64]:
-    """Presses [n, 2], those of over ``longest_s`` changed in between, as a player would."""
-    count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / longest_s)).astype(int)
-    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
-    begin = np.repeat(pedal[:, 0], count) + number * length
-    last = number == np.repeat(count, count) - 1
-    return np.stack([begin, begin + length - np.where(last, 0, PEDAL_CHANGE_S)], axis=1)
-
-
-def pedal_depths(pedal: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1.
-
-    Some players press halfway for some chords, or let the pedal rise to half before its end, which
-    thins a sound out without ending it.
-    """
-    half = rng.uniform(0.2, 0.6) if rng.random() < HALF_PEDAL else 0.0
-    rows = []
-    for begin, end in pedal:
-        depth = rng.uniform(*FULL_DEPTH)
-        kind = rng.random()
-        if kind < half / 2:
-            depth = rng.uniform(*HALF_DEPTH)
-        elif kind < half:
-            turn = rng.uniform(begin, end)
-            rows.append((begin, turn, depth))
-            begin, depth = turn, rng.uniform(*HALF_DEPTH)
-        rows.append((begin, end, depth))
-    return np.array(rows).reshape(-1, 3)
-
-
-def held_by_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
-    """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release.
-
-    A pedal that is pressed later catches the rest of a sound, but its note has ended: so do MIDI
-    instruments, and the labels of recordings made on them, understand a pedal.
-    """
-    down = merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2])
-    return with_pedal(notes, down, np.inf)
 
 
 def orchestrate(

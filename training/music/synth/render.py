@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth import piano
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument
-from training.music.synth.ends import Dampings, Releases
 from training.music.synth.layers import mixed, neighbours
-from training.music.synth.mechanics import Mechanics, random_noise
+from training.music.synth.pianos.dampers import Dampers
+from training.music.synth.pianos.ends import Dampings, Releases
+from training.music.synth.pianos.mechanics import Mechanics, random_noise
+from training.music.synth.pianos.pedal import contact_time, pedal_depth
+from training.music.synth.pianos.sympathy import random_sympathy
 from training.music.synth.scores import Notes, joined
 
 REFERENCE_VELOCITY = 100.0
@@ -42,7 +44,7 @@ class Voice:
     """How much of the recorded loudness differences between notes is kept, 0..1."""
     release_s: float = 0.1
     """Time constant of the end of a bowed, blown or plucked note."""
-    dampers: piano.Dampers | None = None
+    dampers: Dampers | None = None
     """Of a piano, whose notes end by them and not by ``release_s``."""
     detune_cents: float = 2.0
     """Standard deviation of each note's tuning."""
@@ -111,8 +113,8 @@ def render(
     played: list[Notes] = []
     pianos = any(voice.dampers for voice in voices)
     pedal = np.zeros((0, 3)) if pedal is None else pedal
-    depth = piano.pedal_depth(pedal, length, bank.sample_rate)
-    contact_s = piano.contact_time(depth, bank.sample_rate)
+    depth = pedal_depth(pedal, length, bank.sample_rate)
+    contact_s = contact_time(depth, bank.sample_rate)
     ringing = np.zeros_like(audio) if pianos and len(pedal) else audio
     for part, voice in enumerate(voices):
         of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
@@ -120,7 +122,7 @@ def render(
         played.append(_play(bank, notes.where(of_part), voice, into, contact_s, tuning_cents, rng))
     if ringing is not audio:
         audio += ringing
-        audio += piano.random_sympathy(ringing, depth, tuning_cents, bank.sample_rate, rng)
+        audio += random_sympathy(ringing, depth, tuning_cents, bank.sample_rate, rng)
     if pianos and mechanics:
         keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
         noise = random_noise(mechanics, keys, pedal, length, bank.sample_rate, rng)

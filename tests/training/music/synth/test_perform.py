@@ -9,13 +9,10 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.perform import (
     PITCH_HIGH,
     PITCH_LOW,
-    changed_pedal,
-    held_by_pedal,
-    invented_pedal,
     orchestrate,
     perform,
 )
-from training.music.synth.scores import Notes, Piece, load_pieces
+from training.music.synth.scores import Piece, load_pieces
 
 
 @pytest.fixture(scope="module")
@@ -105,36 +102,6 @@ def test_the_pedal_holds_piano_notes_alone_and_is_capped(
             assert length.max() < 1.0
             assert presses is None
     assert pedalled > 6
-
-
-def test_invented_pedal_presses_do_not_overlap(pieces: dict[str, Piece]) -> None:
-    pedal = invented_pedal(pieces["string quartet"].notes, np.random.default_rng(0))
-    assert len(pedal) > 5
-    assert (pedal[:, 1] > pedal[:, 0]).all()
-    assert (pedal[1:, 0] > pedal[:-1, 1]).all()
-
-
-def test_half_a_pedal_holds_notes_from_the_middle_on() -> None:
-    notes = Notes(
-        np.array([0.0, 0.0, 2.0]),
-        np.array([0.5, 1.1, 2.5]),
-        np.array([60, 64, 60], np.int16),
-        np.full(3, 80, np.float32),
-        np.zeros(3, np.int16),
-    )
-    pedal = np.array([[0.4, 0.7, 1.0], [0.7, 0.9, 0.6], [1.0, 1.5, 0.4], [2.6, 3.0, 1.0]])
-    held = held_by_pedal(notes, pedal)
-    assert held.offset.tolist() == [0.9, 1.1, 2.5]  # held; depth 0.4 is too little; too late
-    assert held.released.tolist() == [0.5, 1.1, 2.5]
-
-
-def test_long_presses_are_changed_and_short_ones_kept() -> None:
-    out = changed_pedal(np.array([[1.0, 3.0], [4.0, 24.0]]), 8.0)
-    assert out[0].tolist() == [1.0, 3.0]
-    assert len(out) == 4
-    assert out[-1, 1] == pytest.approx(24.0)
-    assert (out[1:, 0] > out[:-1, 1]).all()
-    assert changed_pedal(np.zeros((0, 2)), 8.0).shape == (0, 2)
 
 
 def test_ensemble_groups_have_weights(synth_config: SynthConfig) -> None:

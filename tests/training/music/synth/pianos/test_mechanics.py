@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from model.config import SAMPLE_RATE
-from training.music.synth.mechanics import LEVEL_DB, Mechanics, load_mechanics, random_noise
+from training.music.synth.pianos.mechanics import LEVEL_DB, Mechanics, load_mechanics, random_noise
 from training.music.synth.scores import Notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth import piano
+from training.music.synth.pianos import dampers as felt
 from training.music.synth.scores import Notes
 
 RELEASE_TIME_CONSTANTS = 5.0
@@ -34,12 +34,12 @@ class Releases:
 class Dampings:
     """Notes of a piano, each of which ends by its damper, the pedal or its next stroke.
 
-    ``contact_s`` [samples] is :func:`piano.contact_time` of the excerpt. A string that is struck
+    ``contact_s`` [samples] is :func:`pedal.contact_time` of the excerpt. A string that is struck
     again while it sounds keeps some of its motion beneath the new note, whose release damps it too.
     """
 
     def __init__(
-        self, notes: Notes, dampers: piano.Dampers, contact_s: NDArray[np.float32], sample_rate: int
+        self, notes: Notes, dampers: felt.Dampers, contact_s: NDArray[np.float32], sample_rate: int
     ) -> None:
         last = len(contact_s) - 1
 
@@ -47,7 +47,7 @@ class Dampings:
             return np.rint(np.minimum(time * sample_rate, last)).astype(np.intp)
 
         self._dampers, self._rate, self._contact_s = dampers, sample_rate, contact_s
-        self._constant_s = piano.time_constants(dampers, notes.pitch)
+        self._constant_s = felt.time_constants(dampers, notes.pitch)
         self._frequency = 440 * 2.0 ** ((notes.pitch - 69) / 12)
         again = next_strokes(notes)
         struck = np.append(notes.onset, np.inf)[again]
@@ -61,12 +61,12 @@ class Dampings:
         rest = target - contact_s[self._struck] + contact_s[self._damped_again]
         after_next = np.append(again, len(notes))[again]
         over = sample(np.append(notes.onset, np.inf)[after_next]) + int(
-            piano.RESTRIKE_CONSTANTS * dampers.restrike_s * sample_rate
+            felt.RESTRIKE_CONSTANTS * dampers.restrike_s * sample_rate
         )
         later = np.minimum(np.searchsorted(contact_s, rest), over)
         self.end = np.where(self.end > self._struck, np.maximum(later, self._struck), self.end)
         self.end = np.where(self.end > last, last + 1, self.end)
-        faded = contact_s[self.begin] + piano.FADED * self._constant_s
+        faded = contact_s[self.begin] + felt.FADED * self._constant_s
         gone_s = np.searchsorted(contact_s, faded) / sample_rate
         self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
 
@@ -80,11 +80,11 @@ class Dampings:
             again = min(int(self._damped_again[note]) - begin, len(sound) - 1)
             rest = np.maximum(contact_s[struck:] - contact_s[again], 0)
             contact_s[struck:] = contact_s[struck] + rest
-            piano.restrike(sound, struck, self._dampers, self._rate)
+            felt.restrike(sound, struck, self._dampers, self._rate)
         constant_s = float(self._constant_s[note])
         touched = int(np.searchsorted(contact_s, 0, side="right"))
         if touched < len(sound) and np.isfinite(constant_s):
-            piano.damp(
+            felt.damp(
                 sound[touched:],
                 contact_s[touched:],
                 constant_s,
@@ -93,7 +93,7 @@ class Dampings:
                 self._rate,
             )
         if begin + len(sound) < len(self._contact_s):
-            fade = min(len(sound), int(piano.TAIL_FADE_S * self._rate))
+            fade = min(len(sound), int(felt.TAIL_FADE_S * self._rate))
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
 
 

@@ -1,0 +1,1 @@
+"""What pianos do beyond playing one recorded note after another."""

@@ -1,0 +1,136 @@
+"""Dampers: how the sound of a string ends.
+
+A damper is felt that rests on the strings of one note. It is lifted by the note's key and, all
+dampers together, by the sustain pedal. How far a sound has been damped depends on how long its
+damper has rested on it, and how firmly: :func:`pedal.contact_time` integrates that over an excerpt
+once, and :func:`damp` reads every note's decay from the integral. Half pedals, pedals that come
+late and catch the rest of a sound, and quick changes that leave some of it follow from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal
+
+MIDDLE_PITCH = 60
+LONGEST_S = 2.0
+"""Time constant that even the slowest damper of the lowest string stays below."""
+SHORTEST_S = 0.025
+RESIDUE_RATIO = 4
+"""Time constant of the residue, in those of the damper."""
+SPLIT_PARTIALS = 2.5
+"""Partials above this multiple of the fundamental count as high."""
+TAIL_DB = 40.0
+"""A damped note is rendered until it has fallen by this."""
+TAIL_FADE_S = 0.02
+RESTRIKE_CONSTANTS = 5
+"""A stroke has its effect within this many of its time constants."""
+FADED = 3.5
+"""Time constants (30 dB) after which a note under half a pedal counts as gone."""
+
+
+@dataclass(frozen=True)
+class Dampers:
+    """The dampers of one instrument, in one state of regulation."""
+
+    middle_s: float = 0.12
+    """Time constant of the amplitude of the low partials at middle C."""
+    bass_semitones: float = 14.0
+    """Downwards from middle C the time constant doubles for every so many semitones."""
+    treble_semitones: float = 24.0
+    """Upwards it halves for every so many."""
+    treble_power: int = 2
+    """High partials are damped this much faster."""
+    residue: float = 0.06
+    """Share of the amplitude that felt does not reach at once: it fades RESIDUE_RATIO times as
+    slowly."""
+    highest: int = 90
+    """MIDI pitch of the last note that has a damper; the strings above ring on."""
+    delay_s: float = 0.02
+    """From the release of the key until the felt touches the string."""
+    restrike_s: float = 0.015
+    """Time constant with which the hammer of the same note stops the string's old motion."""
+    restrike_residue: float = 0.25
+    """Share of the old motion that the hammer leaves in a string without damper."""
+
+    @property
+    def tail(self) -> float:
+        """Time constants until both the damper's exponential and the residue's are TAIL_DB down."""
+        fall = TAIL_DB / 20 * np.log(10)
+        return float(max(fall, RESIDUE_RATIO * (fall + np.log(self.residue))))
+
+
+def random_dampers(rng: np.random.Generator) -> Dampers:
+    """Dampers of any instrument, from well-regulated to worn.
+
+    Middle C falls by 60 dB within 0.4 to 2.8 s, from a concert grand's new felts to an old
+    upright's; the three strings of a treble note stop sooner than the heavy, wound ones of a bass.
+    """
+    return Dampers(
+        middle_s=float(np.exp(rng.uniform(np.log(0.06), np.log(0.4)))),
+        bass_semitones=float(rng.uniform(7, 16)),
+        treble_semitones=float(rng.uniform(16, 40)),
+        treble_power=int(rng.integers(1, 4)),
+        residue=float(10 ** (rng.uniform(-40, -12) / 20)),
+        highest=int(rng.integers(88, 92)),
+        delay_s=float(rng.uniform(0.0, 0.06)),
+        restrike_s=float(rng.uniform(0.007, 0.02)),
+        restrike_residue=float(rng.uniform(0.1, 0.5)),
+    )
+
+
+def time_constants(dampers: Dampers, pitch: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Seconds of full damper contact in which each note [n] falls by 8.7 dB; inf without damper.
+
+    The lower a string, the more mass the same felt has to stop.
+    """
+    above = pitch - float(MIDDLE_PITCH)
+    octave = np.where(above < 0, dampers.bass_semitones, dampers.treble_semitones)
+    constant = np.clip(dampers.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
+    return np.where(pitch > dampers.highest, np.inf, constant)
+
+
+def damp(
+    sound: NDArray[np.float32],
+    contact_s: NDArray[np.float32],
+    constant_s: float,
+    frequency: float,
+    dampers: Dampers,
+    sample_rate: int,
+) -> None:
+    """Let the damper fall on a sound [n] of ``frequency`` Hz, in place.
+
+    ``contact_s`` [n] is the contact since the damper fell. The low partials follow two
+    exponentials, the damper's and the residue's; those above SPLIT_PARTIALS times the fundamental,
+    split off by a one-pole filter, fall faster, as felt stops short waves first.
+    """
+    slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
+    full = np.square(np.square(slow))
+    high = full**dampers.treble_power
+    residue = np.float32(dampers.residue)
+    full *= 1 - residue
+    slow *= residue
+    full += slow  # the gain of the low partials
+    pole = float(np.exp(-2 * np.pi * SPLIT_PARTIALS * frequency / sample_rate))
+    low = signal.lfilter(np.array([1 - pole], np.float32), np.array([1, -pole], np.float32), sound)
+    full -= high
+    low *= full
+    sound *= high
+    sound += low
+
+
+def restrike(sound: NDArray[np.float32], at: int, dampers: Dampers, sample_rate: int) -> None:
+    """Strike a sounding string again at sample ``at``, in place: what becomes of its old sound.
+
+    The hammer stops most of the old motion within some tens of milliseconds; the rest rings on
+    beneath the new note.
+    """
+    time = np.arange(int(RESTRIKE_CONSTANTS * dampers.restrike_s * sample_rate), dtype=np.float32)
+    gain = np.exp(time * np.float32(-1 / (dampers.restrike_s * sample_rate)))
+    left = np.float32(dampers.restrike_residue)
+    old = sound[at:]
+    old[: len(gain)] *= left + (1 - left) * gain[: len(old)]
+    old[len(gain) :] *= left

@@ -11,6 +11,7 @@ may be called from several threads at a time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import TypeVar
 
@@ -19,8 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, STEM_REACH, WINDOW
+from model.fast.columns import ColumnNetwork
+from model.fast.exchange import FirstHalf
+from model.fast.stream import NetworkStream, StreamedNetwork
 from model.fast.switch import FastShuffleExchange
 from model.transcriber import (
+    FeatureStream,
     FilterbankNetwork,
     StridedNetwork,
     Transcriber,
@@ -48,8 +53,13 @@ class FastNetwork(ABC):
         """Hz of the windows."""
         return self._transcriber.config.sample_rate
 
+    @property
+    def context(self) -> int:
+        """Samples before a window that its frames depend on."""
+        return self._transcriber.config.context
+
     def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """The same for whole windows, (batch, WINDOW)."""
+        """The same for whole windows, (batch, WINDOW), and up to ``context`` samples before."""
         match self._transcriber.network:
             case FilterbankNetwork() as network:
                 return self.predict_features(network.filterbank(windows), positions)
@@ -58,10 +68,23 @@ class FastNetwork(ABC):
 
     @torch.inference_mode()
     def predict_features(self, features: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """A batch of ``FeatureStream.advance`` rows -> probabilities of the frames at these
+        """A batch of rows of the transcriber's streams -> probabilities of the frames at these
         positions, (batch, heads, positions, PITCHES) float32."""
-        frames = range(FRAMES)[positions]
-        logits = self._logits(features, frames)
+        return self._probabilities(self._logits(features, range(FRAMES)[positions]))
+
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """The state of a stream of audio whose rows are for :meth:`predict_rows`."""
+        return self._transcriber.open_stream()
+
+    @torch.inference_mode()
+    def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
+        """Rows of this network's streams -> the same as :meth:`predict_features`.
+
+        The positions are those that the streams were opened for.
+        """
+        return self.predict_features(torch.stack(list(rows)), positions)
+
+    def _probabilities(self, logits: Tensor) -> Tensor:
         return torch.sigmoid(self._transcriber.calibrate(logits.float()))
 
     def indices(self, positions: slice, device: torch.device) -> list[Tensor]:
@@ -141,15 +164,49 @@ class FastFilterbankNetwork(FastNetwork):
         self._unembed = _copied(network.unembed, dtype)
         self._skip = _copied(network.skip, dtype)
         self._bias = network.pitch_bias.detach().float() + LOGIT_OFFSET  # (heads, pitches, 1)
+        self._streamed = self._make_streamed(network)
+
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """With history, one that keeps what stays from window to window (``model.fast.stream``)."""
+        if self._streamed is None:
+            return super().open_stream(positions)
+        return NetworkStream(self._streamed, range(FRAMES)[positions])
+
+    @torch.inference_mode()
+    def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
+        """See ``FastNetwork``."""
+        if self._streamed is None:
+            return super().predict_rows(rows, positions)
+        frames = range(FRAMES)[positions]
+        middle, columns = torch.stack(list(rows)).tensor_split([self._octave.numel()], dim=1)
+        out = self._rse.finish(middle.view(-1, *self._octave.shape), self._read(frames))
+        x = columns.view(len(rows), len(frames), self._bias.shape[1], self._skip.in_channels)
+        return self._probabilities(self._told(out, x.permute(0, 3, 2, 1).to(self._dtype), frames))
+
+    def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
+        powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
+        if not (self._history and self._rse.streams and powers_of_two):
+            return None
+        return StreamedNetwork(
+            ColumnNetwork(network, self._layers, self._dtype),
+            self._patches,
+            self._embed,
+            self._octave,
+            FirstHalf(self._rse, self._patches.octaves, self._patches.columns),
+        )
 
     def _logits(self, features: Tensor, frames: range) -> Tensor:
         x = self._convolved(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))
+        return self._told(out, x[..., frames.start : frames.stop], frames)
+
+    def _told(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
+        """out: (batch, positions that are read, m); x: (batch, channels, pitches, frames)."""
         routed = self._patches.join(self._unembed(out.to(self._dtype)))
         offset = frames[0] % self._patches.frames
         routed = routed[..., offset : offset + len(frames)]
-        skip = self._skip(x[..., frames.start : frames.stop])
+        skip = self._skip(x)
         logits = (skip + routed + self._bias).transpose(2, 3)  # (batch, heads, frames, pitches)
         return place_pitches(pool_pedal(logits, self._heads), self._lowest_pitch)
 

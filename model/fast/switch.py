@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from model.fast.pruning import Direction, Layer, prune
 from model.rse import BenesBlock, ResidualShuffleExchange
+from model.shuffle import interleave
 from model.switch import ResidualSwitchUnit, SequenceNorm, activate
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,12 @@ class FastSwitch:
             pieces = half.split(_PIECE_PAIRS, dim=1), half_place.split(_PIECE_PAIRS, dim=1)
             for piece, piece_place in zip(*pieces, strict=True):
                 self._compute(piece, piece_place)
+        return out
+
+    def units(self, pairs: Tensor) -> Tensor:
+        """(pairs, 2m) float32, contiguous -> what the unit makes of each, (pairs, 2m)."""
+        out = torch.empty_like(pairs)
+        self._compute(pairs.view(1, len(pairs), 2, -1), out.view(1, len(pairs), 2, -1))
         return out
 
     def _compute(self, pairs: Tensor, place: Tensor) -> None:
@@ -146,7 +153,31 @@ class FastShuffleExchange:
         """(batch, length, m) -> (batch, len(positions), m) float32, the network's output there."""
         length = x.shape[1]
         x = F.pad(x.float(), (0, 0, 0, (1 << _bits(length)) - length)).contiguous()
-        for layer, gather in self._plans(_bits(length), positions, x.device):
+        return self._run(x, self._plans(_bits(length), positions, x.device))
+
+    @property
+    def first_unit(self) -> FastSwitch:
+        """Of the first half of the first block."""
+        return self._units[0, False]
+
+    @property
+    def streams(self) -> bool:
+        """Whether :class:`model.fast.exchange.FirstHalf` computes the first half: neighbours are
+        paired first, and a unit sees its own pair alone."""
+        return self._released and self._prunable
+
+    def finish(self, x: Tensor, positions: range) -> Tensor:
+        """What follows the first half of the first block.
+
+        x: (batch, n, m) float32, that half's output in the order of the sequence -> the same as
+        for the whole network.
+        """
+        bits = _bits(x.shape[1])
+        x = interleave(x)  # as b - 1 shuffles have left it
+        return self._run(x, self._plans(bits, positions, x.device)[bits - 1 :])
+
+    def _run(self, x: Tensor, plan: list[tuple[Layer, Tensor | None]]) -> Tensor:
+        for layer, gather in plan:
             direction = layer.shuffle if gather is None else "none"
             x = self._units[layer.block, layer.reverse](x, direction)
             if gather is not None:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import WINDOW
+from model.config import HOP, WINDOW
 from model.fast.network import FastNetwork
 from service.engine.batching import EngineSettings, Probabilities
 from service.engine.runners import FeatureStream, Plan, least_ms
@@ -63,8 +63,9 @@ class _Bucket:
         capture: Capture,
     ) -> None:
         pinned = device.type == "cuda"
-        self.given = torch.zeros(windows, WINDOW, pin_memory=pinned)
-        on_device = torch.zeros(windows, WINDOW, device=device)
+        samples = fast.context + WINDOW
+        self.given = torch.zeros(windows, samples, pin_memory=pinned)
+        on_device = torch.zeros(windows, samples, device=device)
         with torch.inference_mode():
             shape = fast.predict(on_device[:1], positions).shape[1:]
         self.indices = fast.indices(positions, device)  # read again by each replay
@@ -93,12 +94,12 @@ class GraphRunner:
         self._capture = capture
         self._buckets: OrderedDict[tuple[int, int, int], _Bucket] = OrderedDict()
 
-    def open_stream(self) -> FeatureStream:
-        """Streams need no state: windows are whole."""
-        return _Whole()
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """Its state is the audio before the window."""
+        return _Whole(self._fast.context)
 
     def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
-        """The window itself, on the processor."""
+        """The window itself and what came before it, on the processor."""
         return stream.advance(torch.from_numpy(window), new_hops)
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
@@ -114,7 +115,7 @@ class GraphRunner:
         """One worker; records the common graphs and sees which batch is still quick enough."""
         most = size = _LEAST_WINDOWS
         while size <= max(settings.max_batch_windows, _LEAST_WINDOWS):
-            rows = [torch.zeros(WINDOW)] * size
+            rows = [torch.zeros(self._fast.context + WINDOW)] * size
             took_ms = 0.0
             for options in _COMMON:
                 positions = WindowSchedule.of(options, self._fast.sample_rate).positions
@@ -142,8 +143,14 @@ class GraphRunner:
 
 
 class _Whole:
-    """The feature stream of windows that cross whole."""
+    """The feature stream of windows that cross whole, with their context before them."""
+
+    def __init__(self, context: int) -> None:
+        self._context = context
+        self._audio = torch.zeros(context + WINDOW)
 
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """The window."""
-        return window
+        """(WINDOW,) -> (context + WINDOW,), zeros before the first window."""
+        new = min(new_hops * HOP, WINDOW)
+        self._audio = torch.cat([self._audio[new : new + self._context], window])
+        return self._audio

@@ -301,7 +301,7 @@ class Engine:
                 return None
             features = stream.features
             if features is None:  # a worker on which this stream's last batch fails may say so now
-                features = stream.features = self._runner.open_stream()
+                features = stream.features = self._runner.open_stream(stream.positions)
             return [self._runner.row(features, window, request.new_hops) for window in part.windows]
         except Exception as error:
             logger.exception("the front-end failed on a request")

@@ -81,8 +81,8 @@ class Runner(Protocol):
         """Cores of the one worker that there is before the plan; None leaves them as they are."""
         ...
 
-    def open_stream(self) -> FeatureStream:
-        """Front-end state of a new stream; used by one thread at a time."""
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """Front-end state of a new stream that is read there; used by one thread at a time."""
         ...
 
     def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
@@ -110,7 +110,7 @@ class PlainRunner:
         if isinstance(transcriber, torch.nn.Module):
             self._device = next(transcriber.parameters(), torch.empty(0)).device
 
-    def open_stream(self) -> FeatureStream:
+    def open_stream(self, positions: slice) -> FeatureStream:
         """The transcriber's own."""
         return self._transcriber.open_stream()
 
@@ -126,7 +126,7 @@ class PlainRunner:
     def plan(self, settings: EngineSettings) -> Plan:
         """One worker, threads as they come, batches that take no longer than they may."""
         windows = settings.max_file_batch_windows
-        row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
+        row = self.row(self.open_stream(_TRIED), np.zeros(WINDOW, np.float32), 1)
         batch_ms = least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
         fitting = max(1, int(settings.max_step_ms * windows / batch_ms))
         return Plan(workers=1, threads=None, batch_windows=fitting)
@@ -138,15 +138,14 @@ class CrewRunner:
     batches_pay = False  # what waits anyway makes the batches
     threads = 1
 
-    def __init__(self, network: Network, fast: FastNetwork) -> None:
-        self._network = network
+    def __init__(self, fast: FastNetwork) -> None:
         self._fast = fast
         # Whether so many rows computed together give the bits of each alone, by positions.
         self._exact: dict[tuple[int, int, int], bool] = {}
 
-    def open_stream(self) -> FeatureStream:
-        """The network's own."""
-        return self._network.open_stream()
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """The arranged network's own."""
+        return self._fast.open_stream(positions)
 
     def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
         """See ``Runner``."""
@@ -161,7 +160,7 @@ class CrewRunner:
         exact = self._exact.get(shape)  # asked once: another worker may try the same meanwhile
         if len(rows) == 1 or exact is False:
             return self._alone(rows, positions).numpy()
-        together = self._fast.predict_features(torch.stack(list(rows)), positions)
+        together = self._fast.predict_rows(rows, positions)
         if exact is None:
             alone = self._alone(rows, positions)
             self._exact[shape] = torch.equal(together, alone)
@@ -169,14 +168,14 @@ class CrewRunner:
         return together.numpy()
 
     def _alone(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        return torch.cat([self._fast.predict_features(row[None], positions) for row in rows])
+        return torch.cat([self._fast.predict_rows([row], positions) for row in rows])
 
     def plan(self, settings: EngineSettings) -> Plan:
         """A worker for each core, or all cores for one worker.
 
         What counts is the time on the core, in which others may be at work too.
         """
-        row = self.row(self.open_stream(), np.zeros(WINDOW, np.float32), 1)
+        row = self.row(self.open_stream(_TRIED), np.zeros(WINDOW, np.float32), 1)
 
         def window_ms() -> float:
             torch.set_num_threads(1)  # of this thread
@@ -197,7 +196,7 @@ def runner_of(transcriber: Transcriber) -> Runner:
         device = next(transcriber.parameters()).device
         fast = fast_network(transcriber)
         if fast is not None and device.type == "cpu":
-            return CrewRunner(transcriber, fast)
+            return CrewRunner(fast)
         if fast is not None and device.type == "cuda":
             from service.engine.cuda_graphs import GraphRunner  # which needs what is above
 

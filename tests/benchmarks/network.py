@@ -27,13 +27,13 @@ from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from model.transcriber import Transcriber
 from service.engine.batching import EngineSettings
-from service.engine.runners import CrewRunner
+from service.engine.runners import CrewRunner, FeatureStream
 from service.engine.windows import WindowSchedule
 from service.session.options import FILE_OPTIONS, Mode, StreamOptions
 from tests.benchmarks.compiled import compiled
 from tests.benchmarks.int8 import int8_network
 from tests.benchmarks.machine import seconds, spread
-from tests.benchmarks.work import matrix_rate, window_flops
+from tests.benchmarks.work import matrix_rate, streamed_flops
 
 BATCHES, QUICK_BATCHES = (1, 4, 16, 64), (1, 4)
 PAPER_BATCHES, QUICK_PAPER_BATCHES = (1, 4), (1,)  # of a network that is forty times as large
@@ -155,21 +155,26 @@ def arranged(
 ) -> Figures:
     """Batches that the service's workers share, as its plan for this machine says."""
     sample_rate = transcriber.config.sample_rate
-    runner = CrewRunner(transcriber, fast)
+    runner = CrewRunner(fast)
     plan = runner.plan(EngineSettings())
-    row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
+    window = (0.1 * torch.randn(WINDOW)).numpy()
     figures: Figures = {f"{precision}, arranged": str(plan)}
     for way, stream in {"all frames": None, **STREAMS}.items():
         schedule = stream and WindowSchedule.of(stream, sample_rate)
         positions = schedule.positions if schedule else slice(0, FRAMES)
-        work = window_flops(transcriber, fast, positions) if rate else 0
+        hops = schedule.block_frames if schedule else FRAMES // 2
+        work = streamed_flops(fast, positions, hops) if rate else 0
         for batch in batches:
             share = min(plan.batch_windows, math.ceil(batch / plan.workers))
-            parts = [[row] * min(share, batch - n) for n in range(0, batch, share)]
+            streams = [runner.open_stream(positions) for _ in range(batch)]
+            parts = [streams[n : n + share] for n in range(0, batch, share)]
 
-            def predict(part: list[torch.Tensor], positions: slice = positions) -> None:
+            def predict(
+                part: list[FeatureStream], positions: slice = positions, hops: int = hops
+            ) -> None:
                 torch.set_num_threads(plan.threads or 1)  # of this thread
-                runner.predict(part, positions)
+                rows = [runner.row(stream, window, hops) for stream in part]
+                runner.predict(rows, positions)
 
             with ThreadPoolExecutor(plan.workers) as pool:
                 times = seconds(lambda: list(pool.map(predict, parts)), runs)  # noqa: B023

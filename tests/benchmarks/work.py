@@ -14,13 +14,23 @@ from tests.benchmarks.machine import seconds
 
 
 def window_flops(transcriber: Transcriber, fast: FastNetwork, positions: slice) -> int:
-    """Of the products and convolutions behind the filterbank, for a window read at these frames.
+    """Of the products and convolutions behind the filterbank, for a window read at these frames,
+    where nothing is kept of the window before.
 
     Both must be on the processor: a GPU's own kernel is not counted.
     """
     row = transcriber.open_stream().advance(torch.zeros(WINDOW), 1)
     with FlopCounterMode(display=False) as counter:
         fast.predict_features(row[None], positions)
+    return int(counter.get_total_flops())
+
+
+def streamed_flops(fast: FastNetwork, positions: slice, new_hops: int) -> int:
+    """Of all products for a stream's next window, filterbank included, on the processor."""
+    stream = fast.open_stream(positions)
+    stream.advance(torch.zeros(WINDOW), new_hops)
+    with FlopCounterMode(display=False) as counter:
+        fast.predict_rows([stream.advance(torch.zeros(WINDOW), new_hops)], positions)
     return int(counter.get_total_flops())
 
 

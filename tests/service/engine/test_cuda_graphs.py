@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import CONFIGS, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.config import CONFIGS, HOP, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast import switch as fast_switch
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import Transcriber
@@ -22,6 +22,10 @@ from tests.model.fast.test_network import whole
 
 SMALL = RSEConfig(maps=12, blocks=1)
 FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
+HISTORY = replace(
+    FILTERBANK,
+    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
+)
 STRIDED = replace(PAPER, rse=SMALL)
 POSITIONS = slice(50, 54)
 BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -52,7 +56,7 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
     runner = GraphRunner(fast, torch.device("cpu"), again)
     windows = noise(11)
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
-    rows = [runner.row(runner.open_stream(), window, 3) for window in windows]
+    rows = [runner.row(runner.open_stream(POSITIONS), window, 3) for window in windows]
     answers = {}
     for count in (11, 1, 8, 9):  # smaller batches leave older windows in the bucket
         answers[count] = runner.predict(rows[:count], POSITIONS)
@@ -68,9 +72,26 @@ def test_whole_networks_in_graphs(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert fast is not None
     (window,) = noise(1)
     runner = GraphRunner(fast, torch.device("cpu"), again)
-    answer = runner.predict([torch.from_numpy(window)], POSITIONS)
+    answer = runner.predict([runner.row(runner.open_stream(POSITIONS), window, 1)], POSITIONS)
     expected = transcriber.predict(torch.from_numpy(window)[None])[:, :, POSITIONS].numpy()
     np.testing.assert_allclose(answer, expected, atol=1e-5)
+
+
+def test_windows_come_with_what_was_before_them() -> None:
+    transcriber, fast = network(HISTORY)
+    context = HISTORY.context
+    audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 40 * HOP)).astype(np.float32)
+    whole_audio = torch.cat([torch.zeros(context), torch.from_numpy(audio)])
+    runner = GraphRunner(fast, torch.device("cpu"), again)
+    stream = runner.open_stream(POSITIONS)
+    begin = 0
+    for hops in (0, 32, 1, 7):
+        begin += hops * HOP
+        row = runner.row(stream, audio[begin : begin + WINDOW], hops)
+        expected = transcriber.predict(whole_audio[None, begin : begin + context + WINDOW])
+        np.testing.assert_allclose(
+            runner.predict([row], POSITIONS), expected[:, :, POSITIONS].numpy(), atol=1e-5
+        )
 
 
 def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

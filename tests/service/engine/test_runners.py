@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 
@@ -20,8 +21,14 @@ from tests.fakes import FakeTranscriber
 
 SMALL = RSEConfig(maps=12, blocks=1)
 FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
+HISTORY = replace(
+    FILTERBANK,
+    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
+)
 STRIDED = replace(PAPER, rse=SMALL)
-BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
+BOTH = pytest.mark.parametrize(
+    "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
+)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 POSITIONS = slice(50, 54)
 
@@ -37,7 +44,7 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
 
 
 def rows(runner: runners.Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    return [runner.row(runner.open_stream(), window, 1) for window in windows]
+    return [runner.row(runner.open_stream(POSITIONS), window, 1) for window in windows]
 
 
 @BOTH
@@ -48,10 +55,12 @@ def test_a_crew_computes_what_the_plain_network_does(
     transcriber = network(config, dtype)
     crew, plain = runner_of(transcriber), PlainRunner(transcriber)
     assert isinstance(crew, CrewRunner)
-    given = rows(crew, noise(3))
+    windows = noise(3)
     tolerance = 1e-5 if dtype == torch.float32 else 0.03
     np.testing.assert_allclose(
-        crew.predict(given, POSITIONS), plain.predict(given, POSITIONS), atol=tolerance
+        crew.predict(rows(crew, windows), POSITIONS),
+        plain.predict(rows(plain, windows), POSITIONS),
+        atol=tolerance,
     )
 
 
@@ -74,12 +83,12 @@ def test_rows_that_would_change_together_are_computed_alone(
     assert isinstance(crew, CrewRunner)
     given = rows(crew, noise(2))
     alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
-    exact = crew._fast.predict_features
+    exact = crew._fast.predict_rows
 
-    def inexact(features: torch.Tensor, positions: slice) -> torch.Tensor:
-        return exact(features, positions) + 1e-3 * (len(features) - 1)
+    def inexact(given: Sequence[torch.Tensor], positions: slice) -> torch.Tensor:
+        return exact(given, positions) + 1e-3 * (len(given) - 1)
 
-    monkeypatch.setattr(crew._fast, "predict_features", inexact)
+    monkeypatch.setattr(crew._fast, "predict_rows", inexact)
     for _ in range(2):
         np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
 
@@ -91,15 +100,15 @@ def test_two_workers_that_try_the_same_at_once_change_no_bit(
     assert isinstance(crew, CrewRunner)
     given = rows(crew, noise(2))
     alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
-    exact, others = crew._fast.predict_features, [True]
+    exact, others = crew._fast.predict_rows, [True]
 
-    def inexact(features: torch.Tensor, positions: slice) -> torch.Tensor:
-        if len(features) == 2 and others:
+    def inexact(asked: Sequence[torch.Tensor], positions: slice) -> torch.Tensor:
+        if len(asked) == 2 and others:
             others.clear()
             crew.predict(given, positions)  # another worker comes to its end meanwhile
-        return exact(features, positions) + 1e-3 * (len(features) - 1)
+        return exact(asked, positions) + 1e-3 * (len(asked) - 1)
 
-    monkeypatch.setattr(crew._fast, "predict_features", inexact)
+    monkeypatch.setattr(crew._fast, "predict_rows", inexact)
     np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
     assert not others
 

@@ -1,0 +1,143 @@
+"""The columns of a stream, computed once: filterbank and convolutions where the audio is new.
+
+With ``FilterbankConfig.history`` a column is the same in every window that holds it, but for the
+newest ones, whose right neighbours are not known yet. When a window moves by k hops, the first
+convolution has k columns more to read and each convolution changes one or two columns before
+them as well (three of three convolutions after the first one, k = 2; ``.`` kept, ``#`` computed)::
+
+    filterbank     . . . . . . . . . . . # # - -     - silence: the kernel ends after the window
+    convolution 1  . . . . . . . . . # # # # # #
+    convolution 2  . . . . . . . . # # # # # # #
+    convolution 3  . . . . . . . # # # # # # # #
+    convolution 4  . . . . . . # # # # # # # # #
+
+Everything lies time first, then pitch, then channel, so that columns are contiguous in memory.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import HOP, STEM_REACH, WINDOW
+from model.transcriber import FilterbankNetwork
+
+
+class ColumnNetwork:
+    """Filterbank, harmonic stack and convolutions of a network with history.
+
+    Weights are copied. Thread-safety: may be called from several threads at a time.
+    """
+
+    def __init__(
+        self, network: FilterbankNetwork, convolutions: list[nn.Conv2d], dtype: torch.dtype
+    ) -> None:
+        """convolutions: with the batch norms folded in; dtype: of their products."""
+        bank, stack = network.filterbank, network.stack
+        self.dtype = dtype
+        self.first = bank.columns - bank.config.lookahead // HOP  # columns of a stream's first call
+        self.longest_slide = bank.longest_slide
+        self._bank = bank
+        self._edge = bank.config.lookahead // HOP
+        self._stride = network.convolutions.stem.stride[0]
+        self._layers = [
+            (_time_first(layer), layer.bias.detach(), _pitch_reach(layer))
+            for layer in convolutions
+            if layer.bias is not None
+        ]
+        below = max(0, -min(stack.shifts))
+        above = max(0, stack.rows + max(stack.shifts) - bank.bins)
+        self._padding = (below, above)
+        rows = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts) + below
+        self._stacked = rows.flatten()  # of the padded bins: (pitch rows, harmonics)
+        self._harmonics = len(stack.shifts)
+        self._kernels = [
+            (int(size), kernel.detach().permute(2, 1, 0).flatten(0, 1).contiguous())
+            for size, kernel in bank.kernels.items()
+        ]  # (samples, 2 * bins) each
+        with torch.inference_mode():
+            self._silence = float(bank.compress(torch.zeros(())))
+            self._silent = self._silent_columns()
+
+    def open(self) -> ColumnState:
+        """As if silence had gone on for ever."""
+        return ColumnState(list(self._silent))
+
+    def advance(self, state: ColumnState, window: Tensor, new_hops: int) -> Tensor:
+        """The columns that change as the window moves, (columns, pitches, channels).
+
+        The newest is the last; there are ``new_hops`` and :attr:`reach` of them. window:
+        (WINDOW,); new_hops: up to ``longest_slide``, or ``first`` for a stream's first window.
+        """
+        x = self._stack(self._features(window, new_hops))
+        silence = x.new_full((self._edge, *x.shape[1:]), self._silence)
+        x = torch.cat([x, silence])
+        for number, (weight, bias, padding) in enumerate(self._layers):
+            kept = state.kept[number]
+            rows = torch.cat([kept, x, x.new_zeros(len(kept) // 2, *x.shape[1:])])
+            state.kept[number] = rows[new_hops : new_hops + len(kept)].clone()
+            stride = self._stride if number == 0 else 1
+            out = _convolve(rows, weight, bias, stride, padding)
+            x = out if number == 0 else out.add_(rows[1:-1])
+        return x
+
+    @property
+    def reach(self) -> int:
+        """Columns before the new ones that change with them."""
+        return self._edge + STEM_REACH + len(self._layers) - 1
+
+    def _features(self, window: Tensor, frames: int) -> Tensor:
+        """The newest complete frames of the filterbank, (frames, bins)."""
+        longest = self._kernels[-1][0]
+        audio = window[max(0, WINDOW - longest - (frames - 1) * HOP) :]
+        audio = F.pad(audio, (longest + (frames - 1) * HOP - len(audio), 0))
+        power = []
+        for size, kernel in self._kernels:
+            pieces = audio[longest - size :].unfold(0, size, HOP)  # (frames, size)
+            real, imaginary = (pieces @ kernel).chunk(2, dim=1)
+            power.append(real.square() + imaginary.square())
+        return self._bank.compress(torch.cat(power, dim=1)[:, self._bank.order])
+
+    def _stack(self, features: Tensor) -> Tensor:
+        """(frames, bins) -> (frames, pitch rows, harmonics)."""
+        padded = F.pad(features, self._padding, value=self._silence)
+        stacked = padded.index_select(1, self._stacked).to(self.dtype)
+        return stacked.view(len(features), -1, self._harmonics)
+
+    def _silent_columns(self) -> list[Tensor]:
+        """What each convolution reads before the first new column, in a stream of silence."""
+        silent = []
+        column = torch.full((len(self._stacked),), self._silence, dtype=self.dtype)
+        x = column.view(1, -1, self._harmonics)
+        for number, (weight, bias, padding) in enumerate(self._layers):
+            reach = weight.shape[2] // 2
+            silent.append(x.repeat(2 * reach, 1, 1))
+            stride = self._stride if number == 0 else 1
+            out = _convolve(x.repeat(2 * reach + 1, 1, 1), weight, bias, stride, padding)
+            x = out if number == 0 else out.add_(x)
+        return silent
+
+
+class ColumnState:
+    """Of each convolution, the columns that it reads before the first that changes next."""
+
+    def __init__(self, kept: list[Tensor]) -> None:
+        self.kept = kept
+
+
+def _convolve(rows: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
+    """(columns, pitches, channels) -> the same for all columns with neighbours, rectified."""
+    x = rows.permute(2, 0, 1)[None]  # channels last in memory
+    out = F.conv2d(x, weight, bias, stride=(1, stride), padding=(0, padding))
+    return F.relu_(out)[0].permute(1, 2, 0)
+
+
+def _time_first(layer: nn.Conv2d) -> Tensor:
+    """The kernel over pitch and time as one over time and pitch."""
+    weight = layer.weight.detach().transpose(2, 3)
+    return weight.contiguous(memory_format=torch.channels_last)
+
+
+def _pitch_reach(layer: nn.Conv2d) -> int:
+    return layer.kernel_size[0] // 2

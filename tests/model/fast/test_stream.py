@@ -1,0 +1,125 @@
+"""Streams that keep what stays from window to window give the plain network's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from model.config import ACCURATE, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.fast.network import FastNetwork, fast_network
+from model.transcriber import FeatureStream, Transcriber
+from tests.model.fast.test_network import varied
+
+POSITIONS = slice(50, 54)
+_SMALL = FilterbankConfig(channels=4, convolutions=2, lookahead=256, history=True)
+CONFIGS = {
+    "live": replace(LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=1)),
+    "accurate": replace(ACCURATE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=2)),
+    "four frames a patch": replace(
+        LIVE, front_end=replace(_SMALL, frames_per_patch=4), rse=RSEConfig(maps=6, blocks=1)
+    ),
+    "no look-ahead": replace(
+        LIVE,
+        front_end=replace(_SMALL, lookahead=128, convolutions=0),
+        rse=RSEConfig(maps=6, norm="none"),
+    ),
+    "the paper's shuffle": replace(
+        LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, shuffle="paper")
+    ),  # which has no kept half
+}
+ALL = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+HOPS = st.lists(st.one_of(st.integers(1, 33), st.sampled_from([2, 4, 8, 16])), max_size=6)
+
+
+def networks(config: ModelConfig) -> tuple[Transcriber, FastNetwork]:
+    transcriber = Transcriber(config)
+    varied(transcriber)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    return transcriber, fast
+
+
+def noise(hops: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return 0.1 * torch.randn(WINDOW + hops * HOP, generator=generator)
+
+
+@ALL
+@settings(max_examples=5, deadline=None)
+@given(hops=HOPS)
+def test_a_stream_gives_what_whole_windows_give(config: ModelConfig, hops: list[int]) -> None:
+    transcriber, fast = networks(config)
+    context = config.context
+    audio = torch.cat([torch.zeros(context), noise(sum(hops))])
+    stream = fast.open_stream(POSITIONS)
+    begin = 0
+    for step in (0, *hops):
+        begin += step * HOP
+        window = audio[begin : begin + context + WINDOW]
+        row = stream.advance(window[context:], step)
+        torch.testing.assert_close(
+            fast.predict_rows([row], POSITIONS),
+            transcriber.predict(window[None])[:, :, POSITIONS],
+            atol=1e-5,
+            rtol=0,
+        )
+
+
+@ALL
+@pytest.mark.parametrize("step", [1, 2, 8])
+def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None:
+    """After ``refill_hops`` one that began in the middle has the bits of one that heard all."""
+    _, fast = networks(config)
+    refill = -(-config.refill_hops // step)
+    audio = noise((refill + 3) * step)
+    rows = []
+    for first in (0, 3):
+        stream = fast.open_stream(POSITIONS)
+        for number in range(first, first + refill + (4 if first == 0 else 1)):
+            row = stream.advance(audio[number * step * HOP :][:WINDOW], step)
+        rows.append(row)
+    assert torch.equal(*rows)
+
+
+@settings(max_examples=10, deadline=None)
+@given(order=st.lists(st.integers(0, 2), min_size=1, max_size=12))
+def test_streams_do_not_meet(order: list[int]) -> None:
+    """Whatever the order in which several streams' windows come, each gets the bits of its own."""
+    _, fast = networks(CONFIGS["live"])
+    steps = (2, 8, 3)
+
+    def windows(number: int) -> list[Tensor]:
+        audio = noise(12 * steps[number], seed=number)
+        return [audio[n * steps[number] * HOP :][:WINDOW] for n in range(12)]
+
+    alone: list[list[Tensor]] = []
+    for number in range(3):
+        stream = fast.open_stream(POSITIONS)
+        alone.append([stream.advance(w, steps[number]) for w in windows(number)])
+    streams: list[FeatureStream] = [fast.open_stream(POSITIONS) for _ in range(3)]
+    taken = [0, 0, 0]
+    for number in order:
+        window = windows(number)[taken[number]]
+        row = streams[number].advance(window, steps[number])
+        assert torch.equal(row, alone[number][taken[number]])
+        taken[number] += 1
+
+
+@pytest.mark.parametrize("step", [1, 4, 8])
+def test_reduced_precision_stays_near(step: int) -> None:
+    config = replace(LIVE, rse=replace(LIVE.rse, maps=24))
+    transcriber, single = networks(config)
+    windows = [noise(8 * step)[n * step * HOP :][:WINDOW] for n in range(8)]
+    answers = []
+    for fast in (single, fast_network(transcriber.compute_in(torch.bfloat16))):
+        assert fast is not None
+        stream = fast.open_stream(POSITIONS)
+        for window in windows:
+            row = stream.advance(window, step)
+        answers.append(fast.predict_rows([row], POSITIONS))
+    assert 0 < (answers[0] - answers[1]).abs().mean() < 0.01

@@ -14,7 +14,8 @@ of and passed over. Nothing here chooses a threshold.
 ``python -m training.evaluate junk --model NAME --json OUT``
 
 False notes a minute in made-up silence, noise, sweeps, drums and speech, and in any audio below
-``--data-dir`` (recordings of speech, say).
+``--data-dir`` (recordings of speech, say); with ``--synth`` also in the recorded speech and drums
+of the training material that training leaves out.
 
 ``python -m training.evaluate musicnet --data-dir DIR --model W --json OUT``
 
@@ -37,7 +38,12 @@ import torch
 
 from model.checkpoint import CheckpointError, load, shipped
 from service.session.options import StreamOptions
-from training.evaluation.junk import evaluate_junk, made_sounds, recorded_sounds
+from training.evaluation.junk import (
+    evaluate_junk,
+    held_out_sounds,
+    made_sounds,
+    recorded_sounds,
+)
 from training.evaluation.real import evaluate_collection
 from training.evaluation.report import Report
 from training.music.recordings import read_collection
@@ -79,6 +85,8 @@ def main(arguments: list[str] | None = None) -> int:
     junk.add_argument("--lookahead-ms", type=float, default=200.0)
     junk.add_argument("--seconds", type=float, default=60.0, help="of each made-up sound")
     junk.add_argument("--data-dir", type=Path, help="a file or folder of audio without notes")
+    junk.add_argument("--synth", type=Path, help="training material: its held-out speech and drums")
+    junk.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
 
     musicnet = commands.add_parser(
         "musicnet", parents=[common], help="test recordings of the MusicNet archive"
@@ -123,6 +131,8 @@ def _junk(options: argparse.Namespace) -> int:
     sounds = made_sounds(options.seconds)
     if options.data_dir:
         sounds = chain(sounds, recorded_sounds(options.data_dir))
+    if options.synth:
+        sounds = chain(sounds, held_out_sounds(options.synth, options.cache, options.seconds))
     stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
     figures = evaluate_junk(load(options.model), stream, sounds, tell=partial(print, flush=True))
     _write(options.json, figures)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model.config import SAMPLE_RATE
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine, Transcriber
 from service.session.options import OptionsError, StreamOptions
@@ -17,6 +18,7 @@ from service.session.transcribe import transcribe_array
 from training.evaluation.junk_sounds import NOISES, RATE_HZ, SOUNDS
 from training.evaluation.real import AudioError, read_audio
 from training.music.recordings import AUDIO
+from training.music.synth.acoustics.backgrounds import load_backgrounds
 
 GOAL_A_MINUTE = 6.0
 """Of silence and noise: one false note in ten seconds."""
@@ -41,6 +43,24 @@ def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]
     if not audio:
         raise AudioError(f"no audio ({', '.join(sorted(AUDIO))}) at {path}")
     return ((file.name, *read_audio(file)) for file in audio)
+
+
+def held_out_sounds(
+    synth: Path, cache: Path, seconds: float
+) -> Iterator[tuple[str, NDArray[np.float32], int]]:
+    """Name, samples and rate of recorded speech and drums that training never hears.
+
+    The same in every run, from the training material in ``synth``, decoded into ``cache``.
+
+    Raises:
+        AudioError: there are none.
+    """
+    sounds = load_backgrounds(synth, cache, SAMPLE_RATE, held_out=True)
+    if sounds is None or not (sounds.voices and sounds.kits):
+        raise AudioError(f"no held-out voices and drums in {synth}")
+    length = round(seconds * SAMPLE_RATE)
+    for name, make in (("held-out speech", sounds.talk), ("held-out drums", sounds.drums)):
+        yield name, make(length, np.random.default_rng(0)), SAMPLE_RATE
 
 
 def evaluate_junk(

@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 import soundfile
 
+from model.config import SAMPLE_RATE
 from service.session.options import StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from tests.training.music.synth.acoustics.test_backgrounds import write_noise
 from training.evaluate import main
-from training.evaluation.junk import GOAL_A_MINUTE, evaluate_junk, made_sounds, recorded_sounds
+from training.evaluation.junk import (
+    GOAL_A_MINUTE,
+    evaluate_junk,
+    held_out_sounds,
+    made_sounds,
+    recorded_sounds,
+)
 from training.evaluation.junk_sounds import NOISES, SOUNDS
 from training.evaluation.real import AudioError
 
@@ -60,6 +68,18 @@ def test_the_command_writes_json_with_sounds_of_ones_own(
     assert main(["junk", *where, "--seconds", "0.2"]) == 0
     assert list(json.loads(out.read_text())["sounds"]) == [*SOUNDS, "a.wav"]
     assert "false notes" in capsys.readouterr().out
+
+
+def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) -> None:
+    write_noise(tmp_path)
+    found = {
+        name: (len(samples), rate)
+        for name, samples, rate in held_out_sounds(tmp_path, tmp_path / "cache", 2.0)
+    }
+    length = (2 * SAMPLE_RATE, SAMPLE_RATE)
+    assert found == {"held-out speech": length, "held-out drums": length}
+    with pytest.raises(AudioError, match="no held-out voices"):
+        list(held_out_sounds(tmp_path / "noise", tmp_path / "cache", 2.0))
 
 
 def test_bad_input_is_a_message_and_a_status(

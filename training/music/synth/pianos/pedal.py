@@ -31,9 +31,8 @@ def invented_pedal(notes: Notes, rng: np.random.Generator) -> NDArray[np.float64
     times = np.array(changes)
     if len(times) < 2:
         return np.zeros((0, 2))
-    late_s, up_s = rng.uniform(0.02, 0.15), rng.uniform(0.0, 0.06)
-    begin = times[:-1] + late_s * rng.uniform(0.5, 1.5, len(times) - 1)
-    presses = np.stack([begin, times[1:] + up_s * rng.uniform(0, 0.3)], axis=1)
+    begin = times[:-1] + rng.uniform(0.04, 0.15) * rng.uniform(0.5, 1.5, len(times) - 1)
+    presses = np.stack([begin, times[1:] + rng.uniform(-0.04, 0.015)], axis=1)
     return presses[rng.random(len(presses)) < rng.uniform(0.4, 1.0)]
 
 

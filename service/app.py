@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from model import checkpoint
 from service import page
 from service.access import gate as access
-from service.access import problems, tokens
+from service.access import problems
 from service.access.problems import ProblemDetails
+from service.access.tokens import TokenBook, token_router
 from service.engine.engine import Engine, Transcriber
 from service.engine.interface import EngineLike, EngineObserver
 from service.live import websocket
@@ -40,22 +41,24 @@ def create_app(
     *,
     load_model: LoadModel = checkpoint.load,
     get_engine: GetEngine | None = None,
+    tokens: TokenBook | None = None,
     on_load_failure: Callable[[], None] | None = None,
 ) -> FastAPI:
     """The service as an ASGI application.
 
     It answers at once and is ready when the weights are loaded and warm. `on_load_failure` is
     called where that fails; without it the application stays up and says so at /readyz. The engine
-    runs in this process unless `get_engine` finds one elsewhere.
+    runs in this process unless `get_engine` finds one elsewhere; so do the tokens of pages unless
+    `tokens` are shared.
 
-    Raises `service.keys.KeysError` where the API keys cannot be read.
+    Raises `service.access.keys.KeysError` where the API keys cannot be read.
     """
-    state = ServiceState(settings)
+    state = ServiceState(settings, tokens)
 
     async def engine() -> EngineLike:
         return await (get_engine(state) if get_engine else build_engine(state, load_model))
 
-    watchdog = Watchdog(state, engine)
+    watchdog = Watchdog(state.slot, state.draining, engine, state.metrics.engine_restarts)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -70,8 +73,8 @@ def create_app(
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            if state.engine is not None:
-                await asyncio.to_thread(state.engine.close, state.close_timeout_s)
+            if state.slot.engine is not None:
+                await asyncio.to_thread(state.slot.engine.close, state.close_timeout_s)
 
     app = FastAPI(
         title="rse-transcribe",
@@ -86,12 +89,12 @@ def create_app(
     app.state.service = state
     app.state.watchdog = watchdog
     problems.install(app)
-    app.include_router(health.router)
+    app.include_router(health.health_router(settings, state.slot, state.sessions, state.draining))
+    app.include_router(token_router(state.tokens, state.full, settings.retry_after_s))
     app.include_router(metrics.router)
     app.include_router(upload.router)
-    app.include_router(tokens.router)
     app.include_router(websocket.router)
-    access.install(app, state)
+    access.install(app, settings, state.keys, state.tokens, state.full, state.metrics.refused)
     page.serve(app)
     describe(app)
     return app
@@ -105,21 +108,21 @@ async def load(
     """Waits for an engine, then declares the service ready."""
     settings = state.settings
     try:
-        state.device = pick_device(settings.device)
+        state.slot.device = pick_device(settings.device)
         engine = await get_engine()
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
-        state.load_error = f"the model cannot be loaded: {type(error).__name__}"
+        state.slot.load_error = f"the model cannot be loaded: {type(error).__name__}"
         if on_failure is not None:
             on_failure()
         return
-    state.engine = engine
-    logger.info("model %s is ready on %s", engine.config.name, state.device)
+    state.slot.engine = engine
+    logger.info("model %s is ready on %s", engine.config.name, state.slot.device)
 
 
 async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
     """An engine with freshly loaded weights, warmed up off the event loop."""
-    device = state.device
+    device = state.slot.device
     name = pick_model(state.settings.model, device)
     building = start_thread(
         lambda: warm_engine(lambda: load_model(name, device), state.metrics), "engine build"

@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     """Seconds in which a token of `POST /token` opens its one websocket."""
 
     max_tokens: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Tokens that may be out at one time; the next is refused with 429."""
+    """Spent tokens that are remembered until they expire; beyond it none is taken."""
 
     max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
     """Requests and handshakes of one client in a second, on average; the next is refused with

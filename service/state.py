@@ -3,73 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from service.access.clients import ClientPlaces
 from service.access.keys import KeysError, read_keys
+from service.access.places import ClientPlaces, Places
 from service.access.problems import Problem, ProblemCode, busy
 from service.access.tokens import TokenBook
 from service.engine.interface import EngineLike
+from service.engine.slot import NOT_RUNNING, EngineSlot
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings
-
-NOT_RUNNING = "the model is not loaded yet, or has failed"
-
-
-class Places:
-    """A fixed number of places, counted; nothing waits for one."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.taken = 0
-        self._empty = asyncio.Event()
-        self._empty.set()
-
-    @property
-    def free(self) -> bool:
-        """Whether a place is left now."""
-        return self.taken < self.total
-
-    @contextmanager
-    def take(self) -> Iterator[bool]:
-        """Holds a place while the block runs; yields False, and holds none, where all are taken."""
-        if not self.free:
-            yield False
-            return
-        self.taken += 1
-        self._empty.clear()
-        try:
-            yield True
-        finally:
-            self.taken -= 1
-            if not self.taken:
-                self._empty.set()
-
-    async def wait_until_empty(self) -> None:
-        """Returns once nobody holds a place."""
-        await self._empty.wait()
 
 
 class ServiceState:
     """One per application; made at its start, used from its event loop alone."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises `service.keys.KeysError` where the API keys cannot be read."""
+    def __init__(self, settings: Settings, tokens: TokenBook | None = None) -> None:
+        """Raises `service.access.keys.KeysError` where the API keys cannot be read."""
         self.settings = settings
         self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
         if settings.has_keys and not self.keys:
             raise KeysError("there is no key in the keys file, so nobody could use the service")
-        self.tokens = TokenBook(settings.token_lifetime_s, settings.max_tokens)
+        self.tokens = tokens or TokenBook(settings.token_lifetime_s, settings.max_tokens)
         self.sessions = Places(settings.max_sessions)
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
         self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
-        self.device = settings.device  # `auto` until the model is loaded
-        self.engine: EngineLike | None = None
-        self.load_error: str | None = None
-        self.replacing = False  # the engine hung, and a new one is being made
+        self.slot = EngineSlot(settings.device, settings.hang_timeout_s)
         self.close_timeout_s = 10.0  # for the engine's workers, at the end
         self.metrics = Metrics()
         self._watch()
@@ -88,42 +48,34 @@ class ServiceState:
         watch(
             "heartbeat_age_seconds",
             "Time since the engine's worker showed that it lives",
-            lambda: self.engine.heartbeat_age_s if self.engine is not None else 0.0,
+            lambda: self.slot.heartbeat_age_s,
         )
-
-    @property
-    def hangs(self) -> bool:
-        """The engine's worker shows no sign of life, or is being replaced for that."""
-        if self.engine is None or self.replacing:
-            return self.replacing
-        return self.engine.heartbeat_age_s > self.settings.hang_timeout_s
 
     @property
     def ready(self) -> bool:
         """The weights are loaded and warm, and new work is welcome."""
-        return self._running and not self.draining.is_set()
-
-    @property
-    def _running(self) -> bool:
-        """The engine is there and its worker lives."""
-        return self.engine is not None and self.engine.ready
+        return self.slot.running and not self.draining.is_set()
 
     def loaded(self) -> EngineLike:
-        """The engine, for those who were admitted: nobody is before it is there."""
-        assert self.engine is not None
-        return self.engine
+        """See `EngineSlot`."""
+        return self.slot.loaded()
 
     def knows(self, model: str | None) -> bool:
         """Whether a client that asks for this model can be served."""
         if model is None or model == self.settings.model:
             return True
-        return self.engine is not None and model == self.engine.config.name
+        engine = self.slot.engine
+        return engine is not None and model == engine.config.name
+
+    def full(self) -> ProtocolError | None:
+        """Why a session could not begin now, whoever asked."""
+        return self.session_refusal(self.sessions.free, True)
 
     def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
         """Why no new session is taken, None where one is."""
         if self.draining.is_set():
             return ProtocolError(ErrorCode.DRAINING, "the server is going down")
-        if not self._running:
+        if not self.slot.running:
             return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         if not placed:
             return ProtocolError(
@@ -140,7 +92,7 @@ class ServiceState:
         later = self.settings.retry_after_s
         if self.draining.is_set():
             return busy(ProblemCode.DRAINING, "the server is going down", later)
-        if not self._running:
+        if not self.slot.running:
             return busy(ProblemCode.NOT_READY, NOT_RUNNING, later)
         if not placed:
             detail = f"all {self.uploads.total} places for uploads are taken"

@@ -1,11 +1,8 @@
-"""Who uses the service: an API key, or else an address; and the places each may hold."""
+"""Who uses the service: an API key, or else an address."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,25 +49,3 @@ def client_of(scope: Scope) -> Client:
 def set_client(scope: Scope, client: Client) -> None:
     """For the gate."""
     scope[_SCOPE_KEY] = client
-
-
-class ClientPlaces:
-    """How many places each client holds."""
-
-    def __init__(self, each: int) -> None:
-        self.each = each
-        self._taken: Counter[str] = Counter()
-
-    @contextmanager
-    def take(self, client: Client, most: int | None = None) -> Iterator[bool]:
-        """Holds a place while the block runs; yields False, and holds none, where all are taken."""
-        if self._taken[client.name] >= (most or self.each):
-            yield False
-            return
-        self._taken[client.name] += 1
-        try:
-            yield True
-        finally:
-            self._taken[client.name] -= 1
-            if not self._taken[client.name]:
-                del self._taken[client.name]

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 
 from fastapi import FastAPI
+from prometheus_client import Counter
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Router
@@ -20,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from service.access.clients import Client, set_client
+from service.access.keys import KeyRing
 from service.access.origins import (
     LOOPBACK_HOSTS,
     host_allowed,
@@ -29,9 +32,10 @@ from service.access.origins import (
 )
 from service.access.problems import Problem, ProblemCode
 from service.access.rate import RateLimiter
-from service.live.refusal import deny, offered_token, refuse
+from service.access.refusal import deny, offered_token, refuse
+from service.access.tokens import TokenBook
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.state import ServiceState
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +49,33 @@ _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-def install(app: FastAPI, state: ServiceState) -> None:
-    """Puts the gate before all endpoints of `app`."""
-    app.add_middleware(Gate, routes=app.router, state=state)
-    if state.settings.allowed_origins:
+def install(
+    app: FastAPI,
+    settings: Settings,
+    keys: KeyRing,
+    tokens: TokenBook,
+    full: Callable[[], ProtocolError | None],
+    refused: Counter,
+) -> None:
+    """Puts the gate before all endpoints of `app`.
+
+    Args:
+        full: why no session could begin now.
+        refused: counts refusals by their code.
+    """
+    app.add_middleware(
+        Gate,
+        routes=app.router,
+        settings=settings,
+        keys=keys,
+        tokens=tokens,
+        full=full,
+        refused=refused,
+    )
+    if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(state.settings.allowed_origins),
+            allow_origins=list(settings.allowed_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization"],
             expose_headers=["Retry-After", "Content-Disposition"],
@@ -61,13 +85,24 @@ def install(app: FastAPI, state: ServiceState) -> None:
 class Gate:
     """Lets a request through, or refuses it where its client can see that."""
 
-    def __init__(self, app: ASGIApp, *, routes: Router, state: ServiceState) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        routes: Router,
+        settings: Settings,
+        keys: KeyRing,
+        tokens: TokenBook,
+        full: Callable[[], ProtocolError | None],
+        refused: Counter,
+    ) -> None:
         self._app = app
         self._routes = routes
-        self._state = state
-        self._settings = settings = state.settings
-        self._keys = state.keys
-        self._refused = state.metrics.refused
+        self._settings = settings
+        self._keys = keys
+        self._tokens = tokens
+        self._full = full
+        self._refused = refused
         self._rate = RateLimiter(
             settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
         )
@@ -110,14 +145,13 @@ class Gate:
             extra = _CHALLENGE
             if offered_token(scope) is not None:
                 # Whoever gave it: where there is no room it matters not whose it is.
-                refusal = self._state.session_refusal(self._state.sessions.free, True)
-                if refusal is not None:
+                if (refusal := self._full()) is not None:
                     fault, extra = refusal, {"Retry-After": str(self._settings.retry_after_s)}
             await self._answer(fault, scope, receive, send, extra)
         else:
             token = offered_token(scope)
             if token is not None:
-                self._state.tokens.spend(token)
+                self._tokens.spend(token)
             set_client(scope, identity)
             await self._app(scope, receive, send)
 
@@ -146,7 +180,7 @@ class Gate:
             key = self._keys.find(secret.strip())
             return Client.of_key(key) if key else None
         token = offered_token(scope)
-        return self._state.tokens.owner(token) if token is not None else None
+        return self._tokens.owner(token) if token is not None else None
 
     def _is_endpoint(self, scope: Scope) -> bool:
         """Whether this is more than the page: every route there is, so that none is forgotten."""

@@ -2,13 +2,20 @@
 
 A browser lets a page set no header of a websocket's handshake, and an address is written to logs
 and histories; a subprotocol is neither. So a page shows its key here and its token there.
+
+A token says whose it is and until when, signed with a secret. Replicas of a cluster share the
+secret, as a page's two requests come to two of them; each remembers the tokens that it has let in.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
+import json
 import secrets
 from collections.abc import Callable
+from dataclasses import asdict
 from time import monotonic
 
 from fastapi import APIRouter, Request, Response
@@ -16,47 +23,81 @@ from pydantic import BaseModel
 
 from service.access.clients import Client, client_of
 from service.access.problems import ProblemCode, busy, responses
-from service.live.refusal import asks_for_status
+from service.access.refusal import asks_for_status
+from service.protocol.faults import ProtocolError
 
-router = APIRouter(tags=["access"])
+_MAC_BYTES = hashlib.sha256().digest_size
 
 
 class TokenBook:
-    """The tokens that are out, by the hash of each, oldest first; each can be taken once."""
+    """Issues tokens and takes each one once."""
 
     def __init__(
-        self, lifetime_s: float, max_tokens: int, clock: Callable[[], float] = monotonic
+        self,
+        lifetime_s: float,
+        max_spent: int,
+        secret: bytes | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        """Args:
+        max_spent: spent tokens that are remembered; beyond it none is valid until some expire.
+        secret: shared by the replicas of a cluster; None makes one for this process alone.
+        clock: of a cluster that of the wall, about the same on all nodes.
+        """
         self.lifetime_s = lifetime_s
-        self._max_tokens = max_tokens
+        self._max_spent = max_spent
+        self._secret = secret or secrets.token_bytes(32)
         self._clock = clock
-        self._issued: dict[bytes, tuple[float, Client]] = {}
+        self._spent: dict[str, float] = {}  # until when, the oldest first
 
-    def issue(self, client: Client) -> str | None:
-        """A token for this client; None while too many are out."""
-        now_s = self._clock()
-        for digest, (expires_s, _) in list(self._issued.items()):
-            if expires_s > now_s:
-                break
-            del self._issued[digest]
-        if len(self._issued) >= self._max_tokens:
-            return None
-        token = secrets.token_urlsafe(32)
-        self._issued[_digest(token)] = (now_s + self.lifetime_s, client)
-        return token
+    def issue(self, client: Client) -> str:
+        """A token for this client."""
+        claims = {
+            "client": asdict(client),
+            "expires_s": self._clock() + self.lifetime_s,
+            "nonce": secrets.token_hex(16),
+        }
+        message = json.dumps(claims).encode()
+        return base64.urlsafe_b64encode(self._mac(message) + message).decode().rstrip("=")
 
     def owner(self, token: str) -> Client | None:
-        """Whose token this is; None where it is unknown, spent or too old."""
-        expires_s, client = self._issued.get(_digest(token), (0.0, None))
-        return client if self._clock() < expires_s else None
+        """Whose token this is; None where it is forged, spent here or too old."""
+        message = self._signed(token)
+        if message is None:
+            return None
+        claims = json.loads(message)
+        spent = self._is_full() or _name(message) in self._spent
+        too_old = self._clock() >= claims["expires_s"]
+        return None if spent or too_old else Client(**claims["client"])
 
     def spend(self, token: str) -> None:
-        """From here on it is nobody's."""
-        self._issued.pop(_digest(token), None)
+        """From here on it is nobody's, at this server."""
+        message = self._signed(token)
+        if message is not None and not self._is_full():
+            self._spent[_name(message)] = self._clock() + self.lifetime_s
+
+    def _is_full(self) -> bool:
+        """Whether the spent tokens that have not expired are as many as may be remembered."""
+        now_s = self._clock()
+        while self._spent and next(iter(self._spent.values())) <= now_s:
+            del self._spent[next(iter(self._spent))]
+        return len(self._spent) >= self._max_spent
+
+    def _signed(self, token: str) -> bytes | None:
+        """What a token says, if it was signed with our secret."""
+        try:
+            signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        except ValueError:
+            return None
+        mac, message = signed[:_MAC_BYTES], signed[_MAC_BYTES:]
+        return message if hmac.compare_digest(mac, self._mac(message)) else None
+
+    def _mac(self, message: bytes) -> bytes:
+        return hmac.digest(self._secret, message, "sha256")
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", errors="surrogateescape")).digest()
+def _name(message: bytes) -> str:
+    return hashlib.sha256(message).hexdigest()
 
 
 class Token(BaseModel):
@@ -66,30 +107,31 @@ class Token(BaseModel):
     expires_in_s: float
 
 
-@router.post(
-    "/token",
-    summary="A token for one websocket",
-    responses=responses(
-        ProblemCode.UNAUTHORIZED,
-        ProblemCode.TOO_MANY_REQUESTS,
-        ProblemCode.TOO_MANY_SESSIONS,
-        ProblemCode.NOT_READY,
-        ProblemCode.DRAINING,
-    ),
-)
-async def new_token(request: Request, response: Response) -> Token:
-    """For pages, which cannot send a key with a websocket's handshake.
+def token_router(
+    tokens: TokenBook, full: Callable[[], ProtocolError | None], retry_after_s: int
+) -> APIRouter:
+    """The endpoint; `full` says why no session could begin now."""
+    router = APIRouter(tags=["access"])
 
-    It is good at this server alone, so that a proxy is sent to one with room for the session.
-    """
-    state = request.app.state.service
-    later = state.settings.retry_after_s
-    if asks_for_status(request.headers):
-        refusal = state.session_refusal(placed=state.sessions.free, client_placed=True)
-        if refusal is not None:
-            raise busy(ProblemCode(refusal.code), refusal.message, later)
-    token = state.tokens.issue(client_of(request.scope))
-    if token is None:
-        raise busy(ProblemCode.TOO_MANY_REQUESTS, "too many tokens are out", later)
-    response.headers["Cache-Control"] = "no-store"
-    return Token(token=token, expires_in_s=state.tokens.lifetime_s)
+    @router.post(
+        "/token",
+        summary="A token for one websocket",
+        responses=responses(
+            ProblemCode.UNAUTHORIZED,
+            ProblemCode.TOO_MANY_REQUESTS,
+            ProblemCode.TOO_MANY_SESSIONS,
+            ProblemCode.NOT_READY,
+            ProblemCode.DRAINING,
+        ),
+    )
+    async def new_token(request: Request, response: Response) -> Token:
+        """For pages, which cannot send a key with a websocket's handshake.
+
+        It is good at this server alone, so that a proxy is sent to one with room for the session.
+        """
+        if asks_for_status(request.headers) and (refusal := full()) is not None:
+            raise busy(ProblemCode(refusal.code), refusal.message, retry_after_s)
+        response.headers["Cache-Control"] = "no-store"
+        return Token(token=tokens.issue(client_of(request.scope)), expires_in_s=tokens.lifetime_s)
+
+    return router

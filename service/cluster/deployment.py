@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from model import checkpoint
+from service.access.tokens import TokenBook
 from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
 from service.cluster.calls import Description, ReplicaLostError, WindowRequest
 from service.cluster.drain import drain_when_stopping
@@ -32,7 +34,6 @@ from service.cluster.engine import RemoteEngine
 from service.cluster.flow import UnreadLimit
 from service.cluster.model import ModelWorker, StepTime, weights_digest
 from service.cluster.settings import ClusterSettings
-from service.cluster.tokens import SharedTokenBook
 from service.engine.batching import EngineError, Priority, Probabilities
 from service.ops import logs, tracing
 from service.ops.metrics import STEP_BUCKETS_S
@@ -197,11 +198,14 @@ class Ingress:
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve on the replica's event loop."""
         settings = self._settings
-        app = create_app(settings, get_engine=self._engine)
-        state: ServiceState = app.state.service
-        state.tokens = SharedTokenBook(
-            self._token_secret, settings.token_lifetime_s, settings.max_tokens
+        tokens = TokenBook(
+            settings.token_lifetime_s,
+            settings.max_tokens,
+            self._token_secret,
+            time.time,  # the replicas' one clock in common; a jump ends tokens early or late
         )
+        app = create_app(settings, get_engine=self._engine, tokens=tokens)
+        state: ServiceState = app.state.service
         context = serve.get_replica_context()
         self._draining = state.draining
         self._drain = asyncio.create_task(
@@ -217,7 +221,7 @@ class Ingress:
 
     async def _engine(self, state: ServiceState) -> RemoteEngine:
         engine = await RemoteEngine.connect(self._replicas, self._cluster)
-        state.device = engine.description.device
+        state.slot.device = engine.description.device
         return engine
 
 

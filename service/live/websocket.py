@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
 from service.access.clients import client_of
+from service.access.refusal import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
 from service.live.heat import HeatLog
 from service.live.inbox import End, Inbox
@@ -27,7 +28,6 @@ from service.live.outbox import Outbox
 from service.live.pacing import Pacer
 from service.live.progress import Teller
 from service.live.receiver import DrainingError, Receiver, VanishedError
-from service.live.refusal import chosen_subprotocol, refuse
 from service.live.session_log import SessionRecord
 from service.protocol.client_messages import (
     Checkpoint,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
+from service.access.places import Places
 from service.access.problems import ProblemCode, busy, responses
-from service.state import NOT_RUNNING, ServiceState
-
-router = APIRouter(tags=["state"])
+from service.engine.slot import NOT_RUNNING, EngineSlot
+from service.settings import Settings
 
 DISTRIBUTION = "rse-transcribe"
 LIBRARIES = ("torch", "numpy", "soxr", "soundfile", "fastapi", "uvicorn", "websockets")
@@ -59,53 +60,53 @@ def version_of(distribution: str) -> str:
         return "unknown"
 
 
-def _state(request: Request) -> ServiceState:
-    state: ServiceState = request.app.state.service
-    return state
+def health_router(
+    settings: Settings, slot: EngineSlot, sessions: Places, draining: asyncio.Event
+) -> APIRouter:
+    """The endpoints."""
+    router = APIRouter(tags=["state"])
+    later = settings.retry_after_s
 
-
-@router.get("/healthz", summary="Is the process alive", responses=responses(ProblemCode.NOT_READY))
-async def healthz(request: Request) -> Health:
-    """200 while the event loop runs and the model's worker shows that it lives."""
-    state = _state(request)
-    if state.hangs:
-        detail = "the model's worker hangs and is being replaced"
-        raise busy(ProblemCode.NOT_READY, detail, state.settings.retry_after_s)
-    return Health()
-
-
-@router.get(
-    "/readyz",
-    summary="May it have work",
-    responses=responses(ProblemCode.NOT_READY, ProblemCode.DRAINING),
-)
-async def readyz(request: Request, response: Response) -> Ready:
-    """200 once the weights are loaded and warmed up; 503 before, and while going down."""
-    state = _state(request)
-    later = state.settings.retry_after_s
-    if state.draining.is_set():
-        raise busy(ProblemCode.DRAINING, "the server is going down", later)
-    if not state.ready:
-        raise busy(ProblemCode.NOT_READY, state.load_error or NOT_RUNNING, later)
-    response.headers["Cache-Control"] = "no-store"
-    return Ready(sessions=state.sessions.taken, max_sessions=state.sessions.total)
-
-
-@router.get("/info", summary="What is running")
-async def info(request: Request) -> Info:
-    """Versions, the card of the model, and the settings in force."""
-    state = _state(request)
-    engine = state.engine
-    return Info(
-        version=version_of(DISTRIBUTION),
-        python=platform.python_version(),
-        libraries={name: version_of(name) for name in LIBRARIES},
-        ready=state.ready,
-        draining=state.draining.is_set(),
-        model=engine.config.name if engine else None,
-        device=state.device,
-        sample_rate_hz=engine.config.sample_rate if engine else None,
-        heads=list(engine.config.heads) if engine else [],
-        card=dict(engine.card) if engine else {},
-        settings=state.settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
+    @router.get(
+        "/healthz", summary="Is the process alive", responses=responses(ProblemCode.NOT_READY)
     )
+    async def healthz() -> Health:
+        """200 while the event loop runs and the model's worker shows that it lives."""
+        if slot.hangs:
+            detail = "the model's worker hangs and is being replaced"
+            raise busy(ProblemCode.NOT_READY, detail, later)
+        return Health()
+
+    @router.get(
+        "/readyz",
+        summary="May it have work",
+        responses=responses(ProblemCode.NOT_READY, ProblemCode.DRAINING),
+    )
+    async def readyz(response: Response) -> Ready:
+        """200 once the weights are loaded and warmed up; 503 before, and while going down."""
+        if draining.is_set():
+            raise busy(ProblemCode.DRAINING, "the server is going down", later)
+        if not slot.running:
+            raise busy(ProblemCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
+        response.headers["Cache-Control"] = "no-store"
+        return Ready(sessions=sessions.taken, max_sessions=sessions.total)
+
+    @router.get("/info", summary="What is running")
+    async def info() -> Info:
+        """Versions, the card of the model, and the settings in force."""
+        engine = slot.engine
+        return Info(
+            version=version_of(DISTRIBUTION),
+            python=platform.python_version(),
+            libraries={name: version_of(name) for name in LIBRARIES},
+            ready=slot.running and not draining.is_set(),
+            draining=draining.is_set(),
+            model=engine.config.name if engine else None,
+            device=slot.device,
+            sample_rate_hz=engine.config.sample_rate if engine else None,
+            heads=list(engine.config.heads) if engine else [],
+            card=dict(engine.card) if engine else {},
+            settings=settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
+        )
+
+    return router

@@ -15,14 +15,15 @@ import socket
 from functools import partial
 from time import monotonic
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from service.access.places import Places
+from service.ops.metrics import Metrics
 from service.settings import Settings
-from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
@@ -95,10 +96,25 @@ def drain_budget(drain_timeout_s: float) -> tuple[float, float, float]:
     return drain_timeout_s - rest_s, rest_s / 2, rest_s / 2
 
 
+class Drained(Protocol):
+    """What the server needs of the application that it drains.
+
+    Attributes:
+        close_timeout_s: set to what the drain leaves for the engine's workers.
+    """
+
+    settings: Settings
+    metrics: Metrics
+    draining: asyncio.Event
+    sessions: Places
+    uploads: Places
+    close_timeout_s: float
+
+
 class DrainingServer(uvicorn.Server):
     """Runs one application until a signal, then drains it."""
 
-    def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
+    def __init__(self, config: uvicorn.Config, state: Drained) -> None:
         super().__init__(config)
         self._state = state
         self._loop: asyncio.AbstractEventLoop | None = None

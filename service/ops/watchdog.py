@@ -12,8 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
+from prometheus_client import Counter
+
 from service.engine.interface import EngineLike
-from service.state import ServiceState
+from service.engine.slot import EngineSlot
 
 logger = logging.getLogger(__name__)
 
@@ -21,15 +23,26 @@ logger = logging.getLogger(__name__)
 class Watchdog:
     """Looks at the heartbeat of the engine; `run` goes on until it is cancelled."""
 
-    def __init__(self, state: ServiceState, build: Callable[[], Awaitable[EngineLike]]) -> None:
-        """build: makes a warm engine; called anew where it fails."""
-        self._state = state
+    def __init__(
+        self,
+        slot: EngineSlot,
+        draining: asyncio.Event,
+        build: Callable[[], Awaitable[EngineLike]],
+        restarts: Counter,
+    ) -> None:
+        """Args:
+        draining: once set, nothing is replaced any more.
+        build: makes a warm engine; called again where it fails.
+        restarts: counts the engines that were given up.
+        """
+        self._slot = slot
+        self._draining = draining
         self._build = build
-        self._hang_timeout_s = state.settings.hang_timeout_s
+        self._restarts = restarts
 
     async def run(self) -> None:
         """Watches, a few times in each timeout."""
-        pause_s = self._hang_timeout_s / 8
+        pause_s = self._slot.hang_timeout_s / 8
         while True:
             asleep_s = monotonic()
             await asyncio.sleep(pause_s)
@@ -39,25 +52,25 @@ class Watchdog:
 
     async def look(self) -> None:
         """Replaces the engine if it hangs or its worker has died; a failure to do so is logged."""
-        if self._state.draining.is_set():
+        if self._draining.is_set():
             return
-        engine = self._state.engine
+        engine = self._slot.engine
         if engine is None:  # still loading
             return
-        if not self._state.replacing and engine.heartbeat_age_s > self._hang_timeout_s:
+        if not self._slot.replacing and engine.heartbeat_age_s > self._slot.hang_timeout_s:
             logger.error(
                 "the engine shows no sign of life for %.1f s: it is replaced",
                 engine.heartbeat_age_s,
             )
-            self._state.metrics.engine_restarts.inc()
-            self._state.replacing = True
+            self._restarts.inc()
+            self._slot.replacing = True
             engine.abandon()
-        if not self._state.replacing:
+        if not self._slot.replacing:
             return
         try:
-            self._state.engine = await self._build()
+            self._slot.engine = await self._build()
         except Exception:
             logger.exception("no new engine came about; another attempt follows")
             return
-        self._state.replacing = False
+        self._slot.replacing = False
         logger.info("a new engine has taken over")

@@ -28,7 +28,7 @@ class Service:
         self.state = self.app.state.service
         self._engine = Engine(FakeTranscriber())
         self._engine.warm_up()
-        self.state.engine = self._engine
+        self.state.slot.engine = self._engine
 
     def converse(self, *sent: str | bytes) -> tuple[list[dict[str, Any]], int]:
         """One session: everything it says, and the code of the close. A client that has sent all

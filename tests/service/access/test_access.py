@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from service.access.clients import Client, ClientPlaces
+from service.access.clients import Client
 from service.access.keys import hash_key
-from service.cluster.tokens import SharedTokenBook
+from service.access.places import ClientPlaces
 from tests.service.apps import START, hear, serving
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
@@ -113,16 +112,6 @@ def test_a_token_opens_one_websocket_and_is_not_said_back() -> None:
         assert begin(client, subprotocols=offered) == "rse.v1"
         assert refused(client, subprotocols=offered) == (401, "unauthorized")
         assert told(client, subprotocols=offered) == ("unauthorized", 4401)
-
-
-def test_a_token_of_another_replica_opens_one_websocket() -> None:
-    with guarded() as client:
-        assert isinstance(client.app, FastAPI)
-        here, there = (SharedTokenBook(b"secret", 600, 10) for _ in range(2))
-        client.app.state.service.tokens = here
-        offered = ["rse.v1", f"rse.token.{there.issue(Client('key alice'))}"]
-        assert begin(client, subprotocols=offered) == "rse.v1"
-        assert refused(client, subprotocols=offered) == (401, "unauthorized")
 
 
 def test_a_key_is_no_query_parameter_and_comes_into_no_log(

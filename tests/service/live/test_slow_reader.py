@@ -57,7 +57,7 @@ async def test_a_client_that_does_not_read_is_closed_and_holds_no_memory() -> No
     state = ServiceState(settings)
     with Engine(FakeTranscriber()) as engine:
         engine.warm_up()
-        state.engine = engine
+        state.slot.engine = engine
         async with asyncio.timeout(60):
             record = SessionRecord(state.metrics, Client("address test"))
             await Connection(cast(WebSocket, socket), state, record).run()

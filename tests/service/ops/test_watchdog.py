@@ -55,7 +55,7 @@ class Stage:
 
     def look(self) -> Future[None]:
         """Has the watchdog look once the worker has been silent for long."""
-        engine = self.client.app.state.service.engine  # type: ignore[attr-defined]
+        engine = self.client.app.state.service.slot.engine  # type: ignore[attr-defined]
         engine._beats.update({number: -math.inf for number in engine._beats})
         watchdog: Watchdog = self.client.app.state.watchdog  # type: ignore[attr-defined]
         assert self.client.portal is not None

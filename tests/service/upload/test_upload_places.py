@@ -13,7 +13,7 @@ import soundfile
 from starlette.types import ASGIApp, Message, Scope
 from torch import Tensor
 
-from service.state import Places
+from service.access.places import Places
 from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody, serving
 

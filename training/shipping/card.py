@@ -18,13 +18,13 @@ from training.music.metrics import FIGURES
 from training.shipping.sources import attributions
 
 KNOWN_FAILURES = """\
-- Trained on synthesised audio alone: real rooms, pedalling and touch differ from it.
+- Trained mostly or only on synthesised audio: real rooms, pedalling and touch differ from it.
 - Ends of notes are much less certain than beginnings, as onset + offset F1 shows: the sustain
   pedal, resonance and rooms hold notes longer than the hands do.
 - With less than 100 ms of look-ahead all figures are noticeably worse, onsets above all.
 - Talk and hi-hats are still taken for notes now and then (`python -m training.evaluate junk`).
-- Singing, electric guitars and synthesisers were not in the training material; talk and drums
-  were there as sounds without notes.
+- Synthesisers are not in the training material, singing as a few sung vowels at most; talk and
+  drums are there as sounds without notes.
 """
 
 

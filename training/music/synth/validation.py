@@ -21,8 +21,8 @@ from training.music.synth.excerpts import (
 from training.music.synth.render import Rendered
 
 VALIDATION_PIANO = 0.6
-"""Share of the validation excerpts that a piano plays; violin and clarinet (and the piano, where
-neither reaches the notes) have the rest."""
+"""Share of the validation excerpts of ensembles that a piano plays; the other held-out instruments
+play the rest."""
 WINDOWS_PER_EXCERPT = 8
 VALIDATION_EXCERPT_S = 12.0
 

@@ -42,7 +42,7 @@ class Room:
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path, sample_rate: int) -> tuple[Room, ...]:
-    """The rooms of ``rooms.json``, none where it is missing; the inside of a piano is no room.
+    """The rooms of ``rooms.json``, none where it is missing. The inside of a piano is left out.
 
     Raises ValueError where they are at another rate.
     """

@@ -20,6 +20,8 @@ from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW, ModelConfig
 FAKE_PITCHES = (57, 69, 81, 93)  # A3 to A6: far enough apart for 256 samples
 FAKE_RATE_HZ = SAMPLE_RATE
 _SPAN = 2 * HOP
+LOUDNESS = {"piano": 1.0, "violin": 0.85, "viola": 0.7, "cello": 0.55}
+"""The frame probability at which an instrument is heard most surely."""
 
 
 def tone_hz(pitch: int) -> float:
@@ -50,9 +52,10 @@ class FakeStream:
         self.hops.append(new_hops)
         if bool((window == FakeTranscriber.POISON).any()):
             raise RuntimeError("poisoned window")
-        spans = window.unfold(0, _SPAN, HOP)  # (FRAMES, 256), about each frame's sample
+        # In float64: sums whose last bits vary with their place in memory are equal in float32.
+        spans = window.double().unfold(0, _SPAN, HOP)  # (FRAMES, 256), about each frame's sample
         parts = (spans @ self._kernels).unflatten(1, (2, -1))
-        return torch.linalg.vector_norm(parts, dim=1)
+        return torch.linalg.vector_norm(parts, dim=1).float()
 
 
 class FakeTranscriber:
@@ -69,7 +72,7 @@ class FakeTranscriber:
         phase = 2 * torch.pi * time_s[:, None] * torch.tensor([tone_hz(p) for p in FAKE_PITCHES])
         shape = torch.hann_window(_SPAN, periodic=False, dtype=torch.float64)
         waves = torch.cat([phase.cos(), phase.sin()], dim=1) * shape[:, None]
-        self._kernels = (2 * waves / shape.sum()).float()  # a sine's amplitude
+        self._kernels = 2 * waves / shape.sum()  # a sine's amplitude
 
     def open_stream(self) -> FakeStream:
         return FakeStream(self._kernels)
@@ -93,7 +96,13 @@ class FakeTranscriber:
         heads = {"frame": frame, "onset": onset, "velocity": frame * 0.8}
         out = torch.zeros(len(features), len(self.config.heads), FRAMES, PITCHES)
         for row, head in enumerate(self.config.heads):
-            out[:, row, :, list(FAKE_PITCHES)] = heads[head]
+            if head in heads:
+                out[:, row, :, list(FAKE_PITCHES)] = heads[head]
+            elif head == "pedal":  # down while the lowest tone sounds
+                out[:, row] = frame[..., :1]
+            else:  # a tone's instrument shows in its loudness, and is never quite sure
+                nearness = (frame - LOUDNESS.get(head.removeprefix("instrument:"), 9.0)).abs()
+                out[:, row, :, list(FAKE_PITCHES)] = (1 - 4 * nearness).clamp(0, 1)
         return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.session.options import AudioFormat, Encoding
 
 INT16_FULL_SCALE = 32_768.0
@@ -36,7 +36,7 @@ class BadAudioError(ValueError):
         self.position = position
         self.samples = samples
         self.dropped = dropped
-        self.events: list[NoteEvent] = []
+        self.events: list[Event] = []
 
 
 class OddBytesError(ValueError):
@@ -54,7 +54,7 @@ class OddBytesError(ValueError):
             f"the audio ended with {pending_bytes} of the {frame_bytes} bytes of its last sample"
         )
         self.pending_bytes = pending_bytes
-        self.events: list[NoteEvent] = []
+        self.events: list[Event] = []
 
 
 class PcmDecoder:

@@ -50,7 +50,7 @@ class Outbox:
         message.seq = self._seq
         self._seq += 1
         try:
-            await self._websocket.send_text(message.model_dump_json())
+            await self._websocket.send_text(message.model_dump_json(exclude_none=True))
         except (WebSocketDisconnect, RuntimeError):  # the latter: uvicorn closed it itself
             raise VanishedError from None
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from service.live.heat import HeatLog
 from service.live.inbox import Inbox
 from service.live.outbox import Outbox
-from service.notes.events import NoteEvent
+from service.notes.events import Event, is_update
 from service.ops.metrics import Metrics
 from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import Lagging, Progress, note_message
+from service.protocol.server_messages import Lagging, Progress, event_message
 from service.session.session import TranscriptionSession
 from service.settings import Settings
 
@@ -35,10 +35,12 @@ class Teller:
         frame_s: float,
         metrics: Metrics,
         known_events: int = 0,
+        updates: bool = False,
         heat: HeatLog | None = None,
     ) -> None:
         """Args:
-        known_events: so many of the first note events the client has heard already.
+        known_events: so many of the first events the client has heard already.
+        updates: the client is told of corrected instruments and of the pedal.
         heat: the probabilities to be told too.
         """
         self._session = session
@@ -49,6 +51,7 @@ class Teller:
         self._frame_s = frame_s
         self._metrics = metrics
         self._known_events = known_events
+        self._updates = updates
         self._heat = heat
         self._point = session.point
         self._speaking = asyncio.Lock()
@@ -59,7 +62,7 @@ class Teller:
         """Where a client could resume that has heard all that was told."""
         return Checkpoint.of(self._session_id, self._point)
 
-    async def events(self, events: list[NoteEvent]) -> None:
+    async def events(self, events: list[Event]) -> None:
         """What a push has returned, and the progress that it is."""
         async with self._speaking:
             await self._put_heat()
@@ -69,7 +72,7 @@ class Teller:
                 if events:
                     await self._put_progress()
 
-    async def last_events(self, events: Iterable[NoteEvent]) -> None:
+    async def last_events(self, events: Iterable[Event]) -> None:
         """What comes of the end of a session, from which nothing goes on."""
         async with self._speaking:
             await self._put_heat()
@@ -96,13 +99,16 @@ class Teller:
         if self._heat is not None and (frames := self._heat.take()) is not None:
             await self._outbox.put(frames)
 
-    async def _put_notes(self, events: Iterable[NoteEvent]) -> None:
+    async def _put_notes(self, events: Iterable[Event]) -> None:
         for event in events:
+            if is_update(event) and not self._updates:
+                continue
             if self._known_events:
                 self._known_events -= 1
-            else:
+                continue
+            if event.kind != "note_update":  # which has no moment of its own
                 self._metrics.event_lateness_s.observe(self._lateness_s(event))
-                await self._outbox.put(note_message(event))
+            await self._outbox.put(event_message(event))
 
     async def _put_progress(self) -> None:
         self._told = received_samples, frames, behind_ms = self._state
@@ -116,7 +122,7 @@ class Teller:
             )
         )
 
-    def _lateness_s(self, event: NoteEvent) -> float:
+    def _lateness_s(self, event: Event) -> float:
         """Seconds since the event could first have been told."""
         delay = self._session.delay
         delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms

@@ -19,6 +19,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
+from model.instruments import PROGRAMS
 from service.access.clients import client_of
 from service.access.refusal import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
@@ -177,6 +178,7 @@ class Connection:
             delay_ms=round(session.delay.note_on_ms, 3),
             note_off_delay_ms=round(session.delay.note_off_ms, 3),
             replay_ms=round(session.replay_ms, 3),
+            instruments={name: PROGRAMS[name] for name in session.instruments} or None,
             checkpoint=checkpoint,
             limits=Limits.model_validate(self._settings, from_attributes=True),
         )
@@ -200,6 +202,7 @@ class Connection:
             frame_s=HOP / self._service.loaded().config.sample_rate,
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
+            updates=start.updates,
             heat=self._heat,
         )
         chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)

@@ -1,4 +1,4 @@
-"""What the pipeline says: notes that begin, notes that end, and whole notes."""
+"""What the pipeline says: notes that begin, notes that end, whole notes, and the pedal."""
 
 from __future__ import annotations
 
@@ -8,30 +8,56 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class NoteEvent:
-    """One note beginning or ending.
+    """One note beginning or ending, or named otherwise while it sounds.
 
     Attributes:
-        kind: ``"note_on"`` or ``"note_off"``; every note_on has exactly one note_off.
+        kind: ``"note_on"`` or ``"note_off"``; every note_on has exactly one note_off. Between them
+            may come one ``"note_update"``: the note_on again, with another instrument.
         note_id: counts the notes of a session from 0; a note_off repeats that of its note_on.
         pitch: MIDI note number, 0 to 127.
         velocity: MIDI velocity, 1 to 127 (a note_off repeats that of its note_on).
         confidence: 0 to 1, the model's probability of this note (repeated likewise).
         frame: index of the frame, ``HOP`` samples of the model's rate apart.
         time_s: seconds of the sent audio; within half a frame of ``frame``.
+        instrument: one of ``model.config.INSTRUMENTS``; None where the network does not tell.
+        instrument_probability: 0 to 1, of that instrument among those considered.
     """
 
-    kind: Literal["note_on", "note_off"]
+    kind: Literal["note_on", "note_off", "note_update"]
     note_id: int
     pitch: int
     velocity: int
     confidence: float
     frame: int
     time_s: float
+    instrument: str | None = None
+    instrument_probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PedalEvent:
+    """The sustain pedal goes down or comes up, at ``time_s`` seconds of the sent audio."""
+
+    down: bool
+    frame: int
+    time_s: float
+    kind: Literal["pedal"] = "pedal"
+
+
+Event = NoteEvent | PedalEvent
+
+
+def is_update(event: Event) -> bool:
+    """Whether only clients are told that asked for updates."""
+    return event.kind in ("note_update", "pedal")
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A finished note: its note_on and its note_off together. Times in seconds."""
+    """A finished note: its note_on and its note_off together. Times in seconds.
+
+    The instrument is the one that the note was named by last.
+    """
 
     note_id: int
     pitch: int
@@ -41,6 +67,8 @@ class Note:
     offset_frame: int
     onset_s: float
     offset_s: float
+    instrument: str | None = None
+    instrument_probability: float | None = None
 
     @classmethod
     def of(cls, on: NoteEvent, off: NoteEvent) -> Note:
@@ -54,4 +82,14 @@ class Note:
             offset_frame=off.frame,
             onset_s=on.time_s,
             offset_s=off.time_s,
+            instrument=on.instrument,
+            instrument_probability=on.instrument_probability,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PedalPress:
+    """The sustain pedal is down from ``onset_s`` to ``offset_s``, in seconds."""
+
+    onset_s: float
+    offset_s: float

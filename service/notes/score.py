@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from service.notes.events import Note, NoteEvent
+from service.notes.events import Event, Note, NoteEvent, PedalEvent, PedalPress
 from service.notes.midi import midi_file
 
 
 class Score:
-    """Pairs the events of a tracker into notes and keeps those that have ended."""
+    """Pairs the events of a performance into notes and presses; keeps those that have ended."""
 
     def __init__(self, begun: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
         """Args:
@@ -19,14 +20,23 @@ class Score:
         self._sounding = {event.note_id: event for event in sounding}
         self._ended: list[Note] = []
         self._ended_before = begun - len(self._sounding)
+        self._pressed: PedalEvent | None = None
+        self.pedal: list[PedalPress] = []
 
-    def add(self, events: Iterable[NoteEvent]) -> None:
+    def add(self, events: Iterable[Event]) -> None:
         """Take events in their order; a note_off must follow its note_on."""
         for event in events:
-            if event.kind == "note_on":
-                self._sounding[event.note_id] = event
-            else:
+            if isinstance(event, PedalEvent):
+                self._press(event)
+            elif event.kind == "note_off":
                 self._ended.append(Note.of(self._sounding.pop(event.note_id), event))
+            else:
+                self._sounding[event.note_id] = replace(event, kind="note_on")
+
+    def _press(self, event: PedalEvent) -> None:
+        if self._pressed is not None and not event.down:
+            self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
+        self._pressed = event if event.down else None
 
     @property
     def begun(self) -> int:
@@ -35,7 +45,7 @@ class Score:
 
     @property
     def sounding(self) -> tuple[NoteEvent, ...]:
-        """The note_on of each note that has not ended."""
+        """The note_on of each note that has not ended, with the instrument told last."""
         return tuple(self._sounding.values())
 
     @property
@@ -49,5 +59,5 @@ class Score:
         return sorted(self._ended, key=lambda note: (note.onset_s, note.pitch))
 
     def midi(self) -> bytes:
-        """The notes that have ended as a Standard MIDI File."""
-        return midi_file(self._ended)
+        """The notes that have ended, and the pedal, as a Standard MIDI File."""
+        return midi_file(self._ended, self.pedal)

@@ -137,9 +137,20 @@ class NoteTracker:
         for event in self._sounding.values():
             self._onset_frame[event.pitch] = event.frame
 
+    @property
+    def decided(self) -> int:
+        """Frames of which it is known what begins there."""
+        return max(self._pushed, self._resumed) - self._on_delay
+
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
+        """The events of ``push_known``, without the frames."""
+        return [event for _, event in self.push_known(first_frame, probabilities)]
+
+    def push_known(
+        self, first_frame: int, probabilities: NDArray[np.float32]
+    ) -> list[tuple[int, NoteEvent]]:
         """Take the next frames; return the events that are known now, in the order in which they
-        came to be.
+        came to be, each with the frame that made it known.
 
         Args:
             first_frame: index of the first of them; must be ``pushed``.
@@ -166,24 +177,29 @@ class NoteTracker:
         said = self._read(count)
         begins = np.any(said.peak | said.start, axis=1).tolist()
         ends = said.release | said.offset
-        events: list[NoteEvent] = []
+        events: list[tuple[int, NoteEvent]] = []
         for i in range(count):  # most frames of most music neither begin nor end a note
             if begins[i] or (self._sounding and ends[i, list(self._sounding)].any()):
-                events += self._step(i, said)
+                events += [(self._pushed, event) for event in self._step(i, said)]
             self._pushed += 1
         return events
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
+        """The events of ``finish_known``, without the frames."""
+        return [event for _, event in self.finish_known(end_frame)]
+
+    def finish_known(self, end_frame: int) -> list[tuple[int, NoteEvent]]:
         """The stream has ended before ``end_frame``, which must be ``pushed``: decide the last
         frames as if silence followed, and end all notes there."""
         if end_frame != self._pushed:
             raise ValueError(f"{self._pushed} frames were pushed, the end cannot be at {end_frame}")
         silence = np.zeros((self._n_heads, self._off_delay, PITCHES), np.float32)
-        return [*self.push(end_frame, silence), *self._end_all(end_frame)]
+        last = self.push_known(end_frame, silence)
+        return [*last, *((self._pushed, event) for event in self._end_all(end_frame))]
 
     def close(self) -> list[NoteEvent]:
         """End all notes at the first frame of which it is not known what begins there."""
-        return self._end_all(max(self._pushed, self._resumed) - self._on_delay)
+        return self._end_all(self.decided)
 
     def _end_all(self, frame: int) -> list[NoteEvent]:
         return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]

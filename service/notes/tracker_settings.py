@@ -28,6 +28,8 @@ class TrackerSettings:
         frame_start_frames: ... for so many frames. A ``frame_start_threshold`` of None: never.
         min_note_frames: least length of a note, and least distance of two onsets of a pitch.
         default_velocity: MIDI velocity where the model has no velocity head.
+        pedal_on_threshold: the sustain pedal is down from this probability on...
+        pedal_off_threshold: ... until it falls below this.
 
     Raises:
         ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, or no
@@ -44,6 +46,8 @@ class TrackerSettings:
     frame_start_frames: int = 6
     min_note_frames: int = 4
     default_velocity: int = 80
+    pedal_on_threshold: float = 0.6
+    pedal_off_threshold: float = 0.4
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -63,6 +67,11 @@ class TrackerSettings:
             raise ValueError(
                 f"frame_off_threshold {self.frame_off_threshold} is above "
                 f"frame_on_threshold {self.frame_on_threshold}"
+            )
+        if self.pedal_off_threshold > self.pedal_on_threshold:
+            raise ValueError(
+                f"pedal_off_threshold {self.pedal_off_threshold} is above "
+                f"pedal_on_threshold {self.pedal_on_threshold}"
             )
         start = self.frame_start_threshold
         if start is not None and start < self.frame_off_threshold:

@@ -6,8 +6,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
+from model.config import INSTRUMENTS
+from service.notes.belief import KEPT, Belief
 from service.notes.events import NoteEvent
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.session.options import (
@@ -19,6 +29,7 @@ from service.session.options import (
     Encoding,
     Mode,
     StreamOptions,
+    check_instruments,
 )
 from service.session.resume import ResumePoint
 
@@ -28,6 +39,23 @@ class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def _known(name: str) -> str:
+    check_instruments((name,), INSTRUMENTS)
+    return name
+
+
+_Instrument = Annotated[str, AfterValidator(_known)]
+_OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments"}
+
+
+def _split(value: object) -> object:
+    """In an address several names stand in one, with commas between them."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, (list, tuple)) or not all(isinstance(v, str) for v in values):
+        return value
+    return tuple(name.strip() for v in values for name in v.split(","))
+
+
 class Choices(_ClientMessage):
     """How audio is to be transcribed; what is left out is the server's to choose."""
 
@@ -35,15 +63,20 @@ class Choices(_ClientMessage):
     lookahead_ms: float | None = Field(default=None, gt=0)
     block_frames: int | None = Field(default=None, ge=1, le=MAX_BLOCK_FRAMES)
     model: str | None = Field(default=None, max_length=128)
+    instruments: Annotated[tuple[_Instrument, ...], BeforeValidator(_split)] | None = Field(
+        default=None, max_length=len(INSTRUMENTS)
+    )
+    updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
         """The choices made, over `defaults`."""
-        made = self.model_dump(include={"mode", "lookahead_ms", "block_frames"}, exclude_none=True)
+        made = self.model_dump(include=_OF_STREAM, exclude_none=True)
         return replace(defaults, **made)
 
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]  # what every JSON reader can count to
 _Pitch = Annotated[int, Field(ge=0, le=127)]
+_MOST_NOTES = 1 / (1 - KEPT) + 1  # that a belief is made of
 
 
 class SoundingNote(_ClientMessage):
@@ -55,6 +88,15 @@ class SoundingNote(_ClientMessage):
     confidence: float = Field(ge=0, le=1)
     frame: _Count
     time_s: float = Field(ge=0)
+    instrument: _Instrument | None = None
+    instrument_probability: float | None = Field(default=None, ge=0, le=1)
+
+
+class BeliefState(_ClientMessage):
+    """Which instruments have played of late."""
+
+    frame: _Count
+    weights: dict[_Instrument, Annotated[float, Field(gt=0, le=_MOST_NOTES)]]
 
 
 class Checkpoint(_ClientMessage):
@@ -65,6 +107,8 @@ class Checkpoint(_ClientMessage):
     frames: _Count
     notes: _Count
     sounding: tuple[SoundingNote, ...] = Field(max_length=128)
+    belief: BeliefState | None = None
+    pedal: bool = False
 
     @classmethod
     def of(cls, session_id: str, point: ResumePoint) -> Checkpoint:
@@ -81,9 +125,15 @@ class Checkpoint(_ClientMessage):
                     confidence=note.confidence,
                     frame=note.frame,
                     time_s=note.time_s,
+                    instrument=note.instrument,
+                    instrument_probability=note.instrument_probability,
                 )
                 for note in point.sounding
             ),
+            belief=BeliefState(frame=point.belief.frame, weights=dict(point.belief.weights))
+            if point.belief.weights
+            else None,
+            pedal=point.pedal,
         )
 
     def point(self) -> ResumePoint:
@@ -95,6 +145,8 @@ class Checkpoint(_ClientMessage):
             sounding=tuple(
                 NoteEvent(kind="note_on", **note.model_dump()) for note in self.sounding
             ),
+            belief=Belief(self.belief.weights, self.belief.frame) if self.belief else Belief(),
+            pedal=self.pedal,
         )
 
 
@@ -183,6 +235,7 @@ _CODE_BY_FIELD = {
     "mode": ErrorCode.BAD_MODE,
     "lookahead_ms": ErrorCode.BAD_LOOKAHEAD,
     "block_frames": ErrorCode.BAD_BLOCK_FRAMES,
+    "instruments": ErrorCode.BAD_INSTRUMENTS,
     "resume": ErrorCode.BAD_RESUME,
 }
 

@@ -18,6 +18,7 @@ class ErrorCode(StrEnum):
     BAD_MODE = "bad_mode"
     BAD_LOOKAHEAD = "bad_lookahead"
     BAD_BLOCK_FRAMES = "bad_block_frames"
+    BAD_INSTRUMENTS = "bad_instruments"
     BAD_RESUME = "bad_resume"
     UNKNOWN_MODEL = "unknown_model"
     NOT_STARTED = "not_started"

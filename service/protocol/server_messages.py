@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.notes.events import NoteEvent
+from service.notes.events import Event, PedalEvent
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.session.options import Mode
@@ -40,6 +40,7 @@ class Ready(_ServerMessage):
     delay_ms: float
     note_off_delay_ms: float
     replay_ms: float
+    instruments: dict[str, int] | None = None
     checkpoint: Checkpoint
     limits: Limits
 
@@ -52,12 +53,33 @@ class NoteOn(_ServerMessage):
     confidence: float = Field(ge=0, le=1)
     frame: int
     time_s: float
+    instrument: str | None = None
+    instrument_probability: float | None = Field(default=None, ge=0, le=1)
+
+
+class NoteUpdate(_ServerMessage):
+    """A note that sounds is played by another instrument than was told."""
+
+    type: Literal["note_update"] = "note_update"
+    note_id: int
+    pitch: int = Field(ge=0, le=127)
+    instrument: str
+    instrument_probability: float = Field(ge=0, le=1)
 
 
 class NoteOff(_ServerMessage):
     type: Literal["note_off"] = "note_off"
     note_id: int
     pitch: int = Field(ge=0, le=127)
+    frame: int
+    time_s: float
+
+
+class Pedal(_ServerMessage):
+    """The sustain pedal goes down or comes up."""
+
+    type: Literal["pedal"] = "pedal"
+    down: bool
     frame: int
     time_s: float
 
@@ -134,13 +156,26 @@ class Error(_ServerMessage):
 
 
 ServerMessage = (
-    Ready | NoteOn | NoteOff | Frames | Progress | Lagging | Draining | Flushed | Done | Error
+    Ready
+    | NoteOn
+    | NoteUpdate
+    | NoteOff
+    | Pedal
+    | Frames
+    | Progress
+    | Lagging
+    | Draining
+    | Flushed
+    | Done
+    | Error
 )
 
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
     Ready,
     NoteOn,
+    NoteUpdate,
     NoteOff,
+    Pedal,
     Frames,
     Progress,
     Lagging,
@@ -151,10 +186,21 @@ SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
 )
 
 
-def note_message(event: NoteEvent) -> NoteOn | NoteOff:
+def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
     """An event of the pipeline as a message."""
     # Microseconds are far below a sample; longer tails would be most of the message.
     time_s = round(event.time_s, 6)
+    if isinstance(event, PedalEvent):
+        return Pedal(down=event.down, frame=event.frame, time_s=time_s)
+    if event.kind == "note_update":
+        assert event.instrument is not None
+        assert event.instrument_probability is not None
+        return NoteUpdate(
+            note_id=event.note_id,
+            pitch=event.pitch,
+            instrument=event.instrument,
+            instrument_probability=event.instrument_probability,
+        )
     if event.kind == "note_off":
         return NoteOff(note_id=event.note_id, pitch=event.pitch, frame=event.frame, time_s=time_s)
     return NoteOn(
@@ -164,4 +210,6 @@ def note_message(event: NoteEvent) -> NoteOn | NoteOff:
         confidence=round(event.confidence, 4),
         frame=event.frame,
         time_s=time_s,
+        instrument=event.instrument,
+        instrument_probability=event.instrument_probability,
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from model.config import FRAMES, HOP, WINDOW
+from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
 
 CENTRE_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32
 MIN_LOOKAHEAD_HOPS = 4
@@ -83,6 +83,12 @@ class BlockFramesError(OptionsError):
     """The block does not fit into a window together with its look-ahead."""
 
 
+class InstrumentsError(OptionsError):
+    """An instrument that nobody knows, or that the loaded model does not tell from others."""
+
+    code = "bad_instruments"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioFormat:
     """The PCM that a client sends.
@@ -133,14 +139,17 @@ class StreamOptions:
         lookahead_ms: audio after a frame that the model sees; taken to whole hops of the model
             from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
         block_frames: frames that one window yields; more cost less computing and more delay.
+        instruments: the only ones of ``model.config.INSTRUMENTS`` that a note may be of; none:
+            all that the model tells apart.
 
     Raises:
-        ModeError, LookaheadError, BlockFramesError: subclasses of ValueError.
+        ModeError, LookaheadError, BlockFramesError, InstrumentsError: subclasses of ValueError.
     """
 
     mode: Mode = Mode.BLOCK
     lookahead_ms: float = 100.0
     block_frames: int = 4
+    instruments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -156,6 +165,7 @@ class StreamOptions:
                 f"block_frames must be a whole number from 1 to {MAX_BLOCK_FRAMES}, "
                 f"not {self.block_frames!r}"
             )
+        check_instruments(self.instruments, INSTRUMENTS)
 
     @property
     def frames_per_window(self) -> int:
@@ -220,6 +230,15 @@ def stated_delay(
         tracker_on_ms=tracker_on_frames * hop_ms,
         tracker_off_ms=tracker_off_frames * hop_ms,
     )
+
+
+def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Raises InstrumentsError where not all that are wanted are known."""
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InstrumentsError(
+            f"instruments must be among {', '.join(known) or 'none'}, not {', '.join(unknown)}"
+        )
 
 
 def _is_int(value: object) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from model.config import HOP, PITCHES, WINDOW
 from service.audio.resample import RateRatio
 from service.engine.windows import WindowSchedule
+from service.notes.belief import Belief
 from service.notes.events import NoteEvent
 from service.session.options import OptionsError
 
@@ -38,7 +39,10 @@ class ResumePoint:
         from_sample: first sample that is sent again, per channel, at the sent rate.
         frames: frames whose events the client has.
         notes: notes that began in these frames.
-        sounding: the ``note_on`` events of those that had not ended.
+        sounding: the ``note_on`` events of those that had not ended, with the instruments that
+            they were named by last.
+        belief: about the instruments.
+        pedal: whether the sustain pedal was down.
 
     Raises:
         ResumeError: these notes cannot be.
@@ -48,6 +52,8 @@ class ResumePoint:
     frames: int = 0
     notes: int = 0
     sounding: tuple[NoteEvent, ...] = ()
+    belief: Belief = Belief()
+    pedal: bool = False
 
     def __post_init__(self) -> None:
         if min(self.from_sample, self.frames, self.notes) < 0:

@@ -15,12 +15,18 @@ from service.engine.batching import Priority
 from service.engine.framer import Framer, OnFrames
 from service.engine.interface import EngineLike
 from service.engine.windows import WindowSchedule
-from service.notes.events import Note, NoteEvent
+from service.notes.events import Event, Note, PedalPress
+from service.notes.listener import Listener
 from service.notes.score import Score
-from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
-from service.session.options import AudioFormat, Delay, StreamOptions, stated_delay
+from service.session.options import (
+    AudioFormat,
+    Delay,
+    StreamOptions,
+    check_instruments,
+    stated_delay,
+)
 from service.session.resume import Replay, ResumePoint
 from service.session.session_state import SessionState, SessionStateError, Totals
 
@@ -68,6 +74,7 @@ class TranscriptionSession:
 
         Raises:
             EngineClosedError: the engine takes no more streams.
+            InstrumentsError: the model does not tell the instruments of the options apart.
             ResumeError: no session of these options can go on from this point.
         """
         self._audio = audio
@@ -79,11 +86,13 @@ class TranscriptionSession:
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._schedule = WindowSchedule.of(options, model_rate_hz)
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
-        self._tracker = NoteTracker(
+        self._listener = Listener(
             tracker or TrackerSettings.from_card(engine.card),
             HOP / model_rate_hz,
             engine.config.heads,
+            options.instruments,
         )
+        check_instruments(options.instruments, self._listener.instruments)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames)
@@ -91,15 +100,20 @@ class TranscriptionSession:
         self._decoder = PcmDecoder(audio, self._point.from_sample)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
         first_frame = self._schedule.first_frame(replay.first_block)
-        self._tracker.resume(
-            first_frame, self._point.frames, self._point.notes, self._point.sounding
+        self._listener.resume(
+            first_frame,
+            self._point.frames,
+            self._point.notes,
+            self._point.sounding,
+            self._point.belief,
+            self._point.pedal,
         )
         self._delay = stated_delay(
             options,
             model_rate_hz=model_rate_hz,
             resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
-            tracker_on_frames=self._tracker.on_delay_frames,
-            tracker_off_frames=self._tracker.off_delay_frames,
+            tracker_on_frames=self._listener.on_delay_frames,
+            tracker_off_frames=self._listener.off_delay_frames,
         )
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before may still be finished
@@ -108,7 +122,7 @@ class TranscriptionSession:
         self._received = self._point.from_sample
         self._dropped = 0
         self._score = Score(self._point.notes, self._point.sounding)
-        self._unsaid: list[NoteEvent] = []
+        self._unsaid: list[Event] = []
         self._framer = Framer(
             engine,
             priority,
@@ -131,7 +145,7 @@ class TranscriptionSession:
     @property
     def replay_ms(self) -> float:
         """Most audio between the ``point`` and what has been transcribed."""
-        longest = Replay.longest(self._schedule, self._tracker.history_frames, self._refill_hops)
+        longest = Replay.longest(self._schedule, self._listener.history_frames, self._refill_hops)
         return 1000.0 * longest / self._model_rate_hz + self._held_ms
 
     @property
@@ -163,6 +177,8 @@ class TranscriptionSession:
             frames=self._framer.frames,
             notes=self._score.begun,
             sounding=self._score.sounding,
+            belief=self._listener.belief,
+            pedal=self._listener.pedal,
         )
 
     @property
@@ -182,11 +198,21 @@ class TranscriptionSession:
         """The finished notes, by onset time, then pitch."""
         return self._score.notes
 
+    @property
+    def pedal(self) -> list[PedalPress]:
+        """The finished presses of the sustain pedal, in their order."""
+        return self._score.pedal
+
+    @property
+    def instruments(self) -> tuple[str, ...]:
+        """The classes that a note may be of; none where the model does not tell them."""
+        return self._listener.instruments
+
     def midi(self) -> bytes:
-        """The finished notes as a Standard MIDI File."""
+        """The finished notes, and the pedal, as a Standard MIDI File."""
         return self._score.midi()
 
-    async def push(self, data: bytes) -> list[NoteEvent]:
+    async def push(self, data: bytes) -> list[Event]:
         """Take PCM bytes of any number and return the events that they make known, in the order in
         which they came to be (see ``service.notes.tracker``).
 
@@ -201,13 +227,13 @@ class TranscriptionSession:
         duration_ms = self._audio.duration_ms(len(data))
         return await self._take(lambda: self._decoder.decode(data), duration_ms)
 
-    async def push_samples(self, samples: NDArray[np.float32]) -> list[NoteEvent]:
+    async def push_samples(self, samples: NDArray[np.float32]) -> list[Event]:
         """Like ``push`` for mono float32 samples at the format's rate, shape [n]."""
         values = samples.astype(np.float32, copy=False)[:, None]
         duration_ms = 1000.0 * len(samples) / self._audio.sample_rate_hz
         return await self._take(lambda: check_and_mix(values, self._received), duration_ms)
 
-    async def finish(self) -> list[NoteEvent]:
+    async def finish(self) -> list[Event]:
         """Transcribe to the last sample and end all notes; nothing if that has been done.
 
         Raises:
@@ -229,9 +255,9 @@ class TranscriptionSession:
             await self._framer.finish()
             frames = self._framer.frames
             if frames < self._point.frames:  # the audio ended before what was told of it
-                self._note(self._tracker.close())
+                self._note(self._listener.close())
             else:
-                self._note(self._tracker.finish(frames))
+                self._note(self._listener.finish(frames))
             events = self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
                 error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
@@ -239,7 +265,7 @@ class TranscriptionSession:
                 raise error
             return events
 
-    def abort(self) -> list[NoteEvent]:
+    def abort(self) -> list[Event]:
         """Stop at once and end the open notes where they have got to; safe in any state."""
         if self._state in (SessionState.FINISHED, SessionState.ABORTED):
             return []
@@ -249,7 +275,7 @@ class TranscriptionSession:
 
     async def _take(
         self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
-    ) -> list[NoteEvent]:
+    ) -> list[Event]:
         """One push in its turn."""
         if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_buffered_ms:
             raise BufferFullError(
@@ -271,7 +297,7 @@ class TranscriptionSession:
             if waiting:
                 self._waiting_ms -= duration_ms
 
-    async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[NoteEvent]:
+    async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[Event]:
         bad: BadAudioError | None = None
         try:
             samples = decode()
@@ -299,7 +325,7 @@ class TranscriptionSession:
         return self._say()
 
     def _replay_before(self, frames: int) -> Replay:
-        history_frames = self._tracker.history_frames
+        history_frames = self._listener.history_frames
         return Replay.before(frames, self._schedule, self._ratio, history_frames, self._refill_hops)
 
     def _take_frames(self, first_frame: int, frames: NDArray[np.float32]) -> None:
@@ -307,19 +333,19 @@ class TranscriptionSession:
             raise SessionStateError("the session was aborted while audio was transcribed")
         if self._on_frames is not None:
             self._on_frames(first_frame, frames)
-        self._note(self._tracker.push(first_frame, frames))
+        self._note(self._listener.push(first_frame, frames))
 
-    def _note(self, events: list[NoteEvent]) -> None:
+    def _note(self, events: list[Event]) -> None:
         """Remember events: for the caller, and as notes."""
         self._unsaid += events
         self._score.add(events)
 
-    def _say(self) -> list[NoteEvent]:
+    def _say(self) -> list[Event]:
         events, self._unsaid = self._unsaid, []
         return events
 
-    def _end(self, state: SessionState) -> list[NoteEvent]:
+    def _end(self, state: SessionState) -> list[Event]:
         self._state = state
         self._framer.close()
-        self._note(self._tracker.close())
+        self._note(self._listener.close())
         return self._say()

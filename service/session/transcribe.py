@@ -15,7 +15,7 @@ from service.audio.decode import AudioDecoder, DecodeError
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine, EngineError, Priority, Transcriber
 from service.engine.interface import EngineLike
-from service.notes.events import Note, NoteEvent
+from service.notes.events import Event, Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
 from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
@@ -39,11 +39,12 @@ class Performance:
     """What a recording has come to; ``notes`` by onset time, then pitch."""
 
     notes: list[Note]
+    pedal: list[PedalPress]
     totals: Totals
     midi: bytes
 
 
-FileItem = NoteEvent | FileProgress | Performance
+FileItem = Event | FileProgress | Performance
 
 
 async def transcribe_file(
@@ -100,7 +101,9 @@ async def transcribe_file(
             for event in rest:
                 yield event
             midi = await asyncio.to_thread(session.midi)
-            yield Performance(notes=session.notes, totals=session.totals, midi=midi)
+            yield Performance(
+                notes=session.notes, pedal=session.pedal, totals=session.totals, midi=midi
+            )
             if fault is not None:
                 raise fault
         finally:
@@ -130,11 +133,13 @@ def _progress(
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes and the probabilities that they were found in: float32 [heads, frames, 128]."""
+    """Notes, the probabilities that they were found in, float32 [heads, frames, 128], and presses
+    of the pedal."""
 
     notes: list[Note]
     heads: tuple[str, ...]
     probabilities: NDArray[np.float32]
+    pedal: list[PedalPress]
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
@@ -189,4 +194,4 @@ async def _transcribe_array(
         await session.finish()
     finally:
         session.abort()
-    return ArrayTranscription(session.notes, heads, np.concatenate(kept, axis=1))
+    return ArrayTranscription(session.notes, heads, np.concatenate(kept, axis=1), session.pedal)

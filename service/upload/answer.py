@@ -18,9 +18,10 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from model.instruments import PROGRAMS, told_by
 from service.access.problems import Problem, ProblemCode, responses
-from service.notes.events import NoteEvent
-from service.protocol.server_messages import Done, Totals, note_message
+from service.notes.events import NoteEvent, PedalEvent, is_update
+from service.protocol.server_messages import Done, Totals, event_message
 from service.session.options import StreamOptions
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.state import ServiceState
@@ -52,18 +53,29 @@ class NoteBody(BaseModel):
     offset_s: float
     onset_frame: int
     offset_frame: int
+    instrument: str | None = None
+    instrument_probability: float | None = None
+
+
+class PressBody(BaseModel):
+    """The sustain pedal is down; times in seconds."""
+
+    onset_s: float
+    offset_s: float
 
 
 class Transcript(BaseModel):
     """A transcribed recording."""
 
     notes: list[NoteBody]
+    pedal: list[PressBody]
     duration_s: float
     frames: int
     model: str
     mode: str
     lookahead_ms: float
     block_frames: int
+    instruments: dict[str, int]
 
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -130,6 +142,7 @@ async def write_lines(
     state: ServiceState,
     held: AsyncExitStack,
     chosen: dict[str, Any],
+    updates: bool,
 ) -> AsyncIterator[str]:
     """The lines of an NDJSON answer; the last is `done` unless the server itself failed.
 
@@ -142,8 +155,10 @@ async def write_lines(
     problem: Problem | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"
     while item is not None:
-        if isinstance(item, NoteEvent):
-            yield note_message(item).model_dump_json(exclude={"seq"}) + "\n"
+        if isinstance(item, NoteEvent | PedalEvent):
+            if updates or not is_update(item):
+                message = event_message(item)
+                yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
         elif isinstance(item, FileProgress):
             yield json.dumps({"type": "progress", **asdict(item)}) + "\n"
         else:
@@ -181,10 +196,11 @@ def describe(
     """The body of a JSON answer."""
     return Transcript(
         notes=[NoteBody.model_validate(note, from_attributes=True) for note in performance.notes],
+        pedal=[PressBody.model_validate(p, from_attributes=True) for p in performance.pedal],
         duration_s=performance.totals.audio_s,
         frames=performance.totals.frames,
         **chosen(options, state),
-    ).model_dump(mode="json")
+    ).model_dump(mode="json", exclude_none=True)
 
 
 def chosen(options: StreamOptions, state: ServiceState) -> dict[str, Any]:
@@ -195,6 +211,11 @@ def chosen(options: StreamOptions, state: ServiceState) -> dict[str, Any]:
         "mode": options.mode,
         "lookahead_ms": round(options.actual_lookahead_ms(config.sample_rate), 3),
         "block_frames": options.frames_per_window,
+        "instruments": {
+            name: PROGRAMS[name]
+            for name in told_by(config.heads)
+            if name in options.instruments or not options.instruments
+        },
     }
 
 

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, model_validator
 from starlette.responses import JSONResponse, Response
 
+from model.instruments import told_by
 from service.access.clients import client_of
 from service.access.problems import Problem, ProblemCode
 from service.protocol.client_messages import Choices
@@ -28,7 +29,9 @@ from service.session.options import (
     MIN_SAMPLE_RATE_HZ,
     AudioFormat,
     Encoding,
+    InstrumentsError,
     StreamOptions,
+    check_instruments,
 )
 from service.session.transcribe import FileItem, Performance, transcribe_file
 from service.state import ServiceState
@@ -96,6 +99,10 @@ async def transcribe_recording(
             raise Problem(ProblemCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
         try:
+            check_instruments(options.instruments, told_by(state.loaded().config.heads))
+        except InstrumentsError as error:
+            raise Problem(ProblemCode.BAD_PARAMETER, str(error)) from None
+        try:
             upload = await receive_file(request, state.settings, stack)
         except Exception as error:
             count(state, None, as_problem(error, state))
@@ -112,7 +119,8 @@ async def transcribe_recording(
                 count(state, None, problem)
                 raise problem from error
             held = stack.pop_all()
-            lines = write_lines(first, items, state, held, chosen(options, state))
+            told = chosen(options, state)
+            lines = write_lines(first, items, state, held, told, choices.updates)
             return HoldingResponse(lines, held, state.settings.send_timeout_s)
         performance = await run(request, items, state)
         if choices.answer is Answer.JSON:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.engine.engine import Engine, Priority
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.session.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_RATE_HZ
@@ -45,10 +45,10 @@ def transcribe(
     options: StreamOptions | None = None,
     sizes: list[int] | None = None,
     priority: Priority = Priority.LIVE,
-) -> list[NoteEvent]:
+) -> list[Event]:
     """The events of a session that is given ``data`` in pieces of ``sizes``, taken in turn."""
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         session = TranscriptionSession(engine, audio, options or StreamOptions(), priority=priority)
         events, start, turn = [], 0, 0
         while start < len(data):
@@ -60,7 +60,7 @@ def transcribe(
     return asyncio.run(run())
 
 
-def found(events: list[NoteEvent]) -> list[tuple[int, float, float]]:
+def found(events: list[Event]) -> list[tuple[int, float, float]]:
     """(pitch, onset_s, offset_s) by onset."""
     ons = {e.note_id: e for e in events if e.kind == "note_on"}
     offs = {e.note_id: e for e in events if e.kind == "note_off"}

@@ -30,7 +30,7 @@ from service.engine.batching import (
 )
 from service.engine.engine import Engine
 from service.engine.interface import EngineLike
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.session.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FakeStream, FakeTranscriber, GatedTranscriber, play
@@ -54,7 +54,7 @@ async def remote(
         engine.close()
 
 
-Heard = tuple[list[NoteEvent], list[NDArray[np.float32]]]
+Heard = tuple[list[Event], list[NDArray[np.float32]]]
 
 
 async def transcribe(

@@ -15,7 +15,7 @@ from model import checkpoint
 from model.config import WINDOW
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError
 from service.engine.engine import Engine, Priority
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.session.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FakeTranscriber
@@ -36,7 +36,7 @@ def square(hz: float) -> NDArray[np.float32]:
     return np.where(np.sin(2 * np.pi * hz * TIME_S) >= 0, 1.0, -1.0).astype(np.float32)
 
 
-def check(events: list[NoteEvent]) -> None:
+def check(events: list[Event]) -> None:
     """One end for each note, not before its beginning; all numbers are some."""
     ons = {event.note_id: event for event in events if event.kind == "note_on"}
     offs = {event.note_id: event for event in events if event.kind == "note_off"}

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from model.config import HEADS
 from service.protocol.faults import CloseCode
-from tests.fakes import play
+from tests.fakes import FakeTranscriber, play
 from tests.service.apps import (
     ADDRESS,
     RATE_HZ,
@@ -27,26 +29,32 @@ from tests.service.apps import (
 )
 
 NOTES = [(69, 0.2, 2.9), (81, 0.5, 0.9), (81, 1.0, 1.4), (57, 1.7, 2.1), (81, 2.2, 2.6)]
-AUDIO = pcm16(play(NOTES, 2.8, RATE_HZ))
+# The first could be a viola as well as a violin, to which those after it belong.
+LEVELS = (0.1545, 0.17, 0.17, 0.2, 0.17)
+AUDIO = pcm16(
+    np.sum([play([note], 2.8, RATE_HZ, x) for note, x in zip(NOTES, LEVELS, strict=True)], axis=0)
+)
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[TestClient]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(serving(progress_interval_ms=20))[0] for _ in range(2)]
+        models = [FakeTranscriber(HEADS) for _ in range(2)]
+        yield [stack.enter_context(serving(m, progress_interval_ms=20))[0] for m in models]
 
 
 class Performer:
     """A client that keeps to PROTOCOL.md's way to resume."""
 
-    def __init__(self) -> None:
+    def __init__(self, updates: bool = False) -> None:
+        self.updates = updates
         self.events: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
         self.checkpoint: dict[str, Any] | None = None
         self.known_events = 0
 
     def hear(self, message: dict[str, Any]) -> None:
-        if message["type"] in ("note_on", "note_off"):
+        if message["type"] in ("note_on", "note_off", "note_update", "pedal"):
             self.events.append({**message, "seq": 0})
             self.known_events += 1
         elif "checkpoint" in message:
@@ -55,9 +63,13 @@ class Performer:
 
     def start(self) -> dict[str, Any]:
         if self.checkpoint is None:
-            return {}
+            return {"updates": self.updates}
         kept = {name: self.ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
-        return {**kept, "resume": {**self.checkpoint, "known_events": self.known_events}}
+        return {
+            **kept,
+            "updates": self.updates,
+            "resume": {**self.checkpoint, "known_events": self.known_events},
+        }
 
     def perform(self, server: TestClient, end: int, heard: int | None) -> list[dict[str, Any]]:
         """One socket: sends up to byte ``end``; the connection breaks after ``heard`` messages, or
@@ -91,6 +103,13 @@ def whole(servers: list[TestClient]) -> Performer:
     return performer
 
 
+@pytest.fixture(scope="module")
+def whole_with_updates(servers: list[TestClient]) -> Performer:
+    performer = Performer(updates=True)
+    performer.perform(servers[0], len(AUDIO), None)
+    return performer
+
+
 @pytest.mark.parametrize(
     ("ends", "heard"),
     [
@@ -116,9 +135,26 @@ def test_the_union_of_the_events_is_that_of_one_session(
     assert totals["audio_s"] == pytest.approx(2.8)
 
 
+@pytest.mark.parametrize("heard", range(0, 25, 4))
+def test_so_is_that_of_the_instruments_and_the_pedal(
+    servers: list[TestClient], whole: Performer, whole_with_updates: Performer, heard: int
+) -> None:
+    kinds = {event["type"] for event in whole_with_updates.events}
+    assert kinds == {"note_on", "note_off", "note_update", "pedal"}
+    notes = of_type(whole_with_updates.events, "note_on", "note_off")
+    assert notes == whole.events
+    performer = Performer(updates=True)
+    performer.perform(servers[0], int(0.9 * len(AUDIO)) // 2 * 2, heard)
+    performer.perform(servers[1], len(AUDIO), None)
+    assert performer.events == whole_with_updates.events
+
+
 def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: Performer) -> None:
     performer = Performer()
-    with serving() as (leaving, _), leaving.websocket_connect(ADDRESS) as socket:
+    with (
+        serving(FakeTranscriber(HEADS)) as (leaving, _),
+        leaving.websocket_connect(ADDRESS) as socket,
+    ):
         performer.ready = begin(socket)
         performer.hear(performer.ready)
         for chunk in chunks(AUDIO[: len(AUDIO) // 2]):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.checkpoint import load
+from model.config import HEADS
 from service.engine.engine import Engine
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.session.options import AudioFormat, Encoding, StreamOptions
 from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
@@ -32,7 +33,7 @@ DURATION_S = 4.0
 @pytest.fixture(scope="module")
 def engines() -> Iterator[list[Engine]]:
     """Two servers' engines."""
-    with Engine(FakeTranscriber()) as one, Engine(FakeTranscriber()) as other:
+    with Engine(FakeTranscriber(HEADS)) as one, Engine(FakeTranscriber(HEADS)) as other:
         yield [one, other]
 
 
@@ -47,6 +48,7 @@ def performance(rate_hz: int, seed: int) -> NDArray[np.float32]:
             notes.append((pitch, onset_s, offset_s))
             onset_s = offset_s + rng.uniform(0, 0.4)
     samples = play(notes, DURATION_S, rate_hz)
+    samples *= rng.uniform(0.5, 1, len(samples) // 9000 + 1).repeat(9000)[: len(samples)]
     return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
 
 
@@ -57,11 +59,11 @@ def run(
     options: StreamOptions,
     point: ResumePoint | None = None,
     cut_at: int | None = None,
-) -> tuple[list[NoteEvent], ResumePoint]:
+) -> tuple[list[Event], ResumePoint]:
     """The events of a session that hears ``samples`` from the point on, to the end or up to a
     sample where its connection breaks; and the point where the next one may go on."""
 
-    async def transcribe() -> tuple[list[NoteEvent], ResumePoint]:
+    async def transcribe() -> tuple[list[Event], ResumePoint]:
         audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
         session = TranscriptionSession(engine, audio, options, resume=point)
         start = point.from_sample if point else 0
@@ -90,7 +92,7 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
     samples = performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)))
     whole, _ = run(engines[0], samples, rate_hz, options)
     cuts = data.draw(st.lists(st.integers(1, len(samples) - 1), min_size=1, max_size=3))
-    events: list[NoteEvent] = []
+    events: list[Event] = []
     point = None
     for turn, cut in enumerate([*sorted(cuts), None]):
         if point is not None and cut is not None and cut <= point.from_sample:
@@ -132,12 +134,14 @@ def test_the_shipped_network_goes_on_as_well() -> None:
     assert len(whole) > 10
     assert point.from_sample > 0
 
-    def exact(events: list[NoteEvent]) -> list[tuple[str, int, int, int]]:
-        return [(event.kind, event.note_id, event.pitch, event.frame) for event in events]
+    def exact(events: list[Event]) -> list[tuple[str, int, int, int]]:
+        return [(e.kind, e.note_id, e.pitch, e.frame) for e in events if e.kind != "pedal"]
 
     assert exact(before + after) == exact(whole)
     # On some processors the size of a batch changes the last bits of a sum.
     for got, wanted in zip(before + after, whole, strict=True):
+        if got.kind == "pedal" or wanted.kind == "pedal":
+            continue
         assert got.velocity == pytest.approx(wanted.velocity, abs=1)
         assert got.confidence == pytest.approx(wanted.confidence, abs=1e-3)
         assert got.time_s == pytest.approx(wanted.time_s, abs=1e-3)

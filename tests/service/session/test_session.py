@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, WINDOW
 from service.engine.engine import Engine, Priority
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.notes.tracker_settings import TrackerSettings
 from service.session.options import Encoding, StreamOptions
 from service.session.session import TranscriptionSession
@@ -154,7 +154,7 @@ def test_events_come_within_the_stated_delay(engine: Engine) -> None:
 def test_the_midi_file_holds_the_events(engine: Engine) -> None:
     audio = pcm()
 
-    async def run() -> tuple[list[NoteEvent], bytes]:
+    async def run() -> tuple[list[Event], bytes]:
         session = TranscriptionSession(engine, audio, StreamOptions())
         events = await session.push(to_bytes(play(MELODY, 1.5, 44_100), audio))
         events += await session.finish()

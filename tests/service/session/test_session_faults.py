@@ -9,7 +9,7 @@ import pytest
 
 from service.audio.pcm import BadAudioError, OddBytesError
 from service.engine.engine import Engine, EngineError
-from service.notes.events import NoteEvent
+from service.notes.events import Event
 from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.session.options import StreamOptions
 from service.session.session import TranscriptionSession
@@ -25,7 +25,7 @@ def test_bad_audio_loses_nothing_before_it(engine: Engine) -> None:
     spoilt = samples.copy()
     spoilt[bad_at] = np.nan
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         session = TranscriptionSession(engine, audio, StreamOptions())
         with pytest.raises(BadAudioError, match=f"sample {bad_at} is nan") as caught:
             await session.push(to_bytes(spoilt, audio))
@@ -44,7 +44,7 @@ def test_an_incomplete_last_sample_is_told_and_nothing_is_lost(engine: Engine) -
     audio = pcm(FAKE_RATE_HZ)
     raw = to_bytes(play(MELODY, 1.5, FAKE_RATE_HZ), audio)
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         session = TranscriptionSession(engine, audio, StreamOptions())
         events = await session.push(raw + b"\0\0\0")
         with pytest.raises(OddBytesError, match="3 of the 4 bytes") as caught:
@@ -60,7 +60,7 @@ def test_a_failing_model_leaves_all_notes_ended(end: str) -> None:
     audio = pcm(FAKE_RATE_HZ)
     raw = to_bytes(play([(69, 0.1, 3.0)], 2.0, FAKE_RATE_HZ), audio)
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         fake = FakeTranscriber()
         with Engine(fake) as engine:
             session = TranscriptionSession(engine, audio, StreamOptions())
@@ -101,7 +101,7 @@ def test_a_cancelled_push_leaves_a_session_that_can_be_ended(engine: Engine) -> 
     audio = pcm()
     raw = to_bytes(play([(69, 0.1, 9.0)], 3.0, 44_100), audio)
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         session = TranscriptionSession(engine, audio, StreamOptions())
         events = await session.push(raw[: len(raw) // 3])
         task = asyncio.create_task(session.push(raw[len(raw) // 3 :]))
@@ -131,7 +131,7 @@ def test_concurrent_pushes_are_taken_in_order_and_bounded(engine: Engine) -> Non
     raw = to_bytes(play(MELODY, 1.5, 44_100), audio)
     parts = [raw[i : i + len(raw) // 3] for i in range(0, len(raw), len(raw) // 3)]
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         limits = SessionLimits(max_buffered_ms=1_200)
         session = TranscriptionSession(engine, audio, StreamOptions(), limits=limits)
         async with asyncio.TaskGroup() as group:
@@ -149,7 +149,7 @@ def test_too_many_notes_end_the_audio_but_lose_no_event(engine: Engine) -> None:
     audio = pcm()
     raw = to_bytes(play(MELODY, 1.5, 44_100), audio)
 
-    async def run() -> list[NoteEvent]:
+    async def run() -> list[Event]:
         limits = SessionLimits(max_notes=2)
         session = TranscriptionSession(engine, audio, StreamOptions(), limits=limits)
         with pytest.raises(TooManyNotesError, match="more than 2 notes"):

@@ -18,7 +18,7 @@ from service.audio import decode
 from service.audio.decode import DecodeError
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
-from service.notes.events import NoteEvent
+from service.notes.events import Event, NoteEvent
 from service.notes.midi import midi_file
 from service.session import transcribe
 from service.session.limits import SessionLimits, TooManyNotesError
@@ -29,7 +29,7 @@ from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 
 MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
 RATE_HZ = 44_100
-Items = list[NoteEvent | FileProgress | Performance]
+Items = list[Event | FileProgress | Performance]
 
 
 @pytest.fixture(autouse=True)
@@ -55,13 +55,11 @@ async def into(items: Items, file: io.BytesIO, engine: Engine, max_notes: int = 
         items.append(item)
 
 
-def events_of(items: Items) -> list[NoteEvent]:
+def events_of(items: Items) -> list[Event]:
     return [item for item in items if isinstance(item, NoteEvent)]
 
 
-async def live(
-    samples: NDArray[np.float32], engine: Engine, options: StreamOptions
-) -> list[NoteEvent]:
+async def live(samples: NDArray[np.float32], engine: Engine, options: StreamOptions) -> list[Event]:
     audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=RATE_HZ)
     session = TranscriptionSession(engine, audio, options)
     data, events = samples.astype("<f4").tobytes(), []
@@ -190,7 +188,7 @@ def test_an_array_goes_the_same_way() -> None:
     with Engine(FakeTranscriber()) as engine:
         (*_, performance) = asyncio.run(collect(wav(samples), engine))
         with_engine = transcribe_array(samples, RATE_HZ, engine)
-    notes, heads, probabilities = result = transcribe_array(
+    notes, heads, probabilities, _ = result = transcribe_array(
         samples, RATE_HZ, FakeTranscriber(), FILE_OPTIONS
     )
     assert isinstance(performance, Performance)
@@ -209,7 +207,7 @@ def test_an_array_goes_the_same_way() -> None:
 
 
 def test_an_array_without_a_sample() -> None:
-    notes, heads, probabilities = transcribe_array(
+    notes, heads, probabilities, _ = transcribe_array(
         np.zeros(0, np.float32), RATE_HZ, FakeTranscriber(heads=("frame",))
     )
     assert notes == []

@@ -1,0 +1,69 @@
+"""Classes of instruments and the programs of General MIDI (level 1, counted from 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from model.config import INSTRUMENT_HEADS, INSTRUMENTS
+
+PROGRAMS: Mapping[str, int] = {
+    "piano": 0,
+    "electric piano": 4,
+    "harpsichord": 6,
+    "organ": 19,
+    "plucked": 24,
+    "violin": 40,
+    "viola": 41,
+    "cello": 42,
+    "contrabass": 43,
+    "flute": 73,
+    "oboe": 68,
+    "clarinet": 71,
+    "bassoon": 70,
+    "saxophone": 65,
+    "horn": 60,
+    "brass": 56,
+    "voice": 52,
+    "mallets": 12,
+}
+"""The program that a class of instruments is played with in MIDI files."""
+
+_CLASSES: tuple[tuple[range, str], ...] = (
+    (range(0, 4), "piano"),
+    (range(4, 6), "electric piano"),
+    (range(6, 8), "harpsichord"),
+    (range(8, 16), "mallets"),
+    (range(16, 24), "organ"),
+    (range(24, 32), "plucked"),
+    (range(32, 33), "contrabass"),
+    (range(33, 40), "plucked"),
+    (range(40, 41), "violin"),
+    (range(41, 42), "viola"),
+    (range(42, 43), "cello"),
+    (range(43, 44), "contrabass"),
+    (range(45, 47), "plucked"),
+    (range(52, 55), "voice"),
+    (range(56, 60), "brass"),
+    (range(60, 61), "horn"),
+    (range(61, 64), "brass"),
+    (range(64, 68), "saxophone"),
+    (range(68, 70), "oboe"),
+    (range(70, 71), "bassoon"),
+    (range(71, 72), "clarinet"),
+    (range(72, 80), "flute"),
+    (range(104, 108), "plucked"),
+    (range(110, 111), "violin"),
+)
+_CLASS_OF = {program: name for programs, name in _CLASSES for program in programs}
+
+
+def instrument_of(program: int) -> str | None:
+    """The class that a program belongs to; None where it is a section, a synthesiser or noise."""
+    return _CLASS_OF.get(program)
+
+
+def told_by(heads: tuple[str, ...]) -> tuple[str, ...]:
+    """The classes that a network of these heads tells apart, by class number."""
+    return tuple(
+        name for name, head in zip(INSTRUMENTS, INSTRUMENT_HEADS, strict=True) if head in heads
+    )

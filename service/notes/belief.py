@@ -1,0 +1,71 @@
+"""Which instruments are in the room: a slowly moving belief that steadies the naming of notes.
+
+A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
+probabilities of that class at the frames about the note's onset. The belief keeps a weight w_c for
+each class, the notes that it has played of late. With K classes to choose from::
+
+    prior       b_c = (w_c + PRIOR_NOTES / K) / (sum of w + PRIOR_NOTES)
+    posterior   q_c = exp(e_c + TRUST log b_c) / (the same, summed over all classes)
+    class       argmax of q; its probability is q there
+    afterwards  w_c <- KEPT w_c + q_c, rounded
+
+This is the predictive distribution of a Dirichlet prior whose counts are forgotten exponentially:
+the weights add up to 1 / (1 - KEPT) notes at most. A class that is sure of itself is heard at its
+first note, and an odd note amid many of another class follows them. Where nothing has sounded for
+`RESET_S`, the next note begins with no weights: somebody else may play.
+
+The belief depends on the notes before alone. It is rounded, so that a checkpoint carries all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+PRIOR_NOTES = 2.0  # weight of the prior that all classes share
+TRUST = 0.5  # 0: every note for itself; 1: the belief counts as much as the note's own evidence
+KEPT = 0.97  # of the weights from note to note: half of them is 23 notes old or newer
+RESET_S = 10.0  # of silence
+DIGITS = 4  # behind the point, that weights are kept with
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What is known of the instruments at one moment.
+
+    Attributes:
+        weights: notes of late by class; classes without any are left out.
+        frame: the last at which a note began or ended.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    frame: int = 0
+
+    def share(self, names: tuple[str, ...]) -> float:
+        """How much of the weights is of these classes, 0 to 1; 0 where there are none."""
+        total = sum(self.weights.values())
+        return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
+
+    def prior(self, classes: tuple[str, ...]) -> NDArray[np.float64]:
+        """b of the module's equations, for each of the classes."""
+        weights = np.array([self.weights.get(name, 0.0) for name in classes])
+        return (weights + PRIOR_NOTES / len(classes)) / (weights.sum() + PRIOR_NOTES)
+
+    def posterior(
+        self, classes: tuple[str, ...], evidence: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """q of the module's equations, from the evidence for each of the classes."""
+        score = evidence + TRUST * np.log(self.prior(classes))
+        likely = np.exp(score - score.max())
+        return likely / likely.sum()
+
+    def after(self, classes: tuple[str, ...], posterior: NDArray[np.float64], frame: int) -> Belief:
+        """The belief once a note with this posterior has begun at the frame."""
+        kept = {
+            name: round(KEPT * self.weights.get(name, 0.0) + q, DIGITS)
+            for name, q in zip(classes, posterior.tolist(), strict=True)
+        }
+        return Belief({name: weight for name, weight in kept.items() if weight}, frame)

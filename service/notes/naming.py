@@ -1,0 +1,129 @@
+"""Which instrument plays each note, decided live.
+
+A note is named as it is told: by what the frames about its onset that have come by then say of each
+class of instruments, and by the belief over those in the room (`service.notes.belief`). Half a
+second later, when the last of these frames has come and the belief has moved on, a note that still
+sounds is considered a second and last time; where another class is likelier now, a ``note_update``
+says so. One note has one instrument: two that play the same pitch at once are one note here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from model.instruments import told_by
+from service.notes.belief import RESET_S, Belief
+from service.notes.events import NoteEvent
+
+EVIDENCE_BEFORE = 1  # frames before a note's onset that tell of its instrument
+EVIDENCE_AFTER = 3  # frames after it, once they have come
+UPDATE_S = 0.5  # from an onset to the second look
+FLOOR = 1e-3  # least probability, so that one frame excludes no class
+
+
+class InstrumentNamer:
+    """Names the notes of one stream. Pure: no clock, no input but probabilities and events."""
+
+    def __init__(
+        self, heads: tuple[str, ...], frame_seconds: float, considered: tuple[str, ...] = ()
+    ) -> None:
+        """Args:
+        heads: names of the rows of the probabilities. Where none is of an instrument, notes pass
+            without a name.
+        considered: the classes that a note may be of; none: all that the heads tell.
+        """
+        told = told_by(heads)
+        self.classes = tuple(name for name in told if name in considered or not considered)
+        self.belief = Belief()
+        self._rows = [heads.index(f"instrument:{name}") for name in self.classes]
+        self._update_frames = round(UPDATE_S / frame_seconds)
+        self._reset_frames = round(RESET_S / frame_seconds)
+        self._recent = np.zeros((len(self._rows), self.history_frames, PITCHES), np.float32)
+        self._first = -self.history_frames  # the frame that _recent begins with
+        self._sounding: dict[int, NoteEvent] = {}
+        self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
+
+    @property
+    def history_frames(self) -> int:
+        """Frames pushed last that bear on what is decided next."""
+        return self._update_frames + EVIDENCE_BEFORE if self.classes else 0
+
+    def resume(
+        self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
+    ) -> None:
+        """Go on where another namer of the same stream stopped after ``frames`` frames.
+
+        Args:
+            first_frame: the frame that will be remembered first.
+            sounding: the note_on of the notes that had not ended, as they were named last.
+        """
+        self.belief = belief
+        self._first = first_frame - self.history_frames
+        self._sounding = {event.note_id: event for event in sounding}
+        undecided = (e for e in self._sounding.values() if e.frame + self._update_frames >= frames)
+        self._due.extend(sorted(undecided, key=lambda event: event.note_id))
+
+    def remember(self, probabilities: NDArray[np.float32]) -> None:
+        """Take the next frames, shape [heads, n, 128]; ``step`` then comes for each of them."""
+        if self.classes:
+            kept = self._recent[:, -self.history_frames :]
+            self._first += self._recent.shape[1] - kept.shape[1]
+            self._recent = np.concatenate([kept, probabilities[self._rows]], axis=1)
+
+    def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
+        """What the tracker has found when ``frame`` came, with names, and corrections."""
+        if not self.classes:
+            return list(events)
+        named = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
+        while self._due and self._due[0].frame + self._update_frames <= frame:
+            event = self._due.popleft()
+            if event.note_id in self._sounding:
+                named += self._reconsider(event, frame)
+        return named
+
+    def _begin(self, event: NoteEvent, frame: int) -> NoteEvent:
+        silent_frames = event.frame - self.belief.frame
+        if not self._sounding and silent_frames > self._reset_frames:
+            self.belief = Belief()
+        posterior = self._posterior(event, frame)
+        self.belief = self.belief.after(self.classes, posterior, event.frame)
+        event = self._named(event, posterior)
+        self._sounding[event.note_id] = event
+        self._due.append(event)
+        return event
+
+    def _end(self, event: NoteEvent) -> NoteEvent:
+        on = self._sounding.pop(event.note_id)
+        self.belief = replace(self.belief, frame=max(self.belief.frame, event.frame))
+        return replace(
+            event, instrument=on.instrument, instrument_probability=on.instrument_probability
+        )
+
+    def _reconsider(self, event: NoteEvent, frame: int) -> list[NoteEvent]:
+        now = self._named(event, self._posterior(event, frame))
+        if now.instrument == event.instrument:
+            return []
+        self._sounding[event.note_id] = now
+        return [replace(now, kind="note_update")]
+
+    def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
+        """Of each class, from the frames about the onset up to ``frame``."""
+        first = max(0, event.frame - EVIDENCE_BEFORE) - self._first
+        last = min(event.frame + EVIDENCE_AFTER, frame) - self._first
+        near = self._recent[:, first : last + 1, event.pitch].astype(np.float64)
+        evidence = np.log(np.maximum(near, FLOOR)).mean(axis=1)
+        return self.belief.posterior(self.classes, evidence)
+
+    def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:
+        best = int(posterior.argmax())
+        return replace(
+            event,
+            instrument=self.classes[best],
+            instrument_probability=round(float(posterior[best]), 4),
+        )

@@ -1,0 +1,37 @@
+"""The sustain pedal: from its curve of probabilities to presses."""
+
+from __future__ import annotations
+
+from service.notes.events import PedalEvent
+
+PEDALLED = ("piano", "electric piano")
+PRESENT = 0.1  # share of the belief that pedalled instruments need for a press to be told
+
+
+class PedalTracker:
+    """Follows one pedal with hysteresis: down above one threshold, up below a lower one."""
+
+    def __init__(self, on_threshold: float, off_threshold: float, frame_seconds: float) -> None:
+        self._on = on_threshold
+        self._off = off_threshold
+        self._frame_seconds = frame_seconds
+        self.down = False
+
+    def step(self, frame: int, probability: float, present: bool = True) -> list[PedalEvent]:
+        """What the next frame tells.
+
+        Args:
+            probability: that the pedal is down.
+            present: whether an instrument with a pedal plays; without one nothing is pressed.
+        """
+        presses = not self.down and present and probability >= self._on
+        releases = self.down and probability < self._off
+        return [self._move(frame)] if presses or releases else []
+
+    def close(self, frame: int) -> list[PedalEvent]:
+        """The stream ends at the frame: a pedal that is down comes up."""
+        return [self._move(frame)] if self.down else []
+
+    def _move(self, frame: int) -> PedalEvent:
+        self.down = not self.down
+        return PedalEvent(self.down, frame, round(frame * self._frame_seconds, 6))

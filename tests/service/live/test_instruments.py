@@ -1,0 +1,142 @@
+"""Instruments and the pedal as clients get them: live, and of a recording."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pretty_midi
+import pytest
+import soundfile
+from starlette.testclient import TestClient
+
+from model.config import HEADS, INSTRUMENTS
+from model.instruments import PROGRAMS
+from tests.fakes import FakeTranscriber, play
+from tests.service.apps import ADDRESS, RATE_HZ, START, begin, chunks, hear, of_type, pcm16, serving
+
+# A tone's loudness is its instrument to the fake: a violin, a piano with its pedal, a viola.
+PARTS = [
+    ("violin", 81, 0.2, 0.7, 0.17),
+    ("piano", 57, 0.8, 1.2, 0.2),
+    ("viola", 69, 1.4, 1.9, 0.14),
+]
+DURATION_S = 2.2
+SAMPLES = np.sum(
+    [play([(p, on, off)], DURATION_S, RATE_HZ, level) for _, p, on, off, level in PARTS], axis=0
+)
+NAMES = {pitch: name for name, pitch, *_ in PARTS}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with serving(FakeTranscriber(HEADS)) as (client, _):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def recording() -> bytes:
+    buffer = io.BytesIO()
+    sent = np.frombuffer(pcm16(SAMPLES), "<i2")
+    soundfile.write(buffer, sent, RATE_HZ, format="WAV", subtype="PCM_16")
+    return buffer.getvalue()
+
+
+def live(client: TestClient, **fields: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    with client.websocket_connect(ADDRESS) as socket:
+        ready = begin(socket, **fields)
+        for chunk in chunks(pcm16(SAMPLES)):
+            socket.send_bytes(chunk)
+        socket.send_json({"type": "stop"})
+        messages, _ = hear(socket)
+    return ready, messages
+
+
+def post(client: TestClient, recording: bytes, answer: str, **query: Any) -> Any:
+    files = {"file": ("trio.wav", recording)}
+    return client.post("/transcribe", files=files, params={"answer": answer, **query})
+
+
+def instruments_of(midi: bytes) -> dict[str, list[int]]:
+    """Pitches by the names of the tracks."""
+    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi))
+    for part in opened.instruments:
+        assert part.program == PROGRAMS[part.name]
+        assert not part.is_drum
+    return {part.name: [note.pitch for note in part.notes] for part in opened.instruments}
+
+
+def test_live_notes_have_instruments_and_the_pedal_is_told_on_request(client: TestClient) -> None:
+    ready, messages = live(client, updates=True)
+    assert ready["instruments"] == PROGRAMS
+    notes = of_type(messages, "note_on")
+    assert {note["pitch"]: note["instrument"] for note in notes} == NAMES
+    assert all(0 < note["instrument_probability"] <= 1 for note in notes)
+    pedal = of_type(messages, "pedal")
+    assert [event["down"] for event in pedal] == [True, False]
+    assert pedal[0]["time_s"] == pytest.approx(0.8, abs=0.05)
+    midi = base64.b64decode(messages[-1]["midi_base64"])
+    assert instruments_of(midi) == {"piano": [57], "violin": [81], "viola": [69]}
+    piano = pretty_midi.PrettyMIDI(io.BytesIO(midi)).instruments[0]
+    assert [(c.number, c.value) for c in piano.control_changes] == [(64, 127), (64, 0)]
+    _, untold = live(client)
+    assert of_type(untold, "note_update", "pedal") == []
+
+
+def test_only_the_instruments_that_are_asked_for_are_considered(client: TestClient) -> None:
+    ready, messages = live(client, instruments=["cello", "viola"])
+    assert ready["instruments"] == {"viola": 41, "cello": 42}
+    assert {note["instrument"] for note in of_type(messages, "note_on")} == {"viola"}
+
+
+def test_a_recording_has_the_instruments_of_the_stream(
+    client: TestClient, recording: bytes
+) -> None:
+    same = {"updates": True, "lookahead_ms": 100, "block_frames": 4}
+    lines = post(client, recording, "ndjson", **same).text.splitlines()
+    told = [json.loads(line) for line in lines]
+    assert told[0]["instruments"] == PROGRAMS
+    kinds = ("note_on", "note_update", "note_off", "pedal")
+    _, messages = live(client, updates=True)
+    for message in messages:
+        del message["seq"]
+    assert of_type(told, *kinds) == of_type(messages, *kinds)
+    answer = post(client, recording, "json").json()
+    assert {note["pitch"]: note["instrument"] for note in answer["notes"]} == NAMES
+    (press,) = answer["pedal"]
+    assert press["offset_s"] == pytest.approx(1.2, abs=0.05)
+    midi = post(client, recording, "midi", instruments="viola, electric piano").content
+    assert set(instruments_of(midi)) == {"viola"}
+
+
+def test_unknown_instruments_are_refused_by_name(client: TestClient, recording: bytes) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
+        socket.send_json({**START, "instruments": ["violin", "kazoo"]})
+        (error,), code = hear(socket)
+    assert (error["code"], code) == ("bad_instruments", 4400)
+    assert "kazoo" in error["message"]
+    assert "mallets" in error["message"]
+    answer = post(client, recording, "midi", instruments="kazoo")
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_parameter")
+    assert "kazoo" in answer.json()["detail"]
+
+
+def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
+    with serving() as (client, _):
+        ready, messages = live(client, updates=True)
+        assert "instruments" not in ready
+        assert "belief" not in ready["checkpoint"]
+        assert len(of_type(messages, "note_on")) == len(PARTS)
+        assert not any("instrument" in message for message in messages)
+        midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
+        assert [(part.program, part.name) for part in midi.instruments] == [(0, "")]
+        with client.websocket_connect(ADDRESS) as socket:
+            socket.send_json({**START, "instruments": list(INSTRUMENTS[:1])})
+            (error,), _ = hear(socket)
+        assert error["code"] == "bad_instruments"
+        answer = post(client, recording, "midi", instruments="piano")
+        assert answer.status_code == 422

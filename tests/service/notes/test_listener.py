@@ -1,0 +1,214 @@
+"""Notes with their instruments and the pedal: what holds for any probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.config import HEADS
+from service.notes.belief import RESET_S, Belief
+from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.listener import Listener
+from service.notes.naming import UPDATE_S
+from service.notes.tracker_settings import TrackerSettings
+from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
+
+UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
+
+
+def listener(instruments: tuple[str, ...] = (), heads: tuple[str, ...] = HEADS) -> Listener:
+    return Listener(TrackerSettings(), FRAME_S, heads, instruments)
+
+
+def hear(
+    probabilities: Probabilities,
+    chunks: list[int] | None = None,
+    instruments: tuple[str, ...] = (),
+    heads: tuple[str, ...] = HEADS,
+) -> list[Event]:
+    one = listener(instruments, heads)
+    events: list[Event] = []
+    start = 0
+    for size in [*(chunks or []), probabilities.shape[1]]:
+        part = probabilities[:, start : start + size]
+        events += one.push(start, part)
+        start += part.shape[1]
+    return [*events, *one.finish(probabilities.shape[1])]
+
+
+def quiet(frames: int) -> Probabilities:
+    return silence(frames, len(HEADS))
+
+
+def play(
+    probabilities: Probabilities, pitch: int, onset: int, offset: int, **classes: float
+) -> None:
+    """A note, and the probabilities of classes about its onset."""
+    draw(probabilities, pitch, onset, offset)
+    for name, probability in classes.items():
+        row = HEADS.index(f"instrument:{name}")
+        probabilities[row, max(0, onset - 2) : onset + 5, pitch] = probability
+
+
+@st.composite
+def performances(draw_from: st.DrawFn) -> Probabilities:
+    """Notes of doubtful instruments, silences between some of them, and a restless pedal."""
+    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
+    frames = draw_from(st.integers(20, 400))
+    out = quiet(frames)
+    out[len(("frame", "onset", "velocity", "offset")) + 1 :] = rng.random(
+        (len(HEADS) - 5, frames, 128), np.float32
+    ) ** draw_from(st.sampled_from([1, 3]))
+    out[HEADS.index("pedal")] = rng.random(-(-frames // 9), np.float32).repeat(9)[:frames, None]
+    for _ in range(frames // 12):
+        onset = int(rng.integers(frames))
+        pitch = int(rng.choice([40, 60, 61, 76]))
+        draw(out, pitch, onset, onset + int(rng.integers(3, 90)))
+    return out
+
+
+@settings(max_examples=40, deadline=None)
+@given(performances(), st.lists(st.integers(1, 40), max_size=12))
+def test_the_cut_of_the_frames_changes_nothing(
+    probabilities: Probabilities, chunks: list[int]
+) -> None:
+    assert hear(probabilities, chunks) == hear(probabilities)
+
+
+@settings(max_examples=40, deadline=None)
+@given(performances(), st.data())
+def test_the_belief_and_the_events_depend_on_the_past_alone(
+    probabilities: Probabilities, data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, probabilities.shape[1]))
+    one, other = listener(), listener()
+    future = probabilities.copy()
+    future[:, cut:] = 1 - future[:, cut:]
+    before = one.push(0, probabilities[:, :cut])
+    assert other.push(0, future[:, :cut]) == before
+    assert other.belief == one.belief
+    assert listener().push(0, future)[: len(before)] == before
+    assert listener().push(0, probabilities) == before + one.push(cut, probabilities[:, cut:])
+
+
+@settings(max_examples=40, deadline=None)
+@given(performances(), st.data())
+def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
+    probabilities: Probabilities, data: st.DataObject
+) -> None:
+    frames = probabilities.shape[1]
+    cut = data.draw(st.integers(1, frames - 1))
+    whole = listener()
+    before = whole.push(0, probabilities[:, :cut])
+    ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
+    ended = {e.note_id for e in before if e.kind == "note_off"}
+    resumed = listener()
+    first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
+    notes = [event for event in ons.values() if event.note_id not in ended]
+    resumed.resume(first, cut, len(ons), notes, whole.belief, whole.pedal)
+    assert resumed.push(first, probabilities[:, first:cut]) == []
+    assert resumed.push(cut, probabilities[:, cut:]) == whole.push(cut, probabilities[:, cut:])
+    assert resumed.belief == whole.belief
+    assert resumed.finish(frames) == whole.finish(frames)
+
+
+@settings(max_examples=40, deadline=None)
+@given(performances())
+def test_each_note_has_one_name_and_at_most_one_correction_while_it_sounds(
+    probabilities: Probabilities,
+) -> None:
+    names: dict[int, str | None] = {}
+    corrected: set[int] = set()
+    for event in hear(probabilities, instruments=("violin", "flute", "horn")):
+        if isinstance(event, PedalEvent):
+            continue
+        assert event.instrument in ("violin", "flute", "horn")
+        assert event.instrument_probability is not None
+        assert 1 / 3 - 1e-4 <= event.instrument_probability <= 1
+        if event.kind == "note_on":
+            names[event.note_id] = event.instrument
+        elif event.kind == "note_update":
+            assert event.instrument != names[event.note_id]
+            assert event.note_id not in corrected
+            corrected.add(event.note_id)
+            names[event.note_id] = event.instrument
+        else:
+            assert names.pop(event.note_id) == event.instrument
+    assert not names
+
+
+def test_the_likeliest_class_names_a_note_among_those_considered() -> None:
+    probabilities = quiet(120)
+    play(probabilities, 60, 20, 60, violin=0.6, viola=0.3, oboe=0.9)
+    (on, _) = hear(probabilities)
+    assert isinstance(on, NoteEvent)
+    assert (on.instrument, on.frame) == ("oboe", 20)
+    (on, _) = hear(probabilities, instruments=("viola", "violin"))
+    assert isinstance(on, NoteEvent)
+    assert on.instrument == "violin"
+    assert on.instrument_probability == pytest.approx(2 / 3, abs=1e-3)
+    (on, _) = hear(probabilities, instruments=("viola",))
+    assert isinstance(on, NoteEvent)
+    assert (on.instrument, on.instrument_probability) == ("viola", 1.0)
+
+
+def test_a_note_is_named_otherwise_when_those_after_it_tell_more() -> None:
+    probabilities = quiet(200)
+    play(probabilities, 60, 20, 150, violin=0.5, viola=0.51)
+    for number in range(4):
+        onset = 26 + 8 * number
+        play(probabilities, 70 + number, onset, onset + 6, violin=0.9, viola=0.01)
+    events = hear(probabilities)
+    first = [(e.kind, e.instrument) for e in events if isinstance(e, NoteEvent) and not e.note_id]
+    assert first == [("note_on", "viola"), ("note_update", "violin"), ("note_off", "violin")]
+    short = quiet(200)
+    short[:] = probabilities
+    short[0, 20 + UPDATE_FRAMES - 6 :, 60] = 0
+    assert [e.kind for e in hear(short)].count("note_update") == 0
+
+
+def test_a_long_silence_ends_the_belief() -> None:
+    pause = round(RESET_S / FRAME_S)
+    for gap, name in ((pause - 10, "violin"), (pause + 10, "viola")):
+        probabilities = quiet(400 + gap)
+        for number in range(12):
+            play(probabilities, 60, 10 + 20 * number, 20 + 20 * number, violin=0.9, viola=0.01)
+        play(probabilities, 60, 240 + gap, 260 + gap, violin=0.45, viola=0.55)
+        (*_, last, _) = hear(probabilities)
+        assert isinstance(last, NoteEvent)
+        assert last.instrument == name
+
+
+def test_the_pedal_of_a_piano() -> None:
+    probabilities = quiet(100)
+    row = HEADS.index("pedal")
+    probabilities[row, 30:50] = 0.7
+    probabilities[row, 40] = 0.5  # between the thresholds
+    probabilities[row, 80:] = 0.9
+    assert hear(probabilities) == []  # nothing with a pedal plays
+    play(probabilities, 60, 5, 20, piano=0.9)
+    pedal = [event for event in hear(probabilities) if isinstance(event, PedalEvent)]
+    assert [(event.down, event.frame) for event in pedal] == [
+        (True, 30),
+        (False, 50),
+        (True, 80),
+        (False, 100),
+    ]
+    assert pedal[0].time_s == pytest.approx(30 * FRAME_S, abs=1e-6)
+
+
+def test_without_heads_of_instruments_notes_have_no_name() -> None:
+    heads = ("frame", "onset", "velocity")
+    probabilities = quiet(100)
+    play(probabilities, 60, 20, 60, violin=0.9)
+    without = listener(heads=heads)
+    events = without.push(0, probabilities[:3])
+    assert [(e.kind, e.instrument) for e in events if isinstance(e, NoteEvent)] == [
+        ("note_on", None),
+        ("note_off", None),
+    ]
+    assert without.instruments == ()
+    assert without.belief == Belief()
+    assert without.history_frames < 10

@@ -43,8 +43,8 @@ class PitchConvolutions(nn.Module):
     """Harmonic stack to features of every pitch and frame.
 
     The first convolution strides over the bins of a semitone; the others are residual. Columns
-    before the window (``FilterbankConfig.halo``) are used up on the way: each convolution drops
-    those of which it does not know the left neighbours. After the window there is silence.
+    before the window (``FilterbankConfig.halo``) are dropped at the end: those that the window
+    keeps know all their left neighbours. After the window there is silence.
     """
 
     def __init__(self, config: FilterbankConfig) -> None:
@@ -59,7 +59,7 @@ class PitchConvolutions(nn.Module):
             bias=False,
         )
         self.stem_norm = nn.BatchNorm2d(channels)
-        self.history = config.history
+        self.halo = config.halo
         self.layers = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, padding=1, bias=False)
             for _ in range(config.convolutions)
@@ -68,11 +68,10 @@ class PitchConvolutions(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, harmonics, rows, halo + GRID) -> (batch, channels, octaves * 12, GRID)."""
-        used, each = (STEM_REACH, 1) if self.history else (0, 0)
-        x = F.relu(self.stem_norm(self.stem(x)[..., used:]))
+        x = F.relu(self.stem_norm(self.stem(x)))
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = x[..., each:] + F.relu(norm(layer(x)[..., each:]))
-        return x
+            x = x + F.relu(norm(layer(x)))
+        return x[..., self.halo :]
 
 
 class OctavePatches(nn.Module):

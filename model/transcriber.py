@@ -3,7 +3,8 @@
 Both front-ends end in logits of shape (batch, heads, FRAMES, PITCHES); frame i of a window
 describes its sample HOP * (i + 1). Head "frame" says that a note sounds, "onset" that it begins
 (a triangle of 3 hops around the moment), "velocity" how loud the note beginning there is,
-"offset" that it ends, "pedal" how far the sustain pedal is down (the same at every pitch),
+"offset" that it ends, "pedal" how far the sustain pedal is down (the same at every pitch
+that the network knows),
 "instrument:NAME" that this instrument plays the note beginning there.
 """
 
@@ -149,12 +150,14 @@ class FilterbankNetwork(nn.Module):
 
 
 def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
-    """(batch, heads, frames, pitches) with the mean over pitches in every pitch of "pedal"."""
-    if "pedal" not in heads:
-        return logits
-    row = heads.index("pedal")
-    pedal = logits[:, row : row + 1].mean(dim=3, keepdim=True).expand_as(logits[:, :1])
-    return torch.cat([logits[:, :row], pedal, logits[:, row + 1 :]], dim=1)
+    """(batch, heads, frames, pitches), with the mean over pitches in every pitch of "pedal".
+
+    Changes the tensor in place.
+    """
+    if "pedal" in heads:
+        row = heads.index("pedal")
+        logits[:, row] = logits[:, row].mean(dim=2, keepdim=True)
+    return logits
 
 
 def place_pitches(logits: Tensor, lowest_pitch: int) -> Tensor:

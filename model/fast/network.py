@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, STEM_REACH, WINDOW
+from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
 from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
 from model.fast.stream import NetworkStream, StreamedNetwork
@@ -142,7 +142,7 @@ class FastFilterbankNetwork(FastNetwork):
         super().__init__(transcriber)
         bank, convolutions, dtype = network.filterbank, network.convolutions, self._dtype
         self._heads = network.heads
-        self._history = convolutions.history
+        self._halo = convolutions.halo
         self._stack = network.stack
         self._patches = network.patches
         self._lowest_pitch = network.lowest_pitch
@@ -185,7 +185,7 @@ class FastFilterbankNetwork(FastNetwork):
 
     def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
         powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
-        if not (self._history and self._rse.streams and powers_of_two):
+        if not (self._halo and self._rse.streams and powers_of_two):
             return None
         return StreamedNetwork(
             ColumnNetwork(network, self._layers, self._dtype),
@@ -216,14 +216,13 @@ class FastFilterbankNetwork(FastNetwork):
 
     def _convolved(self, features: Tensor) -> Tensor:
         """Harmonic stack and convolutions, channels last (see ``PitchConvolutions``)."""
-        used, each = (STEM_REACH, 1) if self._history else (0, 0)
         x = self._stack(features.to(self._dtype), self._silence)
         x = x.contiguous(memory_format=torch.channels_last)
         stem, *layers = self._layers
-        x = F.relu_(stem(x)[..., used:])
+        x = F.relu_(stem(x))
         for layer in layers:
-            x = F.relu_(layer(x)[..., each:]).add_(x[..., each:])
-        return x
+            x = F.relu_(layer(x)).add_(x)
+        return x[..., self._halo :]
 
 
 def _copied(layer: LayerT, dtype: torch.dtype) -> LayerT:

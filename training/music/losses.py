@@ -71,30 +71,29 @@ def heads_loss(
     frames and pitches count. Velocity and instrument count where notes begin, averaged over them.
     """
     cells = (slice(None), frames, pitches)
+    rows = logits[:, :, frames, pitches]
+    classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last
+    rows, players = rows.split([len(heads) - len(classes), len(classes)], dim=1)
     begins, known = labels.onset[cells], (labels.frame_known[cells], labels.onset_known[cells])
     parts: dict[str, Tensor] = {}
-    for row, head in enumerate(heads):
-        values = logits[:, row, frames, pitches]
+    for head, values in zip(heads, rows.float().unbind(1), strict=False):
         match head:
             case "frame" | "offset" | "onset":
-                losses = _entropy(values.float(), getattr(labels, head)[cells])
+                losses = _entropy(values, getattr(labels, head)[cells])
                 losses = losses * known[head == "onset"]
                 parts[head] = losses.sum() / (losses.shape[0] * losses.shape[1])
             case "velocity":
                 velocity = labels.velocity[cells]
                 share = begins * (velocity > 0)
-                losses = _entropy(values.float(), velocity) * share
+                losses = _entropy(values, velocity) * share
                 parts[head] = losses.sum() / share.sum().clamp(min=1)
             case "pedal":
                 pedal = labels.pedal[:, frames]
                 count = pedal <= 1
-                losses = _entropy(values[..., 0].float(), pedal.clamp(max=1)) * count
+                losses = _entropy(values[..., 0], pedal.clamp(max=1)) * count
                 parts[head] = losses.sum() / count.sum().clamp(min=1)
-    rows = [row for row, head in enumerate(heads) if head in INSTRUMENT_HEADS]
-    if rows:
-        parts["instrument"] = _instrument_loss(
-            logits[(slice(None), rows, *cells[1:])], labels, cells
-        )
+    if classes:
+        parts["instrument"] = _instrument_loss(players, labels, cells)
     total = sum(
         (getattr(weights, name) * part for name, part in parts.items()), logits.new_zeros(())
     )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import torch
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from service.engine.engine import Engine, Transcriber
 from service.engine.interface import EngineLike, EngineObserver
 from service.live import websocket
 from service.ops import health, metrics
+from service.ops.capacity import capacity, default_cache
 from service.ops.threads import start_thread
 from service.ops.watchdog import Watchdog
 from service.settings import Settings
@@ -43,13 +45,15 @@ def create_app(
     get_engine: GetEngine | None = None,
     tokens: TokenBook | None = None,
     on_load_failure: Callable[[], None] | None = None,
+    capacity_cache: Path | None = None,
 ) -> FastAPI:
     """The service as an ASGI application.
 
     It answers at once and is ready when the weights are loaded and warm. `on_load_failure` is
     called where that fails; without it the application stays up and says so at /readyz. The engine
     runs in this process unless `get_engine` finds one elsewhere; so do the tokens of pages unless
-    `tokens` are shared.
+    `tokens` are shared. How many sessions the machine carries is kept in the file
+    `capacity_cache`, one in the user's cache folder by default.
 
     Raises `service.access.keys.KeysError` where the API keys cannot be read.
     """
@@ -63,7 +67,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks = [
-            asyncio.create_task(load(state, engine, on_load_failure)),
+            asyncio.create_task(load(state, engine, on_load_failure, capacity_cache)),
             asyncio.create_task(watchdog.run()),
         ]
         try:
@@ -104,12 +108,15 @@ async def load(
     state: ServiceState,
     get_engine: Callable[[], Awaitable[EngineLike]],
     on_failure: Callable[[], None] | None,
+    capacity_cache: Path | None,
 ) -> None:
-    """Waits for an engine, then declares the service ready."""
+    """Waits for an engine, sees what it carries, then declares the service ready."""
     settings = state.settings
     try:
         state.slot.device = pick_device(settings.device)
         engine = await get_engine()
+        if settings.max_sessions == "auto" and isinstance(engine, Engine):
+            await admit_by_capacity(state, engine, capacity_cache or default_cache())
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.slot.load_error = f"the model cannot be loaded: {type(error).__name__}"
@@ -118,6 +125,17 @@ async def load(
         return
     state.slot.engine = engine
     logger.info("model %s is ready on %s", engine.config.name, state.slot.device)
+
+
+async def admit_by_capacity(state: ServiceState, engine: Engine, cache: Path) -> None:
+    """Places for as many sessions as the machine was measured to carry."""
+    device = state.slot.device
+    try:
+        found = await start_thread(lambda: capacity(engine, device, cache), "capacity")
+    except BaseException:
+        await asyncio.to_thread(engine.close, state.close_timeout_s)
+        raise
+    state.sessions.total, state.slot.windows_per_s = found.sessions, found.windows_per_s
 
 
 async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:

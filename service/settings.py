@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -86,8 +86,10 @@ class Settings(BaseSettings):
     max_clients: int = Field(default=10_000, ge=1, le=10_000_000)
     """Clients whose rate of requests is remembered; beyond it the least recent is forgotten."""
 
-    max_sessions: int = Field(default=12, ge=1, le=100_000)
-    """Live sessions at one time; the next is refused with 503."""
+    max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
+    """Live sessions at one time, 1 to 100,000; the next is refused with 503. auto measures at the
+    start, for a second or two, how many this machine carries on time, and keeps the figure in
+    `rse-transcribe` in the user's cache folder. A cluster needs a number."""
 
     max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)
     """Live sessions of one client at one time; the next is refused with 429."""

@@ -25,7 +25,8 @@ class ServiceState:
         if settings.has_keys and not self.keys:
             raise KeysError("there is no key in the keys file, so nobody could use the service")
         self.tokens = tokens or TokenBook(settings.token_lifetime_s, settings.max_tokens)
-        self.sessions = Places(settings.max_sessions)
+        # With `auto`, none until the machine has been measured.
+        self.sessions = Places(0 if settings.max_sessions == "auto" else settings.max_sessions)
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
         self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
@@ -41,6 +42,11 @@ class ServiceState:
         watch = self.metrics.watch
         watch("sessions", "Live sessions open", lambda: self.sessions.taken)
         watch("sessions_limit", "Live sessions that may be open", lambda: self.sessions.total)
+        watch(
+            "capacity_windows_per_second",
+            "Windows of default streams that the machine computes, 0 where it was not measured",
+            lambda: self.slot.windows_per_s or 0.0,
+        )
         watch("uploads", "Recordings being transcribed", lambda: self.uploads.taken)
         watch("uploads_limit", "Recordings at one time", lambda: self.uploads.total)
         watch("ready", "1 where new work is taken", lambda: float(self.ready))

@@ -25,7 +25,7 @@ for _name in set(os.environ) - {"RSE_REQUIRE_SYSTEM", "RSE_FUZZ_INPUTS"}:
 # Pages are drawn for a pipe, of a usual width, whatever terminal the tests are run from.
 for _name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
-os.environ.update(COLUMNS="80", LINES="25")
+os.environ.update(COLUMNS="80", LINES="25", RSE_MAX_SESSIONS="12")  # auto takes seconds
 # No proxy stands between two programs of one machine.
 for _name in ("no_proxy", "NO_PROXY"):
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1,localhost"]))

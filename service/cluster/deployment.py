@@ -240,8 +240,11 @@ def build(
 ) -> serve.Application:
     """The application, with options of the two deployments beside those that the settings imply.
 
-    `settings.max_sessions`, and all that counts clients, hold for each ingress replica.
+    `settings.max_sessions`, and all that counts clients, hold for each ingress replica. Raises
+    ValueError where it is `auto`: what can be carried is no property of an ingress replica.
     """
+    if settings.max_sessions == "auto":
+        raise ValueError("a cluster needs a number in RSE_MAX_SESSIONS, for each ingress replica")
     model = cast(Any, Model).options(**(model_options or {})).bind(settings, cluster, load_model)
     ingress = cast(Any, Ingress).options(  # Serve's decorator has made deployments of them
         **{

@@ -15,6 +15,8 @@ class EngineSlot:
         device: where it runs; `auto` until the model is loaded.
         load_error: why there will be no engine.
         replacing: the engine hung, and a new one is being made.
+        windows_per_s: windows of default streams that the machine computes in a second; None
+            where that was not measured (``service.ops.capacity``).
     """
 
     def __init__(self, device: str, hang_timeout_s: float) -> None:
@@ -23,6 +25,7 @@ class EngineSlot:
         self.device = device
         self.load_error: str | None = None
         self.replacing = False
+        self.windows_per_s: float | None = None
         self.hang_timeout_s = hang_timeout_s
 
     @property

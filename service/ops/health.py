@@ -47,6 +47,8 @@ class Info(BaseModel):
     model: str | None
     device: str
     sample_rate_hz: float | None
+    max_sessions: int
+    windows_per_s: float | None
     heads: list[str]
     card: dict[str, Any]
     settings: dict[str, Any]
@@ -104,6 +106,8 @@ def health_router(
             model=engine.config.name if engine else None,
             device=slot.device,
             sample_rate_hz=engine.config.sample_rate if engine else None,
+            max_sessions=sessions.total,
+            windows_per_s=slot.windows_per_s,
             heads=list(engine.config.heads) if engine else [],
             card=dict(engine.card) if engine else {},
             settings=settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),

@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from service.engine.runners import available_cores
-from service.settings import Settings
 from tests.benchmarks import machine
 from tests.service.conftest import RunningServer, server_starter
 
@@ -53,19 +54,21 @@ def measure(server: RunningServer, music: Path, count: int, seconds: float) -> d
     }
 
 
-def run(sessions: int, seconds: float, model: str, audio: Path | None) -> list[dict[str, Any]]:
-    """Figures at each load of a server that admits so many sessions."""
+def run(sessions: str, seconds: float, model: str, audio: Path | None) -> list[dict[str, Any]]:
+    """Figures at each load of a server that admits so many sessions, or `auto`."""
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         music = Path(folder, "music.wav")
         machine.write_music(music, seconds, audio)
         server = start(
             *("service", "--port", "{port}", "--model", model),
             OMP_NUM_THREADS=str(available_cores()),
-            RSE_MAX_SESSIONS=str(sessions),
-            RSE_MAX_SESSIONS_PER_CLIENT=str(sessions),
+            RSE_MAX_SESSIONS=sessions,
+            RSE_MAX_SESSIONS_PER_CLIENT="100000",
             RSE_MAX_REQUEST_BURST="1000000",
+            XDG_CACHE_HOME=folder,
         )
-        loads = sorted({1, max(1, sessions // 2), sessions, 2 * sessions})
+        admitted = httpx.get(f"{server.url}/readyz").json()["max_sessions"]
+        loads = sorted({1, max(1, admitted // 2), admitted, 2 * admitted})
         figures = [measure(server, music, count, seconds) for count in loads]
         server.terminate()
     return figures
@@ -75,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="10 s of each load, not 60 s")
     parser.add_argument(
-        "--sessions", type=int, default=Settings.model_fields["max_sessions"].default
+        "--sessions", default="auto", help="that are admitted (default: as the server measures)"
     )
     parser.add_argument("--model", default="live", help="shipped weights, or a path")
     parser.add_argument("--audio", type=Path, help="a recording (default: synthetic chords)")

@@ -78,6 +78,7 @@ def test_the_config_file_agrees_with_the_settings(
         assert field in known.model_fields
         monkeypatch.setenv(name, value)
     settings, cluster = Settings(), ClusterSettings()
+    assert isinstance(settings.max_sessions, int)
     ingress, model = application["deployments"]
     assert ingress["max_ongoing_requests"] == settings.max_sessions + settings.max_uploads + 64
     assert ingress["autoscaling_config"]["target_ongoing_requests"] < settings.max_sessions

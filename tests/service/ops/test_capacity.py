@@ -1,0 +1,91 @@
+"""What a machine carries is measured once for each machine and model."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.engine.engine import Engine
+from service.ops import capacity as module
+from service.ops.capacity import Capacity, capacity
+from service.settings import Settings
+from tests.fakes import FakeTranscriber
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(FakeTranscriber()) as engine:
+        engine.warm_up()
+        yield engine
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRIAL_S", 0.05)
+
+
+def no_trial(*_: object) -> float:
+    raise AssertionError("measured again")
+
+
+def test_sessions_take_a_part_of_what_the_machine_computes() -> None:
+    assert Capacity.of(windows_per_s=100.0, window_s=0.5).sessions == 30
+    assert Capacity.of(windows_per_s=0.1, window_s=0.05).sessions == 1
+
+
+def test_a_figure_is_measured_once(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "new" / "capacity.json"
+    first = capacity(engine, "cpu", cache)
+    assert first.windows_per_s > 0
+    monkeypatch.setattr(module, "_trial", no_trial)
+    assert capacity(engine, "cpu", cache) == first
+    monkeypatch.setattr(module, "_processor", lambda: "another")
+    with pytest.raises(AssertionError, match="measured again"):
+        capacity(engine, "cpu", cache)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": "b"}', '{"a": null}', "\xff"])
+def test_a_damaged_file_is_written_anew(engine: Engine, tmp_path: Path, text: str) -> None:
+    cache = tmp_path / "capacity.json"
+    cache.write_text(text, encoding="latin-1")
+    found = capacity(engine, "cpu", cache)
+    assert list(json.loads(cache.read_text()).values()) == [found.windows_per_s]
+
+
+def test_a_folder_that_cannot_be_written_to_is_done_without(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.INFO):
+        found = capacity(engine, "cpu", tmp_path / "file" / "capacity.json")
+    assert found.sessions >= 1
+    assert "not kept" in caplog.text
+    assert f"{found.sessions} live sessions" in caplog.text
+
+
+def test_the_service_admits_as_many_as_it_measured(tmp_path: Path) -> None:
+    app = create_app(
+        Settings(allowed_hosts=("testserver",), max_sessions="auto"),
+        load_model=lambda name, device: FakeTranscriber(),
+        capacity_cache=tmp_path / "capacity.json",
+    )
+    with TestClient(app) as client:
+        while (ready := client.get("/readyz")).status_code != 200:
+            assert ready.json()["code"] == "not_ready"
+        info = client.get("/info").json()
+        metrics = client.get("/metrics").text
+    assert isinstance(app, FastAPI)
+    assert info["settings"]["max_sessions"] == "auto"
+    assert info["windows_per_s"] > 0
+    assert info["max_sessions"] == ready.json()["max_sessions"] >= 1
+    assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
+    assert "rse_capacity_windows_per_second 0.0" not in metrics

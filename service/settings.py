@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.access.origins import is_loopback
 from service.ops.logs import LogFormat
-from service.session.options import Mode
+from service.protocol.options import Mode
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+")

@@ -37,7 +37,7 @@ from typing import Any
 import torch
 
 from model.checkpoint import CheckpointError, load, shipped
-from service.session.options import StreamOptions
+from service.protocol.options import StreamOptions
 from training.evaluation.junk import (
     evaluate_junk,
     held_out_sounds,

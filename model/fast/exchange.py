@@ -21,7 +21,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from model.fast.switch import FastShuffleExchange, FastSwitch
+from model.fast.shuffle_exchange import FastShuffleExchange
+from model.fast.switch import FastSwitch
 
 
 class FirstHalf:

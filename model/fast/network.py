@@ -2,7 +2,7 @@
 
 Built from a transcriber once it has its weights and its ``compute_dtype``. Batch norms are folded
 into the convolutions before them, convolutions run channels last, and the shuffle-exchange
-network is computed for the frames that are read (``model.fast.switch``).
+network is computed for the frames that are read (``model.fast.shuffle_exchange``).
 
 Every window's numbers are computed by the same steps whatever else is in the batch. Thread-safety:
 may be called from several threads at a time.
@@ -22,8 +22,8 @@ from torch.nn import functional as F
 from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
 from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
+from model.fast.shuffle_exchange import FastShuffleExchange
 from model.fast.stream import NetworkStream, StreamedNetwork
-from model.fast.switch import FastShuffleExchange
 from model.transcriber import (
     FeatureStream,
     FilterbankNetwork,

@@ -15,7 +15,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio.pcm import check_and_mix
-from service.session.options import AudioFormat, Encoding
+from service.protocol.options import AudioFormat, Encoding
 
 _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
 _UNKNOWN_LENGTH = 1 << 62  # libsndfile says more than this where the header does not tell

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.notes.events import Event
-from service.session.options import AudioFormat, Encoding
+from service.protocol.options import AudioFormat, Encoding
 
 INT16_FULL_SCALE = 32_768.0
 # 36 dB above full scale. Beyond it lie integers sent as floats and numbers near the end of the

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from service.session.options import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ, SampleRateError
+from service.protocol.options import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ, SampleRateError
 
 # Edges of the filter's transition, as parts of half the lower rate.
 PASS = 0.82

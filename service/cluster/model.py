@@ -22,7 +22,7 @@ from service.cluster.calls import Description, OtherWeightsError, WindowRequest,
 from service.cluster.settings import ClusterSettings
 from service.engine.batching import Priority, Probabilities, Window
 from service.engine.interface import EngineLike, EngineStreamLike
-from service.engine.runners import Transcriber
+from service.engine.runner import Transcriber
 from service.ops.health import version_of
 
 

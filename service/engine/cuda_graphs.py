@@ -23,14 +23,10 @@ from torch import Tensor
 from model.config import HOP, WINDOW
 from model.fast.network import FastNetwork
 from service.engine.batching import EngineSettings, Probabilities
-from service.engine.runners import FeatureStream, Plan, least_ms
-from service.engine.windows import WindowSchedule
-from service.session.options import FILE_OPTIONS, Mode, StreamOptions
+from service.engine.runner import FeatureStream, Plan, least_ms
 
 _MOST_GRAPHS = 64
 _LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing
-# What most streams ask for is recorded before there are any.
-_COMMON = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
 
 Replay = Callable[[], None]
 Capture = Callable[[Callable[[], None]], Replay]
@@ -81,16 +77,22 @@ class _Bucket:
 
 
 class GraphRunner:
-    """A network on a GPU (see ``service.engine.runners.Runner``)."""
+    """A network on a GPU (see ``service.engine.runner.Runner``)."""
 
     batches_pay = True
     threads = None
 
     def __init__(
-        self, fast: FastNetwork, device: torch.device, capture: Capture = capture_cuda_graph
+        self,
+        fast: FastNetwork,
+        device: torch.device,
+        common: Sequence[slice],
+        capture: Capture = capture_cuda_graph,
     ) -> None:
+        """common: the positions that most streams are read at, recorded before there are any."""
         self._fast = fast
         self._device = device
+        self._common = common
         self._capture = capture
         self._buckets: OrderedDict[tuple[int, int, int], _Bucket] = OrderedDict()
 
@@ -117,8 +119,7 @@ class GraphRunner:
         while size <= max(settings.max_batch_windows, _LEAST_WINDOWS):
             rows = [torch.zeros(self._fast.context + WINDOW)] * size
             took_ms = 0.0
-            for options in _COMMON:
-                positions = WindowSchedule.of(options, self._fast.sample_rate).positions
+            for positions in self._common:
 
                 def run(rows: list[Tensor] = rows, positions: slice = positions) -> None:
                     self.predict(rows, positions)

@@ -41,7 +41,8 @@ from service.engine.batching import (
     Window,
 )
 from service.engine.interface import EngineObserver
-from service.engine.runners import FeatureStream, Transcriber, runner_of
+from service.engine.runner import FeatureStream, Transcriber
+from service.engine.runners import runner_of
 
 __all__ = [
     "Engine",

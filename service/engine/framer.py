@@ -15,7 +15,6 @@ from service.audio.ring import SampleRing
 from service.engine.batching import Priority, Probabilities
 from service.engine.interface import EngineLike
 from service.engine.windows import WindowSchedule
-from service.session.resume import Replay
 
 OnFrames = Callable[[int, NDArray[np.float32]], None]
 
@@ -32,12 +31,14 @@ class Framer:
         engine: EngineLike,
         priority: Priority,
         schedule: WindowSchedule,
-        replay: Replay,
+        first_block: int,
+        first_sample: int,
         max_pending_windows: int,
         on_frames: OnFrames,
     ) -> None:
         """Args:
-            replay: where in the performance the samples begin.
+            first_block: block of the performance that is asked for first.
+            first_sample: place in the performance of the first sample that is written.
             max_pending_windows: windows of one request to the engine.
             on_frames: takes the first frame and the probabilities [heads, n, 128] of each block.
 
@@ -54,11 +55,11 @@ class Framer:
         # The windows of requests stay in the ring until the engine has answered.
         pending = self._requests * max_pending_windows
         reach = (pending - 1) * schedule.block_frames * HOP
-        self._ring = SampleRing(WINDOW, reach, replay.first_sample)
+        self._ring = SampleRing(WINDOW, reach, first_sample)
         self._due: list[NDArray[np.float32]] = []  # windows for the next request
         self._asked: deque[Future[Probabilities]] = deque()  # requests without an answer
-        self._blocks = replay.first_block  # blocks whose windows are due or done
-        self._frames = schedule.first_frame(replay.first_block)
+        self._blocks = first_block  # blocks whose windows are due or done
+        self._frames = schedule.first_frame(first_block)
         self._end_frame: int | None = None  # known at the end: frames from there on are dropped
         self._stream = engine.open_stream(priority, schedule.positions)
 

@@ -1,4 +1,4 @@
-"""Ways to run the model's batches: plainly, or on the cores of a processor.
+"""The ways to run the model's batches: plainly, on the cores of a processor, on a GPU.
 
 A crew of workers, each computing alone on one core, beats all cores sharing each small product;
 so a processor gets one worker for each core, unless a window takes one core so long that a single
@@ -10,92 +10,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import WINDOW, ModelConfig
+from model.config import WINDOW
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import Transcriber as Network
 from service.engine.batching import EngineSettings, Probabilities
+from service.engine.cuda_graphs import GraphRunner
+from service.engine.runner import FeatureStream, Plan, Runner, Transcriber, least_ms
+from service.engine.windows import common_positions
 
 # A window that takes one core longer than this is shared out over all of them.
 _ALONE_MS = 40.0
 # Windows that a core computes in one go: more gain little and keep others waiting.
 _CHUNK = 4
-_TIMED_RUNS = 3
 _TRIED = slice(48, 56)  # a usual block's positions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How an engine uses its machine.
-
-    Attributes:
-        workers: batches at a time.
-        threads: cores for each; None leaves them as they are.
-        batch_windows: windows of a batch at most.
-    """
-
-    workers: int
-    threads: int | None
-    batch_windows: int
-
-
-class FeatureStream(Protocol):
-    """Front-end state of one stream (see ``model.transcriber``)."""
-
-    def advance(self, window: Tensor, new_hops: int) -> Tensor: ...
-
-
-class Transcriber(Protocol):
-    """What the engine needs of ``model.transcriber.Transcriber``."""
-
-    @property
-    def config(self) -> ModelConfig: ...
-
-    @property
-    def card(self) -> Mapping[str, Any]: ...
-
-    def open_stream(self) -> FeatureStream: ...
-
-    def predict_features(self, features: Tensor) -> Tensor: ...
-
-
-class Runner(Protocol):
-    """A model on its device. Streams and predictions may be used from several threads."""
-
-    @property
-    def batches_pay(self) -> bool:
-        """Whether it is worth a pause to make a batch larger."""
-        ...
-
-    @property
-    def threads(self) -> int | None:
-        """Cores of the one worker that there is before the plan; None leaves them as they are."""
-        ...
-
-    def open_stream(self, positions: slice) -> FeatureStream:
-        """Front-end state of a new stream that is read there; used by one thread at a time."""
-        ...
-
-    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
-        """The stream's next row for ``predict``."""
-        ...
-
-    def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Rows to probabilities [rows, heads, positions, PITCHES], float32."""
-        ...
-
-    def plan(self, settings: EngineSettings) -> Plan:
-        """How to use the machine, found by trying; takes as long as some windows."""
-        ...
 
 
 class PlainRunner:
@@ -198,20 +133,8 @@ def runner_of(transcriber: Transcriber) -> Runner:
         if fast is not None and device.type == "cpu":
             return CrewRunner(fast)
         if fast is not None and device.type == "cuda":
-            from service.engine.cuda_graphs import GraphRunner  # which needs what is above
-
-            return GraphRunner(fast, device)
+            return GraphRunner(fast, device, common_positions(fast.sample_rate))
     return PlainRunner(transcriber)
-
-
-def least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The quickest of some runs: the first has more to do, and others may use the machine."""
-    times_s = []
-    for _ in range(_TIMED_RUNS):
-        began_s = clock()
-        work()
-        times_s.append(clock() - began_s)
-    return 1000 * max(min(times_s), 1e-6)
 
 
 def available_cores() -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.config import FRAMES, HOP
-from service.session.options import StreamOptions
+from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,9 @@ class WindowSchedule:
     def blocks(self, samples: int) -> int:
         """Blocks that hold all frames of a stream of so many samples."""
         return -(-self.frames(samples) // self.block_frames)
+
+
+def common_positions(model_rate_hz: int) -> list[slice]:
+    """Positions that streams are read at which leave the choice to the service."""
+    options = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
+    return [WindowSchedule.of(choice, model_rate_hz).positions for choice in options]

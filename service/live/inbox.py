@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from service.live.pacing import ArrivalClock
 from service.protocol.client_messages import Flush
 from service.protocol.faults import ProtocolError
+from service.protocol.options import AudioFormat
 from service.protocol.server_messages import DoneReason
-from service.session.options import AudioFormat
 
 # Tiny messages hold little audio each: their number needs a bound of its own.
 MAX_MESSAGES = 1024

@@ -40,9 +40,9 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
+from service.protocol.options import AudioFormat, OptionsError, StreamOptions
 from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready, Totals
 from service.session.limits import SessionLimits, TooManyNotesError
-from service.session.options import AudioFormat, OptionsError, StreamOptions
 from service.session.session import TranscriptionSession
 from service.state import ServiceState
 

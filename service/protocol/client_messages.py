@@ -20,7 +20,7 @@ from model.config import INSTRUMENTS
 from service.notes.belief import KEPT, Belief
 from service.notes.events import NoteEvent
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.session.options import (
+from service.protocol.options import (
     MAX_BLOCK_FRAMES,
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
@@ -227,7 +227,7 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
         raise _protocol_error(error, starting=True) from None
 
 
-# The same words as `service.session.options` uses for the same faults.
+# The same words as `service.protocol.options` uses for the same faults.
 _CODE_BY_FIELD = {
     "encoding": ErrorCode.UNSUPPORTED_ENCODING,
     "sample_rate": ErrorCode.BAD_SAMPLE_RATE,

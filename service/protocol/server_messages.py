@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.notes.events import Event, PedalEvent
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.session.options import Mode
+from service.protocol.options import Mode
 
 
 class _ServerMessage(BaseModel):

@@ -22,7 +22,7 @@ from service.audio.resample import RateRatio
 from service.engine.windows import WindowSchedule
 from service.notes.belief import Belief
 from service.notes.events import NoteEvent
-from service.session.options import OptionsError
+from service.protocol.options import OptionsError
 
 
 class ResumeError(OptionsError):

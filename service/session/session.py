@@ -19,14 +19,9 @@ from service.notes.events import Event, Note, PedalPress
 from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import AudioFormat, StreamOptions, check_instruments
+from service.session.delay import Delay, stated_delay
 from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
-from service.session.options import (
-    AudioFormat,
-    Delay,
-    StreamOptions,
-    check_instruments,
-    stated_delay,
-)
 from service.session.resume import Replay, ResumePoint
 from service.session.session_state import SessionState, SessionStateError, Totals
 
@@ -127,7 +122,8 @@ class TranscriptionSession:
             engine,
             priority,
             self._schedule,
-            replay,
+            replay.first_block,
+            replay.first_sample,
             self._limits.max_pending_windows,
             self._take_frames,
         )

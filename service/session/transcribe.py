@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from model.config import HOP, PITCHES
 from service.audio.decode import AudioDecoder, DecodeError
 from service.audio.pcm import BadAudioError
-from service.engine.engine import Engine, EngineError, Priority, Transcriber
+from service.engine.engine import Engine, EngineError, Priority
 from service.engine.interface import EngineLike
+from service.engine.runner import Transcriber
 from service.notes.events import Event, Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.session.limits import SessionLimits, TooManyNotesError
-from service.session.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from service.session.session_state import Totals
 

@@ -21,8 +21,8 @@ from starlette.types import Message, Receive, Scope, Send
 from model.instruments import PROGRAMS, told_by
 from service.access.problems import Problem, ProblemCode, responses
 from service.notes.events import NoteEvent, PedalEvent, is_update
+from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, Totals, event_message
-from service.session.options import StreamOptions
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.state import ServiceState
 from service.upload.outcome import as_problem, count

@@ -21,8 +21,7 @@ from model.instruments import told_by
 from service.access.clients import client_of
 from service.access.problems import Problem, ProblemCode
 from service.protocol.client_messages import Choices
-from service.session.limits import SessionLimits
-from service.session.options import (
+from service.protocol.options import (
     FILE_OPTIONS,
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
@@ -33,6 +32,7 @@ from service.session.options import (
     StreamOptions,
     check_instruments,
 )
+from service.session.limits import SessionLimits
 from service.session.transcribe import FileItem, Performance, transcribe_file
 from service.state import ServiceState
 from service.upload.answer import (

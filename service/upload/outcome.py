@@ -9,8 +9,8 @@ from service.access.problems import Problem, ProblemCode, busy
 from service.audio.decode import DecodeError
 from service.audio.pcm import BadAudioError
 from service.engine.engine import EngineBusyError
+from service.protocol.options import SampleRateError
 from service.session.limits import TooManyNotesError
-from service.session.options import SampleRateError
 from service.session.transcribe import Performance
 from service.state import ServiceState
 

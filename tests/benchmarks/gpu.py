@@ -16,12 +16,13 @@ import torch
 
 from model.config import HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig
 from model.fast.network import fast_network
-from model.fast.switch import FastSwitch, fast_switch
+from model.fast.shuffle_exchange import fast_switch
+from model.fast.switch import FastSwitch
 from model.switch import ResidualSwitchUnit
 from model.transcriber import Transcriber
 from service.engine.cuda_graphs import GraphRunner
 from service.engine.windows import WindowSchedule
-from service.session.options import Mode, StreamOptions
+from service.protocol.options import Mode, StreamOptions
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.work import matrix_rate, window_flops
 
@@ -112,7 +113,7 @@ def network(
     transcriber = transcriber.to(CUDA).compute_in(torch.bfloat16)
     fast = fast_network(transcriber)
     assert fast is not None
-    runner = GraphRunner(fast, CUDA)
+    runner = GraphRunner(fast, CUDA, common=[])
     figures: dict[str, Any] = {}
     for batch in batches:
         try:

@@ -46,7 +46,7 @@ def packed(weight: Tensor, bias: Tensor | None) -> Any:
 
 def int8_network(transcriber: Transcriber) -> FastNetwork:
     """The fast arrangement of a float32 transcriber with its switch units in int8."""
-    with mock.patch("model.fast.switch.fast_switch", Int8Switch):
+    with mock.patch("model.fast.shuffle_exchange.fast_switch", Int8Switch):
         fast = fast_network(transcriber)
     assert fast is not None
     return fast

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from model.config import RSEConfig
-from model.fast.switch import FastShuffleExchange
+from model.fast.shuffle_exchange import FastShuffleExchange
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from tests.benchmarks.machine import peak_mb, seconds, spread

@@ -27,9 +27,10 @@ from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from model.transcriber import Transcriber
 from service.engine.batching import EngineSettings
-from service.engine.runners import CrewRunner, FeatureStream
+from service.engine.runner import FeatureStream
+from service.engine.runners import CrewRunner
 from service.engine.windows import WindowSchedule
-from service.session.options import FILE_OPTIONS, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from tests.benchmarks.compiled import compiled
 from tests.benchmarks.int8 import int8_network
 from tests.benchmarks.machine import seconds, spread

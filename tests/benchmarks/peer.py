@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from model.checkpoint import CheckpointError, load
 from model.config import HOP, PITCHES, SAMPLE_RATE
-from service.session.options import StreamOptions
+from service.protocol.options import StreamOptions
 from training.evaluation.real import evaluate_collection, score
 from training.evaluation.report import Report, interval, report
 from training.music.metrics import note_list

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.access.problems import STATUS, ProblemCode
 from service.audio.decode import AudioDecoder, DecodeError
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
-from service.session.options import AudioFormat, Encoding, SampleRateError
+from service.protocol.options import AudioFormat, Encoding, SampleRateError
 from tests.fuzz.conftest import count, inputs
 
 RATE_HZ = 8_000

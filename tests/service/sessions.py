@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from model.config import HOP
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
-from service.session.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_RATE_HZ
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from service.session.options import Mode
+from service.protocol.options import Mode
 from service.settings import Settings
 from tests.conftest import REPOSITORY
 

@@ -22,7 +22,7 @@ from model.checkpoint import CheckpointError, load, write_whole
 from model.config import FRAMES, HOP
 from model.transcriber import Transcriber
 from service.engine.engine import Engine
-from service.session.options import StreamOptions
+from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.metrics import frame_average_precision
 from training.music.synth.acoustics import codec, noise

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from service.audio.pcm import BadAudioError
-from service.engine.engine import Engine, Transcriber
-from service.session.options import OptionsError, StreamOptions
+from service.engine.engine import Engine
+from service.engine.runner import Transcriber
+from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.junk_sounds import NOISES, RATE_HZ, SOUNDS
 from training.evaluation.real import AudioError, read_audio

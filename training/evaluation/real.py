@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError
-from service.engine.engine import Engine, EngineError, Transcriber
-from service.session.options import OptionsError, StreamOptions
+from service.engine.engine import Engine, EngineError
+from service.engine.runner import Transcriber
+from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.breakdown import Heard, by_octave, by_polyphony
 from training.evaluation.pictures import draw_rolls

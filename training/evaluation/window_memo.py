@@ -14,7 +14,7 @@ from torch import Tensor
 
 from model.config import ModelConfig
 from model.transcriber import FeatureStream
-from service.engine.engine import Transcriber
+from service.engine.runner import Transcriber
 
 
 class WindowMemo:

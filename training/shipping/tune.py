@@ -23,7 +23,7 @@ from service.notes.events import Note
 from service.notes.score import Score
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.session.options import StreamOptions
+from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, estimated_notes, frame_f1, note_f1, note_list
 from training.music.synth.config import SynthConfig

@@ -14,7 +14,8 @@ import torch
 
 from model.config import CONFIGS, RSEConfig
 from model.fast.pruning import Direction
-from model.fast.switch import FastShuffleExchange, FastSwitch, fused_switch
+from model.fast.shuffle_exchange import FastShuffleExchange, fused_switch
+from model.fast.switch import FastSwitch
 from model.fast.triton_switch import TritonSwitch, fits
 from model.rse import ResidualShuffleExchange
 from model.shuffle import deinterleave, interleave
@@ -74,7 +75,7 @@ def whole_network(config: RSEConfig, device: str, fused: bool) -> None:
         assert (kernel is not None) == fused
         return kernel or FastSwitch(unit, dtype)
 
-    with mock.patch("model.fast.switch.fast_switch", switch):
+    with mock.patch("model.fast.shuffle_exchange.fast_switch", switch):
         fast = FastShuffleExchange(network, torch.float32)
     x = 0.25 * torch.randn(2, 64, config.maps, device=device)
     expected = network(x)

@@ -26,7 +26,8 @@ from model.config import (
 from model.fast import switch as fast_switch
 from model.fast.network import fast_network
 from model.fast.pruning import Direction
-from model.fast.switch import FastShuffleExchange, FastSwitch, fused_switch
+from model.fast.shuffle_exchange import FastShuffleExchange, fused_switch
+from model.fast.switch import FastSwitch
 from model.rse import ResidualShuffleExchange
 from model.switch import ResidualSwitchUnit
 from model.transcriber import Transcriber

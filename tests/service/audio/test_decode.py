@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from service.audio import decode
 from service.audio.decode import AudioDecoder, AudioTooLongError, DecodeError, EmptyAudioError
 from service.audio.pcm import BadAudioError
-from service.session.options import SampleRateError
+from service.protocol.options import SampleRateError
 from tests.fakes import play
 
 FORMATS = [

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
-from service.session.options import AudioFormat, Encoding
+from service.protocol.options import AudioFormat, Encoding
 
 
 def audio(encoding: Encoding, channels: int) -> AudioFormat:

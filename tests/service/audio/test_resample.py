@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.audio.resample import RateRatio, Resampler, latency_ms
-from service.session.options import SampleRateError
+from service.protocol.options import SampleRateError
 
 MODEL_RATE_HZ = 11_025
 RATES_HZ = [8_000, 11_025, 12_345, 16_000, 22_050, 44_100, 48_000, 96_000, 192_000]

@@ -13,7 +13,7 @@ from service.cluster.model import ModelWorker, weights_digest
 from service.cluster.settings import ClusterSettings
 from service.engine.batching import EngineError, Probabilities
 from service.engine.engine import Engine
-from service.engine.runners import Transcriber
+from service.engine.runner import Transcriber
 
 # A machine that does much else may leave a stream alone for long, and take long over a request.
 SETTINGS = ClusterSettings(

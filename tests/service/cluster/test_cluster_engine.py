@@ -31,7 +31,7 @@ from service.engine.batching import (
 from service.engine.engine import Engine
 from service.engine.interface import EngineLike
 from service.notes.events import Event
-from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FakeStream, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import DURATION_S, MELODY, RATE_HZ, pcm16

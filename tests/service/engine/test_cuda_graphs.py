@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.config import CONFIGS, HOP, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
-from model.fast import switch as fast_switch
+from model.fast import shuffle_exchange
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import Transcriber
 from service.engine import cuda_graphs
@@ -53,7 +53,7 @@ def network(config: ModelConfig) -> tuple[Transcriber, FastNetwork]:
 @BOTH
 def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
     transcriber, fast = network(config)
-    runner = GraphRunner(fast, torch.device("cpu"), again)
+    runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
     windows = noise(11)
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
     rows = [runner.row(runner.open_stream(POSITIONS), window, 3) for window in windows]
@@ -71,7 +71,7 @@ def test_whole_networks_in_graphs(name: str, monkeypatch: pytest.MonkeyPatch) ->
     fast = fast_network(transcriber)
     assert fast is not None
     (window,) = noise(1)
-    runner = GraphRunner(fast, torch.device("cpu"), again)
+    runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
     answer = runner.predict([runner.row(runner.open_stream(POSITIONS), window, 1)], POSITIONS)
     expected = transcriber.predict(torch.from_numpy(window)[None])[:, :, POSITIONS].numpy()
     np.testing.assert_allclose(answer, expected, atol=1e-5)
@@ -82,7 +82,7 @@ def test_windows_come_with_what_was_before_them() -> None:
     context = HISTORY.context
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 40 * HOP)).astype(np.float32)
     whole_audio = torch.cat([torch.zeros(context), torch.from_numpy(audio)])
-    runner = GraphRunner(fast, torch.device("cpu"), again)
+    runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
     stream = runner.open_stream(POSITIONS)
     begin = 0
     for hops in (0, 32, 1, 7):
@@ -103,7 +103,7 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         recorded += 1
         return again(work)
 
-    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), counting)
+    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), [POSITIONS], counting)
     row = torch.from_numpy(noise(1)[0])
     for start in (1, 2, 1, 3, 1, 2):  # 2 is the least recently used when 3 comes
         runner.predict([row], slice(start, start + 1))
@@ -111,7 +111,7 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_switch, "_READ_PATTERNS", 1)
+    monkeypatch.setattr(shuffle_exchange, "_READ_PATTERNS", 1)
     fast = network(STRIDED)[1]
     works: list[weakref.ref[Callable[[], None]]] = []
 
@@ -120,7 +120,7 @@ def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
         work()
         return lambda: None
 
-    runner = GraphRunner(fast, torch.device("cpu"), forgetful)
+    runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], forgetful)
     row = torch.from_numpy(noise(1)[0])
     runner.predict([row], slice(3, 4))
     assert works[0]() is not None  # and so its buffers
@@ -133,7 +133,7 @@ def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_plan_is_the_largest_batch_that_is_quick_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), again)
+    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), [POSITIONS], again)
     sizes: list[int] = []
 
     def least_ms(run: Callable[[], object], clock: Callable[[], float]) -> float:
@@ -158,7 +158,7 @@ def test_graphs_give_the_numbers_of_the_plain_network(config: ModelConfig) -> No
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
     fast = fast_network(transcriber.to("cuda").compute_in(torch.bfloat16))
     assert fast is not None
-    runner = GraphRunner(fast, torch.device("cuda"))
+    runner = GraphRunner(fast, torch.device("cuda"), [POSITIONS])
     for _ in range(2):
         answer = runner.predict([torch.from_numpy(window) for window in windows], POSITIONS)
         np.testing.assert_allclose(answer, expected, atol=0.03)

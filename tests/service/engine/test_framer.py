@@ -17,10 +17,8 @@ from model.config import HOP, PITCHES
 from service.engine.engine import Engine, Priority
 from service.engine.framer import Framer
 from service.engine.windows import WindowSchedule
-from service.session.resume import Replay
 from tests.fakes import FAKE_RATE_HZ, play
 
-FROM_THE_BEGINNING = Replay(first_sample=0, first_block=0, from_sample=0)
 SCHEDULE = WindowSchedule(lookahead_hops=8, block_frames=4)
 SAMPLES = play([(69, 0.1, 0.5), (81, 0.4, 0.9)], 1.0, FAKE_RATE_HZ)
 FRAMES = -(-len(SAMPLES) // HOP)
@@ -46,7 +44,7 @@ def frames_of(engine: Engine, sizes: list[int], priority: Priority) -> NDArray[n
 
     async def run() -> NDArray[np.float32]:
         heard = Heard()
-        framer = Framer(engine, priority, SCHEDULE, FROM_THE_BEGINNING, 4, heard)
+        framer = Framer(engine, priority, SCHEDULE, 0, 0, 4, heard)
         start, turn = 0, 0
         while start < len(SAMPLES):
             size = sizes[turn % len(sizes)]
@@ -102,9 +100,7 @@ async def test_a_file_asks_again_before_it_has_its_answer(
     priority: Priority, requests: int
 ) -> None:
     engine = SilentEngine()
-    framer = Framer(
-        cast(Engine, engine), priority, SCHEDULE, FROM_THE_BEGINNING, 2, lambda first, frames: None
-    )
+    framer = Framer(cast(Engine, engine), priority, SCHEDULE, 0, 0, 2, lambda first, frames: None)
     writing = asyncio.create_task(framer.write(SAMPLES))
     for _ in range(10):
         await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from model.config import (
 from model.transcriber import Transcriber
 from service.engine.engine import Engine, Priority
 from service.engine.windows import WindowSchedule
-from service.session.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import play
 

@@ -16,7 +16,8 @@ from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSE
 from model.transcriber import Transcriber
 from service.engine import runners
 from service.engine.engine import Engine, EngineSettings, Priority
-from service.engine.runners import CrewRunner, PlainRunner, Plan, runner_of
+from service.engine.runner import Plan, Runner
+from service.engine.runners import CrewRunner, PlainRunner, runner_of
 from tests.fakes import FakeTranscriber
 
 SMALL = RSEConfig(maps=12, blocks=1)
@@ -43,7 +44,7 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
     return Transcriber(config).eval().compute_in(dtype)
 
 
-def rows(runner: runners.Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
+def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
     return [runner.row(runner.open_stream(POSITIONS), window, 1) for window in windows]
 
 

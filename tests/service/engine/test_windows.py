@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from model.config import CENTRE_FRAME, FRAMES, HOP, WINDOW
 from service.engine.windows import WindowSchedule
-from service.session.options import Mode, StreamOptions
+from service.protocol.options import Mode, StreamOptions
 
 
 @given(lookahead=st.integers(1, 32), block=st.integers(1, 31), samples=st.integers(0, 20_000))

@@ -16,7 +16,7 @@ from model.config import WINDOW
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
-from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FakeTranscriber
 

@@ -6,7 +6,7 @@ import asyncio
 
 from service.live.inbox import MAX_MESSAGES, End, Inbox
 from service.protocol.client_messages import Flush
-from service.session.options import AudioFormat, Encoding
+from service.protocol.options import AudioFormat, Encoding
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=8000)
 SECOND = bytes(2 * 8000)

@@ -16,7 +16,7 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.session.options import Encoding, Mode, OptionsError, StreamOptions
+from service.protocol.options import Encoding, Mode, OptionsError, StreamOptions
 from service.session.resume import ResumePoint
 
 START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
@@ -190,5 +190,5 @@ def test_a_query_cannot_resume() -> None:
 
 def test_options_and_protocol_use_the_same_codes() -> None:
     codes = {error.code for error in OptionsError.__subclasses__()}
-    assert codes, "service.session.options has no errors"
+    assert codes, "service.protocol.options has no errors"
     assert codes <= {str(code) for code in ErrorCode}

@@ -11,8 +11,8 @@ import service
 from service.access.problems import STATUS, ProblemCode
 from service.protocol.client_messages import CLIENT_MESSAGES
 from service.protocol.faults import CLOSE_CODES, CloseCode, ErrorCode
+from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import SERVER_MESSAGES
-from service.session.options import Encoding, Mode
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
 

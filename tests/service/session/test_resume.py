@@ -16,7 +16,7 @@ from model.checkpoint import load
 from model.config import HEADS
 from service.engine.engine import Engine
 from service.notes.events import Event
-from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play

@@ -17,7 +17,7 @@ from model.config import HOP, PITCHES, WINDOW
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
 from service.notes.tracker_settings import TrackerSettings
-from service.session.options import Encoding, StreamOptions
+from service.protocol.options import Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.sessions import FRAME_S, MELODY, OPTIONS, found, pcm, to_bytes, transcribe

@@ -10,8 +10,8 @@ import pytest
 from service.audio.pcm import BadAudioError, OddBytesError
 from service.engine.engine import Engine, EngineError
 from service.notes.events import Event
+from service.protocol.options import StreamOptions
 from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
-from service.session.options import StreamOptions
 from service.session.session import TranscriptionSession
 from service.session.session_state import SessionState, SessionStateError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play

@@ -7,6 +7,7 @@ import io
 import threading
 import tracemalloc
 from contextlib import aclosing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
 from service.notes.events import Event, NoteEvent
 from service.notes.midi import midi_file
+from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
 from service.session import transcribe
 from service.session.limits import SessionLimits, TooManyNotesError
-from service.session.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
 from service.session.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
@@ -162,10 +163,10 @@ async def test_whoever_leaves_while_a_file_is_opened_finds_it_let_go_of(
     opening, go_on = threading.Event(), threading.Event()
 
     class SlowDecoder(decode.AudioDecoder):
-        def __init__(self, file: io.BytesIO, max_duration_s: float | None) -> None:
+        def __init__(self, *arguments: Any) -> None:
             opening.set()
             assert go_on.wait(60)
-            super().__init__(file, max_duration_s)
+            super().__init__(*arguments)
 
     monkeypatch.setattr(transcribe, "AudioDecoder", SlowDecoder)
     file = wav(play(MELODY, 1.3, RATE_HZ))

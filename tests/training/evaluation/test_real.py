@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from service.session.options import StreamOptions
+from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.training.conftest import TONES

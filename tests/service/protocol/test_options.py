@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.session.options import (
+from service.protocol.options import (
     AudioFormat,
     BlockFramesError,
     ChannelsError,
@@ -16,7 +16,6 @@ from service.session.options import (
     SampleRateError,
     StreamOptions,
     UnsupportedEncodingError,
-    stated_delay,
 )
 
 MODEL_RATE_HZ = 11_025
@@ -42,21 +41,6 @@ def test_centre_mode_fixes_lookahead_and_block() -> None:
     assert options.lookahead_hops(MODEL_RATE_HZ) == 32
     assert options.actual_lookahead_ms(MODEL_RATE_HZ) == pytest.approx(32 * HOP_MS)
     assert options.frames_per_window == 1
-
-
-def test_the_delay_is_the_sum_of_its_parts() -> None:
-    delay = stated_delay(
-        StreamOptions(lookahead_ms=100, block_frames=4),
-        model_rate_hz=MODEL_RATE_HZ,
-        resampler_ms=45.0,
-        tracker_on_frames=2.5,
-        tracker_off_frames=5,
-    )
-    assert delay.lookahead_ms == pytest.approx(8 * HOP_MS)
-    assert delay.block_ms == pytest.approx(3 * HOP_MS)
-    assert delay.tracker_on_ms == pytest.approx(2.5 * HOP_MS)
-    assert delay.note_on_ms == pytest.approx(45 + 13.5 * HOP_MS)
-    assert delay.note_off_ms == pytest.approx(45 + 16 * HOP_MS)
 
 
 @pytest.mark.parametrize(

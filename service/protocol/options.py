@@ -1,15 +1,4 @@
-"""What a stream is asked to be: its audio format, its way of emitting frames, its delay.
-
-The total delay of an event, from the moment its sound is sent to the moment it can be known:
-
-    look-ahead        audio after a frame that the model sees before it speaks of that frame
-    + block           a frame waits until the other frames of its block are due
-    + resampler       samples that the anti-alias filter holds back
-    + tracker         frames after an onset that show that it was a peak, or after an end that
-                      show that it was no dip: ends need more of them
-    = total           what ``ready`` states, for each of the two; network and computing time come
-                      on top
-"""
+"""What a stream is asked to be: its audio format and its way of emitting frames."""
 
 from __future__ import annotations
 
@@ -183,53 +172,6 @@ class StreamOptions:
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
         """The look-ahead that whole hops make of ``lookahead_ms``."""
         return self.lookahead_hops(model_rate_hz) * 1000.0 * HOP / model_rate_hz
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
-    """The parts of an event's delay in milliseconds, each at its worst."""
-
-    lookahead_ms: float
-    block_ms: float
-    resampler_ms: float
-    tracker_on_ms: float
-    tracker_off_ms: float
-
-    @property
-    def note_on_ms(self) -> float:
-        """From the time of a note_on until it is known."""
-        return self.lookahead_ms + self.block_ms + self.resampler_ms + self.tracker_on_ms
-
-    @property
-    def note_off_ms(self) -> float:
-        """From the time of a note_off until it is known."""
-        return self.note_on_ms + self.tracker_off_ms - self.tracker_on_ms
-
-
-def stated_delay(
-    options: StreamOptions,
-    *,
-    model_rate_hz: int,
-    resampler_ms: float,
-    tracker_on_frames: float,
-    tracker_off_frames: float,
-) -> Delay:
-    """The delay that a stream of these options has before any computing.
-
-    Args:
-        model_rate_hz: sample rate of the model.
-        resampler_ms: what ``resample.latency_ms`` says of the two rates.
-        tracker_on_frames: ``NoteTracker.on_delay_frames``.
-        tracker_off_frames: ``NoteTracker.off_delay_frames``.
-    """
-    hop_ms = 1000.0 * HOP / model_rate_hz
-    return Delay(
-        lookahead_ms=options.actual_lookahead_ms(model_rate_hz),
-        block_ms=(options.frames_per_window - 1) * hop_ms,
-        resampler_ms=resampler_ms,
-        tracker_on_ms=tracker_on_frames * hop_ms,
-        tracker_off_ms=tracker_off_frames * hop_ms,
-    )
 
 
 def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ import torch
 
 from model.config import HOP
 from service.engine.engine import Engine
-from service.session.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,13 @@
 """The wheel carries all that a service needs, and the base install asks for no more than that."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +23,7 @@ DATA = (
     ("service", "*.md"),
     ("model", "*.md"),
     ("training", "*.md"),
+    ("service/library/rse_transcribe", "py.typed"),
 )
 
 
@@ -48,14 +51,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
+    sources = [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
+    data = [path for folder, pattern in DATA for path in (REPOSITORY / folder).glob(pattern)]
     expected = {
-        path.relative_to(REPOSITORY).as_posix()
-        for package in PACKAGES
-        for path in (REPOSITORY / package).rglob("*.py")
-    } | {
-        path.relative_to(REPOSITORY).as_posix()
-        for folder, pattern in DATA
-        for path in (REPOSITORY / folder).glob(pattern)
+        path.relative_to(REPOSITORY).as_posix().removeprefix("service/library/")
+        for path in [*sources, *data]
         if path.is_file()
     }
     held = set(zipfile.ZipFile(wheel).namelist())
@@ -71,7 +71,10 @@ def test_wheel_ships_weights_page_and_protocol(wheel: Path) -> None:
 
 def test_wheel_holds_no_tests_and_little_else(wheel: Path) -> None:
     top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {name for name in top if not name.endswith(".dist-info")} <= set(PACKAGES)
+    assert {name for name in top if not name.endswith(".dist-info")} <= {
+        *PACKAGES,
+        "rse_transcribe",
+    }
 
 
 def test_version_is_that_of_the_project_file() -> None:
@@ -104,6 +107,9 @@ def test_every_direct_dependency_is_pinned() -> None:
 EXTRAS = (
     "clients",
     "training",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
     "ray",
     "rich",
     "sounddevice",
@@ -115,7 +121,6 @@ EXTRAS = (
     "sklearn",
     "symusic",
     "tensorboard",
-    "tqdm",
     "tyro",
 )
 IMPORT_ALL = """
@@ -131,9 +136,8 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 package = importlib.import_module(sys.argv[1])
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-    # The kernel is looked for on a GPU alone, where there is Triton; the two modules of the extra
-    # "cluster" have Ray.
-    needs_more = (".triton_switch", ".deployment", ".drain")
+    # The kernel is looked for on a GPU alone, where there is Triton; the others have an extra.
+    needs_more = (".triton_switch", ".deployment", ".drain", ".export_onnx")
     if not module.name.endswith(("__main__", *needs_more)):
         importlib.import_module(module.name)
 """
@@ -143,14 +147,16 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     ("package", "absent"),
     [
         ("service", EXTRAS),
+        ("rse_transcribe", [module for module in EXTRAS if module != "clients"]),
         ("model", (*EXTRAS, "service", "fastapi", "pydantic", "soxr", "soundfile")),
         ("clients", ("service", "model", "training", "torch", "pydantic", "fastapi")),
     ],
 )
-def test_package_imports_without(package: str, absent: tuple[str, ...]) -> None:
+def test_package_imports_without(package: str, absent: Sequence[str]) -> None:
     run = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, package, *absent],
         cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "service" / "library")},
         capture_output=True,
         text=True,
     )

@@ -14,6 +14,7 @@ from model.config import HOP, PITCHES
 from service.audio.decode import AudioDecoder, DecodeError
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine, EngineError, Priority
+from service.engine.framer import OnFrames
 from service.engine.interface import EngineLike
 from service.engine.runner import Transcriber
 from service.notes.events import Event, Note, PedalPress
@@ -57,6 +58,7 @@ async def transcribe_file(
     pcm: AudioFormat | None = None,
     tracker: TrackerSettings | None = None,
     limits: SessionLimits = _FILE_LIMITS,
+    on_frames: OnFrames | None = None,
 ) -> AsyncGenerator[FileItem, None]:
     """Transcribe an audio file as it is decoded, after the live streams.
 
@@ -69,6 +71,7 @@ async def transcribe_file(
         file: seekable binary file, at its beginning; read in a thread, not closed.
         max_duration_s: longest audio taken.
         pcm: the format of a file that is raw PCM without a header.
+        on_frames: see ``TranscriptionSession``.
 
     Raises:
         DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
@@ -79,7 +82,13 @@ async def transcribe_file(
     """
     with await _open(file, max_duration_s, pcm) as decoder:
         session = TranscriptionSession(
-            engine, decoder.audio, options, priority=Priority.FILE, tracker=tracker, limits=limits
+            engine,
+            decoder.audio,
+            options,
+            priority=Priority.FILE,
+            tracker=tracker,
+            limits=limits,
+            on_frames=on_frames,
         )
         fault: Exception | None = None
         try:

@@ -18,11 +18,11 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from model.instruments import PROGRAMS, told_by
 from service.access.problems import Problem, ProblemCode, responses
 from service.notes.events import NoteEvent, PedalEvent, is_update
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, Totals, event_message
+from service.session.description import chosen
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.state import ServiceState
 from service.upload.outcome import as_problem, count
@@ -199,24 +199,8 @@ def describe(
         pedal=[PressBody.model_validate(p, from_attributes=True) for p in performance.pedal],
         duration_s=performance.totals.audio_s,
         frames=performance.totals.frames,
-        **chosen(options, state),
+        **chosen(options, state.loaded().config),
     ).model_dump(mode="json", exclude_none=True)
-
-
-def chosen(options: StreamOptions, state: ServiceState) -> dict[str, Any]:
-    """What the server made of the choices of a client."""
-    config = state.loaded().config
-    return {
-        "model": config.name,
-        "mode": options.mode,
-        "lookahead_ms": round(options.actual_lookahead_ms(config.sample_rate), 3),
-        "block_frames": options.frames_per_window,
-        "instruments": {
-            name: PROGRAMS[name]
-            for name in told_by(config.heads)
-            if name in options.instruments or not options.instruments
-        },
-    }
 
 
 def file_name(uploaded: str | None) -> dict[str, str]:

@@ -32,6 +32,7 @@ from service.protocol.options import (
     StreamOptions,
     check_instruments,
 )
+from service.session.description import chosen
 from service.session.limits import SessionLimits
 from service.session.transcribe import FileItem, Performance, transcribe_file
 from service.state import ServiceState
@@ -40,7 +41,6 @@ from service.upload.answer import (
     MIDI,
     Answer,
     HoldingResponse,
-    chosen,
     describe,
     file_name,
     write_lines,
@@ -119,7 +119,7 @@ async def transcribe_recording(
                 count(state, None, problem)
                 raise problem from error
             held = stack.pop_all()
-            told = chosen(options, state)
+            told = chosen(options, state.loaded().config)
             lines = write_lines(first, items, state, held, told, choices.updates)
             return HoldingResponse(lines, held, state.settings.send_timeout_s)
         performance = await run(request, items, state)

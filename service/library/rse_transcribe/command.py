@@ -1,0 +1,156 @@
+"""The command ``rse-transcribe``: recordings to notes without a server, and the other programs.
+
+Exit status: 0 all is transcribed; 1 something is missing; 2 wrong usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from clients.recordings import find_recordings
+from rse_transcribe import __version__
+
+WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
+PROGRAMS = {  # module, and the extra that it needs
+    "serve": ("service", ""),
+    "live": ("clients.microphone", "[clients]"),
+    "train": ("training.run", "[training]"),
+    "evaluate": ("training.evaluate", "[training]"),
+}
+FORMATS = (".mid", ".json", ".csv")
+DESCRIPTION = """\
+Writes the notes of recordings as MIDI, without a server.
+
+  rse-transcribe song.wav -o song.mid      a recording; also to .json and .csv
+  rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
+  rse-transcribe serve                     the service on 127.0.0.1:8000
+  rse-transcribe live                      a microphone, through that service
+  rse-transcribe train musicnet --help     training
+  rse-transcribe evaluate real --help      accuracy on recordings with labels
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line; the usage is in --help."""
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="rse-transcribe",
+        usage="rse-transcribe RECORDING ... [-o OUT] [options]",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "recordings", nargs="+", metavar="RECORDING", help="WAV, FLAC, OGG, MP3; folder; pattern"
+    )
+    parser.add_argument(
+        "-o", dest="output", type=Path, metavar="OUT", help="file, or folder (default: beside each)"
+    )
+    parser.add_argument("--model", default="live", help="shipped weights, or .safetensors")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument(
+        "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given and given[0] in PROGRAMS:
+            return _run(given[0], given[1:])
+        return _transcribe(_parser(), given)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(program: str, arguments: list[str]) -> int:
+    module, extra = PROGRAMS[program]
+    sys.argv[1:] = arguments
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as missing:
+        print(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'", file=sys.stderr)
+        return INCOMPLETE
+    return WHOLE
+
+
+def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    args = parser.parse_args(arguments)
+    paths = find_recordings(args.recordings)
+    if not paths:
+        parser.error(f"no recordings in {', '.join(args.recordings)}")
+    targets = _targets(parser, paths, args.output)
+    work = zip(paths, targets, strict=True)
+    return max([_transcribe_file(parser, path, target, args) for path, target in work])
+
+
+def _targets(parser: argparse.ArgumentParser, paths: list[Path], output: Path | None) -> list[Path]:
+    """Where each result goes, found out before the work and not after it."""
+    if output is None:
+        targets = [path.with_suffix(FORMATS[0]) for path in paths]
+    elif output.is_dir() or len(paths) > 1:
+        if output.exists() and not output.is_dir():
+            parser.error(f"{output} is a file; several recordings need a folder")
+        output.mkdir(parents=True, exist_ok=True)
+        targets = [output / f"{path.stem}{FORMATS[0]}" for path in paths]
+    else:
+        if output.suffix.lower() not in FORMATS:
+            parser.error(f"{output} should end in {', '.join(FORMATS)}")
+        if not output.parent.is_dir():
+            parser.error(f"there is no folder {output.parent}")
+        targets = [output]
+    twice = [target for target, count in Counter(targets).items() if count > 1]
+    if twice:
+        parser.error(f"two recordings would be written to {twice[0]}")
+    return targets
+
+
+def _transcribe_file(
+    parser: argparse.ArgumentParser, path: Path, target: Path, args: argparse.Namespace
+) -> int:
+    complaint = ""
+    if not path.is_file():  # known without the seconds that torch takes to load
+        complaint = "is not a file" if path.exists() else "does not exist"
+    else:
+        from model.checkpoint import CheckpointError
+        from rse_transcribe.models import DeviceError
+        from rse_transcribe.recordings import IncompleteError, transcribe
+        from service.protocol.options import LookaheadError
+
+        try:
+            transcription = transcribe(
+                path, model=args.model, lookahead_ms=args.lookahead_ms, device=args.device
+            )
+        except IncompleteError as error:
+            transcription, complaint = error.transcription, str(error)
+        except (CheckpointError, DeviceError, LookaheadError) as error:
+            parser.error(str(error))
+        except (OSError, ValueError) as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            return INCOMPLETE
+        try:
+            transcription.save(target)
+        except OSError as error:
+            complaint = complaint or str(error)
+        else:
+            print(f"{path}: {len(transcription.notes)} notes -> {target}")
+    if complaint:
+        print(f"{path}: {complaint}", file=sys.stderr)
+        return INCOMPLETE
+    return WHOLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

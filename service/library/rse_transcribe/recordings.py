@@ -1,0 +1,147 @@
+"""``transcribe``: a recording to its notes, by the pipeline of the service, without a server."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import soundfile
+from anyio.from_thread import start_blocking_portal
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from model.config import HOP, PITCHES
+from rse_transcribe.models import Model, loaded
+from rse_transcribe.samples import as_float
+from rse_transcribe.transcription import Transcription
+from service.engine.engine import Engine
+from service.protocol.options import FILE_OPTIONS, StreamOptions
+from service.session.description import chosen
+from service.session.limits import TooManyNotesError
+from service.session.transcribe import FileProgress, Performance, transcribe_file
+
+Recording = str | os.PathLike[str] | BinaryIO | NDArray
+
+_BAR_AFTER_S = 1.0  # shorter work shows no bar
+
+
+class IncompleteError(ValueError):
+    """A recording that broke off; ``transcription`` has what was heard until then."""
+
+    def __init__(self, fault: Exception, transcription: Transcription) -> None:
+        super().__init__(f"{fault}; incomplete: {len(transcription.notes)} notes came before")
+        self.transcription = transcription
+
+
+def transcribe(
+    recording: Recording,
+    sample_rate: int | None = None,
+    *,
+    model: Model = "live",
+    lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
+    device: str = "auto",
+    instruments: Sequence[str] = (),
+    progress: bool = True,
+) -> Transcription:
+    """Transcribe a recording: the notes that ``POST /transcribe`` gives.
+
+    May be called in threads and, as it has an event loop of its own, while another runs.
+
+    Args:
+        recording: path or binary file of WAV, FLAC, OGG, MP3 and what else libsndfile reads; or
+            samples, shape [n] or [n, channels], floats of full scale 1 or integers.
+        sample_rate: of samples, in Hz, 8,000 to 192,000; files know theirs.
+        model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
+        lookahead_ms: audio after a frame that the model hears before it speaks of it, 50 to 370.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``.
+        instruments: the only ones of ``model.config.INSTRUMENTS`` that play; none: any may.
+        progress: shows a bar where it takes longer than a second, in a terminal or a notebook.
+
+    Raises:
+        OSError: the file cannot be opened.
+        IncompleteError: a ValueError; the audio is damaged on the way, or has too many notes.
+        ValueError: no audio, unknown weights or instruments, or a number out of range.
+    """
+    options = replace(FILE_OPTIONS, lookahead_ms=lookahead_ms, instruments=tuple(instruments))
+    transcriber = loaded(model, device)
+    with (
+        _opened(recording, sample_rate) as file,
+        Engine(transcriber) as engine,
+        start_blocking_portal() as portal,
+    ):
+        engine.warm_up()
+        name = Path(getattr(file, "name", None) or "recording").name
+        return portal.call(_transcribe, file, engine, options, name if progress else None)
+
+
+async def _transcribe(
+    file: BinaryIO, engine: Engine, options: StreamOptions, bar_name: str | None
+) -> Transcription:
+    config = engine.config
+    row = config.heads.index("frame")
+    kept = [np.zeros((0, PITCHES), np.float32)]
+    performance: Performance | None = None
+    fault: Exception | None = None
+    items = transcribe_file(
+        file, engine, options, on_frames=lambda _, heads: kept.append(heads[row].copy())
+    )
+    with _bar(bar_name) as bar:
+        async with aclosing(items):
+            try:
+                async for item in items:
+                    if isinstance(item, FileProgress) and item.fraction is not None:
+                        bar.update(item.fraction - bar.n)
+                    elif isinstance(item, Performance):
+                        performance = item
+            except (ValueError, TooManyNotesError) as error:
+                if performance is None:
+                    raise
+                fault = error
+    assert performance is not None
+    transcription = Transcription(
+        performance,
+        np.concatenate(kept),
+        config.sample_rate / HOP,
+        chosen(options, config),
+    )
+    if fault is not None:
+        raise IncompleteError(fault, transcription) from fault
+    return transcription
+
+
+def _bar(name: str | None) -> Any:
+    """Of the whole recording; invisible where nobody would see it move."""
+    shown = name is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    return tqdm(
+        desc=name,
+        total=1.0,
+        disable=not shown,
+        delay=_BAR_AFTER_S,
+        leave=False,
+        bar_format="{desc} {percentage:3.0f}% |{bar}| {remaining} left",
+    )
+
+
+@contextmanager
+def _opened(recording: Recording, sample_rate: int | None) -> Iterator[BinaryIO]:
+    """A seekable file, whatever the recording is; closed here only if it was opened here."""
+    if isinstance(recording, str | os.PathLike):
+        with open(recording, "rb") as file:
+            yield file
+    elif not isinstance(recording, np.ndarray):
+        # An answer to a request, or a pipe, cannot be read twice.
+        yield recording if recording.seekable() else io.BytesIO(recording.read())
+    elif sample_rate is None:
+        raise ValueError("samples need their sample_rate in Hz")
+    else:
+        memory = io.BytesIO()
+        soundfile.write(memory, as_float(recording), sample_rate, format="W64", subtype="FLOAT")
+        memory.seek(0)
+        yield memory

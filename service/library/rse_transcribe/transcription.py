@@ -1,0 +1,143 @@
+"""What a recording has come to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.notes import events
+from service.session.transcribe import Performance
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pretty_midi import PrettyMIDI
+
+
+class Note(NamedTuple):
+    """A note: times in seconds from the beginning of the recording."""
+
+    onset_s: float
+    offset_s: float
+    pitch: int
+    """MIDI note number, 0 to 127; 60 is middle C."""
+    velocity: int
+    """MIDI velocity, 1 to 127."""
+    confidence: float
+    """The model's probability of this note, 0 to 1."""
+    instrument: str | None
+    """One of ``model.config.INSTRUMENTS``; None where the model tells none."""
+
+
+def notes_of(notes: Iterable[events.Note]) -> list[Note]:
+    """The pipeline's notes without their numbers."""
+    return [Note(*(getattr(note, field) for field in Note._fields)) for note in notes]
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """A transcribed recording.
+
+    Attributes:
+        performance: notes, pedal, totals and MIDI file as the service gives them.
+        frame_probabilities: float32 [frames, 128], how probable it is that a pitch sounds; 44 kB
+            for a second of audio.
+        frame_rate_hz: frames a second; frame f describes the sound at ``f / frame_rate_hz``.
+        description: model, mode, look-ahead in ms, block of frames, instruments it may name.
+    """
+
+    performance: Performance
+    frame_probabilities: NDArray[np.float32]
+    frame_rate_hz: float
+    description: Mapping[str, Any]
+
+    @property
+    def notes(self) -> list[Note]:
+        """The notes by onset, then pitch."""
+        return notes_of(self.performance.notes)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of audio."""
+        return self.performance.totals.audio_s
+
+    def save(self, path: str | Path) -> None:
+        """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers) or ``.csv``.
+
+        Raises:
+            ValueError: another ending.
+            OSError: the file cannot be written.
+        """
+        path = Path(path)
+        match path.suffix.lower():
+            case ".mid" | ".midi":
+                path.write_bytes(self.performance.midi)
+            case ".json":
+                path.write_text(json.dumps(self._body, indent=1) + "\n")
+            case ".csv":
+                with path.open("w", newline="") as file:
+                    csv.writer(file).writerows([Note._fields, *self.notes])
+            case ending:
+                raise ValueError(f"save to .mid, .json or .csv, not {ending or 'no ending'}")
+
+    @property
+    def _body(self) -> dict[str, Any]:
+        performance = self.performance
+        return {
+            "notes": [_without_none(asdict(note)) for note in performance.notes],
+            "pedal": [{"onset_s": p.onset_s, "offset_s": p.offset_s} for p in performance.pedal],
+            "duration_s": performance.totals.audio_s,
+            "frames": performance.totals.frames,
+            **self.description,
+        }
+
+    def to_pretty_midi(self) -> PrettyMIDI:
+        """The MIDI file as a ``pretty_midi.PrettyMIDI``. Raises ImportError without pretty_midi."""
+        import pretty_midi
+
+        return pretty_midi.PrettyMIDI(io.BytesIO(self.performance.midi))
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """A piano roll: probabilities of the frames, and the notes found in them.
+
+        Args:
+            axes: where to draw; None takes matplotlib's current axes.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        import matplotlib.pyplot as plt
+        from matplotlib.collections import LineCollection
+
+        axes = axes or plt.gca()
+        axes.imshow(
+            self.frame_probabilities.T,
+            origin="lower",
+            aspect="auto",
+            cmap="Greys",
+            vmin=0,
+            vmax=1,
+            extent=(0, len(self.frame_probabilities) / self.frame_rate_hz, -0.5, 127.5),
+        )
+        notes = self.notes
+        lines = [((note.onset_s, note.pitch), (note.offset_s, note.pitch)) for note in notes]
+        axes.add_collection(LineCollection(lines, colors="C3", linewidths=2))
+        pitches = [note.pitch for note in notes] or [21, 108]
+        axes.set(
+            xlabel="time in s",
+            ylabel="MIDI pitch",
+            xlim=(0, self.duration_s),
+            ylim=(min(pitches) - 3, max(pitches) + 3),
+        )
+        return axes

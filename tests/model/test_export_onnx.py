@@ -1,0 +1,190 @@
+"""The exported graphs give torch's numbers; a stream of steps gives those of its windows."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from model import export_onnx
+from model.checkpoint import load
+from model.config import (
+    FRAMES,
+    HOP,
+    LIVE,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    RSEConfig,
+    StridedConfig,
+)
+from model.transcriber import Transcriber
+
+PARITY = 1e-4
+WITHOUT_HISTORY = replace(
+    LIVE,
+    name="without-history",
+    front_end=FilterbankConfig(channels=4, convolutions=1),
+    rse=RSEConfig(maps=8, blocks=1),
+)
+HISTORY = FilterbankConfig(channels=4, convolutions=1, lookahead=256, history=True)
+WITH_HISTORY = replace(
+    WITHOUT_HISTORY,
+    front_end=FilterbankConfig(channels=4, convolutions=1, lookahead=256, history=True),
+)
+WAVEFORM = ModelConfig(
+    name="waveform",
+    front_end=StridedConfig(),
+    rse=RSEConfig(maps=8, blocks=1, norm="sequence", activation="sigmoid_gelu"),
+    heads=("frame", "onset"),
+)
+
+Model = onnx.ModelProto
+
+
+def session(model: Model) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(model.SerializeToString())
+
+
+def about(model: Model) -> dict:
+    return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
+
+
+@pytest.fixture(scope="module")
+def live() -> Transcriber:
+    return load("live", dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def windows(live: Transcriber) -> Model:
+    return export_onnx.window_model(live)
+
+
+@pytest.fixture(scope="module")
+def step(live: Transcriber) -> Model:
+    return export_onnx.step_model(live)
+
+
+def real_audio(shared_dir: Path) -> NDArray[np.float32]:
+    recording = min((shared_dir / "real" / "maps" / "flac").glob("*.flac"))
+    samples, _ = soundfile.read(recording, frames=4 * WINDOW, dtype="float32", always_2d=True)
+    return samples.mean(axis=1)
+
+
+def window_difference(transcriber: Transcriber, model: Model, batch: NDArray[np.float32]) -> float:
+    (ours,) = session(model).run(None, {"windows": batch})
+    return float(abs(ours - transcriber.predict(torch.from_numpy(batch)).numpy()).max())
+
+
+def in_steps(model: Model, audio: NDArray[np.float32]) -> tuple[int, NDArray[np.float32]]:
+    """The first frame and the probabilities [heads, n, 128] that steps through the audio give."""
+    running, facts = session(model), about(model)
+    state = {name: np.zeros((1, *shape), np.float32) for name, shape in facts["state"].items()}
+    told = []
+    for new in audio.reshape(-1, 1, HOP * facts["block_frames"]):
+        probabilities, *after = running.run(None, {"new": new, **state})
+        state = dict(zip(state, after, strict=True))
+        told.append(probabilities[0])
+    return facts["first_frame"], np.concatenate(told, axis=1)
+
+
+def step_difference(transcriber: Transcriber, model: Model, audio: NDArray[np.float32]) -> float:
+    """The largest, from the answers to whole windows whose audio began as a stream's does."""
+    first, told = in_steps(model, audio)
+    facts, samples = about(model), transcriber.config.context + WINDOW
+    block, ahead = facts["block_frames"], facts["lookahead_hops"]
+    stream = np.concatenate([np.zeros(samples, np.float32), audio])
+    worst = 0.0
+    for number in range(len(audio) // HOP // block):
+        end = samples + HOP * block * (number + 1)
+        window = torch.from_numpy(stream[end - samples : end])[None]
+        newest = FRAMES - ahead
+        wanted = transcriber.predict(window)[0, :, newest - block + 1 : newest + 1].numpy()
+        worst = max(worst, abs(told[:, number * block : (number + 1) * block] - wanted).max())
+    assert first == 1 - ahead
+    return worst
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_windows_of_noise_in_any_batch(live: Transcriber, windows: Model, batch: int) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, (batch, about(windows)["samples"]))
+    assert window_difference(live, windows, noise.astype(np.float32)) < PARITY
+
+
+def test_silence(live: Transcriber, windows: Model) -> None:
+    assert window_difference(live, windows, np.zeros((1, about(windows)["samples"]), "f")) < PARITY
+
+
+@pytest.mark.shared
+def test_real_windows_and_a_real_stream(
+    live: Transcriber, windows: Model, step: Model, shared_dir: Path
+) -> None:
+    audio = real_audio(shared_dir)
+    samples = about(windows)["samples"]
+    batch = np.stack([audio[start : start + samples] for start in (0, 5000, 12345)])
+    assert window_difference(live, windows, batch) < PARITY
+    assert step_difference(live, step, audio[: 2 * WINDOW]) < PARITY
+
+
+def test_a_stream_in_steps(live: Transcriber, step: Model) -> None:
+    noise = np.random.default_rng(1).normal(0, 0.1, HOP * 4 * 40).astype(np.float32)
+    assert step_difference(live, step, noise) < PARITY
+
+
+@pytest.mark.parametrize(
+    ("config", "lookahead_hops", "block_frames"),
+    [(WITHOUT_HISTORY, 4, 1), (WITH_HISTORY, 12, 16), (WAVEFORM, 32, 8)],
+)
+def test_other_networks_and_blocks(
+    config: ModelConfig, lookahead_hops: int, block_frames: int
+) -> None:
+    transcriber = Transcriber(config).eval()
+    noise = np.random.default_rng(2).normal(0, 0.1, HOP * 80).astype(np.float32)
+    model = export_onnx.step_model(transcriber, lookahead_hops, block_frames)
+    assert step_difference(transcriber, model, noise) < PARITY
+
+
+def test_a_stream_of_silence_and_sound_does_not_reach_its_neighbour(step: Model) -> None:
+    facts = about(step)
+    noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * facts["block_frames"]))
+    state = {name: np.zeros((2, *shape), "f") for name, shape in facts["state"].items()}
+    both = session(step).run(None, {"new": noise.astype("f"), **state})
+    half = {name: value[:1] for name, value in state.items()}
+    alone = session(step).run(None, {"new": noise[:1].astype("f"), **half})
+    for together, single in zip(both, alone, strict=True):
+        np.testing.assert_allclose(together[:1], single, atol=PARITY)
+
+
+def test_metadata_says_what_a_host_needs(live: Transcriber, windows: Model, step: Model) -> None:
+    for facts in (about(windows), about(step)):
+        assert facts["sample_rate"] == live.config.sample_rate
+        assert tuple(facts["heads"]) == live.config.heads
+        assert facts["tracker"] == live.card["tracker"]
+    inputs = {entry.name for entry in step.graph.input}
+    assert inputs == {"new", *about(step)["state"]}
+
+
+def test_quantised_is_smaller_and_close(windows: Model) -> None:
+    small = export_onnx.quantised(windows)
+    assert small.ByteSize() < 0.9 * windows.ByteSize()
+    assert 0 < export_onnx.largest_change(windows, small) < 0.05
+
+
+def test_block_that_does_not_fit_is_refused(live: Transcriber) -> None:
+    with pytest.raises(ValueError, match="do not fit into a window of 63 frames"):
+        export_onnx.step_model(live, lookahead_hops=32, block_frames=33)
+
+
+def test_unknown_weights_are_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export_onnx.main(["nothing", str(tmp_path / "x.onnx")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: no weights 'nothing'")
+    assert said.count("\n") == 1

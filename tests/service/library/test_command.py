@@ -1,0 +1,135 @@
+"""``rse-transcribe``: recordings to files, one clear line for what goes wrong."""
+
+import json
+import sys
+from pathlib import Path
+
+import mido
+import pytest
+import soundfile
+
+from rse_transcribe import command, models
+from tests.fakes import FakeTranscriber
+from tests.service.apps import PITCHES, RATE_HZ, melody
+
+
+@pytest.fixture(autouse=True)
+def _tones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_: FakeTranscriber())
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Path:
+    folder = tmp_path / "album"
+    folder.mkdir()
+    for name in ("one", "two"):
+        soundfile.write(folder / f"{name}.wav", melody(), RATE_HZ)
+    return folder
+
+
+def midi_pitches(path: Path) -> list[int]:
+    track = mido.MidiFile(path).tracks[0]
+    return [m.note for m in track if m.type == "note_on" and m.velocity]
+
+
+def test_a_recording_becomes_a_midi_file(
+    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "song.mid"
+    assert command.main([str(album / "one.wav"), "-o", str(target)]) == 0
+    assert midi_pitches(target) == PITCHES
+    assert capsys.readouterr().out == f"{album / 'one.wav'}: 3 notes -> {target}\n"
+
+
+def test_the_ending_chooses_the_form(album: Path, tmp_path: Path) -> None:
+    assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.json")]) == 0
+    assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
+
+
+def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
+    out = tmp_path / "midi"
+    assert command.main([str(album), "-o", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["one.mid", "two.mid"]
+    assert command.main([str(album / "t*.wav")]) == 0
+    assert midi_pitches(album / "two.mid") == PITCHES
+
+
+def test_one_bad_recording_does_not_stop_the_others(
+    album: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (album / "text.wav").write_text("no sound")
+    assert command.main([str(album), str(album / "gone.wav")]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("3 notes") == 2
+    assert said.err.splitlines() == [
+        f"{album / 'text.wav'}: not a readable audio file: Format not recognised.",
+        f"{album / 'gone.wav'}: does not exist",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["{empty}"], "no recordings in {empty}"),
+        (["{one}", "-o", "{empty}/gone/x.mid"], "there is no folder {empty}/gone"),
+        (["{one}", "-o", "x.ogg"], "x.ogg should end in .mid, .json, .csv"),
+        (["{one}", "{one}/../two.wav", "-o", "{one}"], "{one} is a file; several"),
+        (["{one}", "{empty}/../album/one.wav", "-o", "{empty}"], "two recordings would be written"),
+        (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be a positive number"),
+        ([], "the following arguments are required: RECORDING"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    album: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    complaint: str,
+) -> None:
+    (tmp_path / "empty").mkdir()
+    names = {"empty": str(tmp_path / "empty"), "one": str(album / "one.wav")}
+    with pytest.raises(SystemExit) as end:
+        command.main([argument.format(**names) for argument in arguments])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"rse-transcribe: {complaint.format(**names)}")
+    assert said.count("\n") == 1
+
+
+def test_unknown_weights_are_one_line(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", models.loaded)
+    with pytest.raises(SystemExit) as end:
+        command.main([str(album / "one.wav"), "--model", "nothing"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("rse-transcribe: no weights 'nothing'; shipped: ")
+
+
+def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command.main(["--help"])
+    assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) < 80
+
+
+@pytest.mark.parametrize("program", ["serve", "live", "train", "evaluate"])
+def test_programs_are_the_modules(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rse-transcribe", program, "--help"])
+    with pytest.raises(SystemExit) as end:
+        command.main()
+    assert end.value.code == 0
+    assert command.PROGRAMS[program][0] in capsys.readouterr().out
+
+
+def test_a_missing_extra_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    monkeypatch.delitem(sys.modules, "training.run", raising=False)
+    assert command.main(["train", "--help"]) == 1
+    assert "pip install 'rse-transcribe[training]'" in capsys.readouterr().err

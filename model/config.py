@@ -210,6 +210,12 @@ class ModelConfig:
         return self.front_end.context if isinstance(self.front_end, FilterbankConfig) else 0
 
     @property
+    def newest_hops(self) -> int:
+        """Hops from the newest frame that a window can speak of to the window's end."""
+        front = self.front_end
+        return max(1, front.lookahead // HOP if isinstance(front, FilterbankConfig) else 1)
+
+    @property
     def refill_hops(self) -> int:
         """Hops after which a front-end that began in the middle of a stream is as if it had heard
         the stream from its beginning, bit for bit."""

@@ -40,7 +40,9 @@ class Framer:
             first_block: block of the performance that is asked for first.
             first_sample: place in the performance of the first sample that is written.
             max_pending_windows: windows of one request to the engine.
-            on_frames: takes the first frame and the probabilities [heads, n, 128] of each block.
+            on_frames: takes the first frame and the probabilities [heads, n, 128] of each block,
+                those of the frames that are read again before them. Frames after the stream's
+                end are cut off; of its late blocks nothing else may be left.
 
         Raises:
             EngineClosedError: the engine takes no more streams.
@@ -66,7 +68,7 @@ class Framer:
     @property
     def frames(self) -> int:
         """Frames of the performance up to the last that was handed on."""
-        return self._frames
+        return self._frames if self._end_frame is None else min(self._frames, self._end_frame)
 
     async def write(self, samples: NDArray[np.float32]) -> None:
         """Take samples, shape [n]; windows are run as soon as they fill a request."""
@@ -119,8 +121,9 @@ class Framer:
         while len(self._asked) > pending:
             blocks = await asyncio.wrap_future(self._asked.popleft())
             for block in blocks:
-                frames = block  # [heads, block_frames, PITCHES]
+                frames = block  # [heads, again_frames + block_frames, PITCHES]
                 if self._end_frame is not None:
-                    frames = block[:, : self._end_frame - self._frames]
+                    oldest = self._frames - self._schedule.again_frames
+                    frames = block[:, : self._end_frame - oldest]
                 self._on_frames(self._frames, frames)
-                self._frames += frames.shape[1]
+                self._frames += self._schedule.block_frames

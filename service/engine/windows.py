@@ -9,6 +9,9 @@ k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after
 
 A frame that lies d hops before the window's end is position FRAMES - d of the model's output.
 With L = 32 and k = 1 this is the paper's way: the middle frame of a window per hop.
+
+In anytime mode k is 1 and L the least that the model can do with, and each window is read at older
+frames as well, which it hears with more future than the windows before it.
 """
 
 from __future__ import annotations
@@ -26,29 +29,36 @@ class WindowSchedule:
     Attributes:
         lookahead_hops: L, from the newest frame of a block to the end of its window.
         block_frames: k, frames of a block; windows follow each other at k hops.
+        again_frames: older frames that are read again with each block.
+        late_blocks: blocks after a frame's own that may decide on it, so that a stream's end is
+            followed by as many.
     """
 
     lookahead_hops: int
     block_frames: int
+    again_frames: int = 0
+    late_blocks: int = 0
 
     def __post_init__(self) -> None:
-        oldest = self.lookahead_hops + self.block_frames - 1
+        oldest = self.lookahead_hops + self.block_frames + self.again_frames - 1
         if self.lookahead_hops < 1 or self.block_frames < 1 or oldest > FRAMES:
             raise ValueError(
-                f"a look-ahead of {self.lookahead_hops} hops and blocks of {self.block_frames} "
-                f"frames do not fit into a window of {FRAMES} frames"
+                f"a look-ahead of {self.lookahead_hops} hops and "
+                f"{self.block_frames + self.again_frames} frames of each window do not fit into a "
+                f"window of {FRAMES} frames"
             )
 
     @classmethod
     def of(cls, options: StreamOptions, model_rate_hz: int) -> WindowSchedule:
-        """The schedule that a stream of these options has."""
+        """The schedule that a stream of these options has, not in anytime mode."""
         return cls(options.lookahead_hops(model_rate_hz), options.frames_per_window)
 
     @property
     def positions(self) -> slice:
-        """Positions of a block's frames, oldest first, in the model's FRAMES positions."""
+        """Positions of a block's frames and those read again, oldest first, in the model's FRAMES
+        positions."""
         newest = FRAMES - self.lookahead_hops
-        return slice(newest - self.block_frames + 1, newest + 1)
+        return slice(newest - self.block_frames - self.again_frames + 1, newest + 1)
 
     def first_frame(self, block: int) -> int:
         """The oldest frame of a block."""
@@ -64,8 +74,8 @@ class WindowSchedule:
         return -(-samples // HOP)
 
     def blocks(self, samples: int) -> int:
-        """Blocks that hold all frames of a stream of so many samples."""
-        return -(-self.frames(samples) // self.block_frames)
+        """Blocks that decide on all frames of a stream of so many samples."""
+        return -(-self.frames(samples) // self.block_frames) + self.late_blocks
 
 
 def common_positions(model_rate_hz: int) -> list[slice]:

@@ -176,6 +176,7 @@ class Connection:
             lookahead_ms=round(session.delay.lookahead_ms, 3),
             block_frames=options.frames_per_window,
             delay_ms=round(session.delay.note_on_ms, 3),
+            median_delay_ms=session.delay.note_on_median_ms,
             note_off_delay_ms=round(session.delay.note_off_ms, 3),
             replay_ms=round(session.replay_ms, 3),
             instruments={name: PROGRAMS[name] for name in session.instruments} or None,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
-from service.notes.events import Event, NoteEvent
+from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import PEDALLED, PRESENT, PedalTracker
 from service.notes.tracker import NoteTracker
@@ -31,14 +32,21 @@ class Listener:
         frame_seconds: float,
         heads: tuple[str, ...],
         instruments: tuple[str, ...] = (),
+        last_age: int | None = None,
     ) -> None:
         """Args:
         frame_seconds: time from frame to frame.
         heads: names of the rows of the probabilities (see ``model.config.HEADS``); "frame" must
             be there.
         instruments: the classes that a note may be of; none: all that the heads tell.
+        last_age: in anytime mode, frames from a frame to the newest of its window when it has its
+            full look-ahead.
         """
-        self._tracker = NoteTracker(settings, frame_seconds, heads)
+        self._tracker: NoteTracker | AnytimeTracker
+        if last_age is None:
+            self._tracker = NoteTracker(settings, frame_seconds, heads)
+        else:
+            self._tracker = AnytimeTracker(settings, frame_seconds, heads, last_age)
         self._namer = InstrumentNamer(heads, frame_seconds, instruments)
         self._pedal = PedalTracker(
             settings.pedal_on_threshold, settings.pedal_off_threshold, frame_seconds
@@ -52,6 +60,16 @@ class Listener:
     def history_frames(self) -> int:
         """Frames pushed last that bear on what is decided next."""
         return max(self._tracker.history_frames, self._namer.history_frames)
+
+    @property
+    def columns(self) -> int:
+        """Frames of each window that are looked at in anytime mode."""
+        return self._tracker.columns if isinstance(self._tracker, AnytimeTracker) else 1
+
+    @property
+    def free(self) -> Mapping[int, int]:
+        """In anytime mode, what another listener has to know of pitches that are silent."""
+        return self._tracker.free if isinstance(self._tracker, AnytimeTracker) else {}
 
     @property
     def instruments(self) -> tuple[str, ...]:
@@ -76,6 +94,7 @@ class Listener:
         sounding: Iterable[NoteEvent],
         belief: Belief,
         pedal: bool,
+        free: Mapping[int, int] | None = None,
     ) -> None:
         """Go on where another listener to the same stream stopped after ``frames`` frames.
 
@@ -83,20 +102,27 @@ class Listener:
             first_frame: the frame that will be pushed first, at most ``frames``.
             notes: notes that had begun.
             sounding: the note_on of those that had not ended, as they were named last.
-            belief, pedal: what the other one's properties said.
+            belief, pedal, free: what the other one's properties said.
         """
         sounding = tuple(sounding)
         self._resumed = frames
-        self._tracker.resume(first_frame, frames, notes, sounding)
+        if isinstance(self._tracker, AnytimeTracker):
+            self._tracker.resume(first_frame, frames, notes, sounding, free or {})
+        else:
+            self._tracker.resume(first_frame, frames, notes, sounding)
         self._namer.resume(first_frame, frames, belief, sounding)
         self._pedal.down = pedal
 
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[Event]:
         """Take the next frames, shape [heads, n, 128]; return the events that are known now.
 
+        In anytime mode, take the next frame with those before it (see ``AnytimeTracker.push``).
+
         Raises:
             ValueError: frames are missing or repeated, or the shape is another.
         """
+        if isinstance(self._tracker, AnytimeTracker):
+            return self._push_window(self._tracker, first_frame, probabilities)
         found = defaultdict(list)
         for frame, event in self._tracker.push_known(first_frame, probabilities):
             found[frame].append(event)
@@ -107,15 +133,37 @@ class Listener:
         for i in range(max(0, self._resumed - first_frame), probabilities.shape[1]):
             events += self._namer.step(first_frame + i, found[first_frame + i])
             if curve:
-                present = not self.instruments or self.belief.share(PEDALLED) >= PRESENT
-                events += self._pedal.step(first_frame + i, curve[i], present)
+                events += self._step_pedal(first_frame + i, curve[i])
         return events
 
+    def _push_window(
+        self, tracker: AnytimeTracker, frame: int, window: NDArray[np.float32]
+    ) -> list[Event]:
+        found = tracker.push(frame, window)
+        known = np.nan_to_num(window, nan=0.0)
+        self._namer.remember_again(known, tracker.columns)
+        if frame < self._resumed:
+            return []
+        events: list[Event] = [*self._namer.step(frame, found)]
+        full = tracker.columns - 1 - tracker.last_age  # the column with its full look-ahead
+        if self._pedal_row and frame >= tracker.last_age:
+            probability = float(known[self._pedal_row, full, _ANY_PITCH])
+            events += self._step_pedal(frame - tracker.last_age, probability)
+        return events
+
+    def _step_pedal(self, frame: int, probability: float) -> list[PedalEvent]:
+        present = not self.instruments or self.belief.share(PEDALLED) >= PRESENT
+        return self._pedal.step(frame, probability, present)
+
     def finish(self, end_frame: int) -> list[Event]:
-        """The stream has ended before ``end_frame``, the next that would be pushed: decide the
-        last frames as if silence followed, and end all notes there."""
+        """The stream has ended before ``end_frame``: decide the last frames as if silence followed,
+        and end all notes there."""
         events: list[Event] = []
-        for frame, event in self._tracker.finish_known(end_frame):
+        if isinstance(self._tracker, AnytimeTracker):
+            last = [(end_frame, event) for event in self._tracker.finish(end_frame)]
+        else:
+            last = self._tracker.finish_known(end_frame)
+        for frame, event in last:
             events += self._namer.step(frame, [event])
         return events + [*self._pedal.close(end_frame)]
 

@@ -76,13 +76,25 @@ class InstrumentNamer:
             self._first += self._recent.shape[1] - kept.shape[1]
             self._recent = np.concatenate([kept, probabilities[self._rows]], axis=1)
 
+    def remember_again(self, window: NDArray[np.float32], columns: int) -> None:
+        """Take the next frame and what is known by now of those before it.
+
+        Args:
+            window: [heads, n, 128], the frame and the columns - 1 before it, oldest first; of those
+                after the end of the stream nothing.
+        """
+        if self.classes:
+            self.remember(np.zeros_like(window[:, :1]))
+            at = self._recent.shape[1] - columns
+            self._recent[:, at : at + window.shape[1]] = window[self._rows]
+
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
         """What the tracker has found when ``frame`` came, with names, and corrections."""
         if not self.classes:
             return list(events)
         named = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
-        while self._due and self._due[0].frame + self._update_frames <= frame:
-            event = self._due.popleft()
+        for event in [one for one in self._due if one.frame + self._update_frames <= frame]:
+            self._due.remove(event)
             if event.note_id in self._sounding:
                 named += self._reconsider(event, frame)
         return named

@@ -118,7 +118,11 @@ class NoteTracker:
         return len(self._sounding)
 
     def resume(
-        self, first_frame: int, frames: int, notes: int, sounding: Iterable[NoteEvent]
+        self,
+        first_frame: int,
+        frames: int,
+        notes: int,
+        sounding: Iterable[NoteEvent],
     ) -> None:
         """Go on where another tracker of the same stream stopped after ``frames`` frames.
 
@@ -294,16 +298,10 @@ class NoteTracker:
         return frame
 
     def _onset_time(self, i: int, pitch: int) -> float:
-        """The time of a peak, in frames, between frames.
-
-        The onset head is trained towards a triangle, so the true top follows from the three
-        probabilities about the peak exactly as its two flanks meet; it lies within half a frame.
-        """
+        """The time of a peak, in frames, between frames."""
         at = self._past + i - self._on_delay
-        before, peak, after = self._recent[self._onset, at - 1 : at + 2, pitch].tolist()
-        lowest = min(before, after)
-        shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
-        return max(0.0, self._pushed - self._on_delay + min(0.5, max(-0.5, shift)))
+        shift = onset_shift(self._recent[self._onset, at - 1 : at + 2, pitch])
+        return max(0.0, self._pushed - self._on_delay + shift)
 
     def _begin(self, i: int, pitch: int, time_frames: float, head: int | None) -> NoteEvent:
         """head: the row of the probabilities that tells of the note."""
@@ -329,8 +327,7 @@ class NoteTracker:
             # The head is trained about onsets: read it where an onset is likeliest.
             near = slice(at - self.settings.onset_radius_frames, at + self._on_delay + 1)
             at = near.start + int(np.argmax(self._recent[self._onset, near, pitch]))
-        velocity = math.floor(float(self._recent[self._velocity, at, pitch]) * MAX_VELOCITY + 0.5)
-        return max(1, min(MAX_VELOCITY, velocity))
+        return velocity_of(float(self._recent[self._velocity, at, pitch]))
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
         on = self._sounding.pop(pitch)
@@ -341,3 +338,23 @@ class NoteTracker:
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)
+
+
+def onset_shift(about: NDArray[np.float32]) -> float:
+    """Frames from a peak to the onset, -0.5 to 0.5: about has the onset probabilities of the frame
+    before, of the peak and, where it is known, of the frame after.
+
+    The onset head is trained towards a triangle, so the true top follows from the three exactly as
+    its two flanks meet.
+    """
+    if len(about) < 3:
+        return 0.0
+    before, peak, after = about.tolist()
+    lowest = min(before, after)
+    shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
+    return min(0.5, max(-0.5, shift))
+
+
+def velocity_of(loudness: float) -> int:
+    """MIDI velocity, 1 to 127, of what the velocity head says."""
+    return max(1, min(MAX_VELOCITY, math.floor(loudness * MAX_VELOCITY + 0.5)))

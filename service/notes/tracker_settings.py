@@ -30,6 +30,13 @@ class TrackerSettings:
         default_velocity: MIDI velocity where the model has no velocity head.
         pedal_on_threshold: the sustain pedal is down from this probability on...
         pedal_off_threshold: ... until it falls below this.
+        early_onset_thresholds: for ``service.notes.anytime``: least onset probability of a peak
+            whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
+            last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
+            every two frames.
+        early_off_thresholds: likewise in place of ``frame_off_threshold``, from 0 upwards.
+        usual_onset_age: median of the frames from a note's time to the newest frame when it is
+            decided, where that was measured; for what ``ready`` states.
 
     Raises:
         ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, or no
@@ -48,10 +55,16 @@ class TrackerSettings:
     default_velocity: int = 80
     pedal_on_threshold: float = 0.6
     pedal_off_threshold: float = 0.4
+    early_onset_thresholds: tuple[float, ...] = ()
+    early_off_thresholds: tuple[float, ...] = ()
+    usual_onset_age: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_early()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if field.name.startswith("early_") or field.name == "usual_onset_age":
+                continue
             if field.name in ("offset_threshold", "frame_start_threshold") and value is None:
                 continue
             if field.name.endswith("_threshold"):
@@ -89,6 +102,8 @@ class TrackerSettings:
         Raises ValueError for unknown names.
         """
         values = dict(card.get("tracker") or {})
+        for name in values.keys() & {"early_onset_thresholds", "early_off_thresholds"}:
+            values[name] = tuple(values[name])
         unknown = sorted(values.keys() - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise ValueError(f"the model's card names unknown tracker settings: {unknown}")
@@ -106,3 +121,44 @@ class TrackerSettings:
         Never fewer than for a beginning, so that one of its pitch cannot come to light later.
         """
         return max(self.on_delay_frames, self.release_frames - 1)
+
+    def onset_threshold_at(self, age: int, last_age: int) -> float:
+        """Least onset probability of a peak of this age in frames; ``last_age`` has the full
+        look-ahead."""
+        if age >= last_age:
+            return self.onset_threshold
+        if self.early_onset_thresholds:
+            return [*self.early_onset_thresholds, self.onset_threshold][
+                min(age, len(self.early_onset_thresholds))
+            ]
+        return self.onset_threshold + (1 - self.onset_threshold) * _doubt(age)
+
+    def off_threshold_at(self, age: int, last_age: int) -> float:
+        """The frame probability of this age in frames below which a note ends."""
+        if age >= last_age:
+            return self.frame_off_threshold
+        if self.early_off_thresholds:
+            return [*self.early_off_thresholds, self.frame_off_threshold][
+                min(age, len(self.early_off_thresholds))
+            ]
+        return self.frame_off_threshold * (1 - _doubt(age))
+
+    def _check_early(self) -> None:
+        """Raises ValueError unless the thresholds by age lead to those of the full look-ahead."""
+        onset = [*self.early_onset_thresholds, self.onset_threshold]
+        if onset != sorted(onset, reverse=True) or onset[0] > 1:
+            raise ValueError(
+                "early_onset_thresholds must fall from 1 at most to onset_threshold "
+                f"{self.onset_threshold}, not {self.early_onset_thresholds}"
+            )
+        off = [*self.early_off_thresholds, self.frame_off_threshold]
+        if off != sorted(off) or off[0] < 0:
+            raise ValueError(
+                "early_off_thresholds must rise from 0 at least to frame_off_threshold "
+                f"{self.frame_off_threshold}, not {self.early_off_thresholds}"
+            )
+
+
+def _doubt(age: int) -> float:
+    """What is left of it without a measurement: it halves every two frames (23 ms)."""
+    return float(2 ** (-(age + 1) / 2))

@@ -109,6 +109,7 @@ class Checkpoint(_ClientMessage):
     sounding: tuple[SoundingNote, ...] = Field(max_length=128)
     belief: BeliefState | None = None
     pedal: bool = False
+    free: dict[_Pitch, _Count] = Field(default_factory=dict, max_length=128)
 
     @classmethod
     def of(cls, session_id: str, point: ResumePoint) -> Checkpoint:
@@ -134,6 +135,7 @@ class Checkpoint(_ClientMessage):
             if point.belief.weights
             else None,
             pedal=point.pedal,
+            free=dict(point.free),
         )
 
     def point(self) -> ResumePoint:
@@ -147,6 +149,7 @@ class Checkpoint(_ClientMessage):
             ),
             belief=Belief(self.belief.weights, self.belief.frame) if self.belief else Belief(),
             pedal=self.pedal,
+            free=self.free,
         )
 
 

@@ -25,6 +25,7 @@ class Mode(StrEnum):
 
     BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
     CENTRE = "centre"  # one window per hop yields its middle frame, as in the paper
+    ANYTIME = "anytime"  # one window per hop; notes are told as soon as they are certain enough
 
 
 class Encoding(StrEnum):
@@ -123,10 +124,10 @@ class StreamOptions:
     """How a stream is transcribed.
 
     Attributes:
-        mode: ``block`` or ``centre``; centre fixes the look-ahead to half a window and the
-            block to one frame, whatever the other two say.
-        lookahead_ms: audio after a frame that the model sees; taken to whole hops of the model
-            from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
+        mode: ``block``, ``centre`` or ``anytime``; centre fixes the look-ahead to half a window
+            and the block to one frame, whatever the other two say, and anytime the block.
+        lookahead_ms: audio after a frame that the model sees, in anytime mode at most; taken to
+            whole hops of the model from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
         block_frames: frames that one window yields; more cost less computing and more delay.
         instruments: the only ones of ``model.config.INSTRUMENTS`` that a note may be of; none:
             all that the model tells apart.
@@ -144,7 +145,8 @@ class StreamOptions:
         try:
             object.__setattr__(self, "mode", Mode(self.mode))
         except ValueError:
-            raise ModeError(f"mode must be block or centre, not {self.mode!r}") from None
+            known = ", ".join(Mode)
+            raise ModeError(f"mode must be one of {known}, not {self.mode!r}") from None
         if not _is_number(self.lookahead_ms) or not 0 < self.lookahead_ms < math.inf:
             raise LookaheadError(
                 f"lookahead_ms must be a positive number of milliseconds, not {self.lookahead_ms!r}"
@@ -159,7 +161,7 @@ class StreamOptions:
     @property
     def frames_per_window(self) -> int:
         """Frames that one window yields."""
-        return 1 if self.mode is Mode.CENTRE else self.block_frames
+        return self.block_frames if self.mode is Mode.BLOCK else 1
 
     def lookahead_hops(self, model_rate_hz: int) -> int:
         """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""

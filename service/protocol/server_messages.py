@@ -38,6 +38,7 @@ class Ready(_ServerMessage):
     lookahead_ms: float
     block_frames: int
     delay_ms: float
+    median_delay_ms: float | None = None
     note_off_delay_ms: float
     replay_ms: float
     instruments: dict[str, int] | None = None

@@ -26,6 +26,8 @@ class Delay:
     resampler_ms: float
     tracker_on_ms: float
     tracker_off_ms: float
+    note_on_median_ms: float | None = None
+    """In anytime mode, where it was measured for the model; the others are then bounds."""
 
     @property
     def note_on_ms(self) -> float:
@@ -45,6 +47,7 @@ def stated_delay(
     resampler_ms: float,
     tracker_on_frames: float,
     tracker_off_frames: float,
+    usual_on_frames: float | None = None,
 ) -> Delay:
     """The delay that a stream of these options has before any computing.
 
@@ -52,13 +55,19 @@ def stated_delay(
         model_rate_hz: sample rate of the model.
         resampler_ms: what ``resample.latency_ms`` says of the two rates.
         tracker_on_frames: ``NoteTracker.on_delay_frames``.
+        usual_on_frames: in anytime mode, median from a note's time to the end of the window that
+            decides on it; None where it is not known.
         tracker_off_frames: ``NoteTracker.off_delay_frames``.
     """
     hop_ms = 1000.0 * HOP / model_rate_hz
+    median_ms = None
+    if usual_on_frames is not None:
+        median_ms = round(usual_on_frames * hop_ms + resampler_ms, 3)
     return Delay(
         lookahead_ms=options.actual_lookahead_ms(model_rate_hz),
         block_ms=(options.frames_per_window - 1) * hop_ms,
         resampler_ms=resampler_ms,
         tracker_on_ms=tracker_on_frames * hop_ms,
         tracker_off_ms=tracker_off_frames * hop_ms,
+        note_on_median_ms=median_ms,
     )

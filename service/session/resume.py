@@ -15,7 +15,8 @@ No state is kept on the server for it: a client may come back late, and to anoth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from model.config import HOP, PITCHES, WINDOW
 from service.audio.resample import RateRatio
@@ -43,6 +44,7 @@ class ResumePoint:
             they were named by last.
         belief: about the instruments.
         pedal: whether the sustain pedal was down.
+        free: in anytime mode, ``AnytimeTracker.free``.
 
     Raises:
         ResumeError: these notes cannot be.
@@ -54,6 +56,7 @@ class ResumePoint:
     sounding: tuple[NoteEvent, ...] = ()
     belief: Belief = Belief()
     pedal: bool = False
+    free: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if min(self.from_sample, self.frames, self.notes) < 0:
@@ -62,6 +65,8 @@ class ResumePoint:
             raise ResumeError("a pitch cannot sound in two notes at once")
         if len({note.note_id for note in self.sounding}) < len(self.sounding):
             raise ResumeError("two notes have the same note_id")
+        if any(not 0 <= pitch < PITCHES for pitch in self.free):
+            raise ResumeError(f"free has pitches that there are not: {sorted(self.free)}")
         for note in self.sounding:
             if not 0 <= note.pitch < PITCHES:
                 raise ResumeError(f"there is no pitch {note.pitch}")

@@ -19,11 +19,13 @@ from service.notes.events import Event, Note, PedalPress
 from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import AudioFormat, StreamOptions, check_instruments
+from service.protocol.options import AudioFormat, Mode, StreamOptions, check_instruments
 from service.session.delay import Delay, stated_delay
 from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
 from service.session.resume import Replay, ResumePoint
 from service.session.session_state import SessionState, SessionStateError, Totals
+
+OnEvents = Callable[[list[Event], int], None]
 
 # Samples resampled in one go: a large chunk neither holds up the event loop nor doubles in memory.
 _SLICE_SAMPLES = 1 << 15
@@ -54,6 +56,7 @@ class TranscriptionSession:
         tracker: TrackerSettings | None = None,
         limits: SessionLimits | None = None,
         on_frames: OnFrames | None = None,
+        on_events: OnEvents | None = None,
         resume: ResumePoint | None = None,
     ) -> None:
         """Args:
@@ -61,7 +64,10 @@ class TranscriptionSession:
             priority: a FILE's windows are run together and wait for those of LIVE streams.
             tracker: None takes the settings of the model's card.
             on_frames: called with the first frame and the probabilities [heads, n, 128] of every
-                block, in order; evaluation reads them.
+                block, in order; evaluation reads them. In anytime mode they have their full
+                look-ahead.
+            on_events: called with the events that a window makes known, and the samples at the
+                sent rate, from the beginning, that were needed for it; evaluation reads them.
             resume: where to go on with a performance that another session began; ``push`` will be
                 given its audio from ``resume.from_sample`` on. Samples, frames, times and notes
                 count from the beginning of the performance, but ``notes`` and ``midi`` have only
@@ -76,18 +82,26 @@ class TranscriptionSession:
         self._limits = limits or SessionLimits()
         self._priority = priority
         self._on_frames = on_frames
+        self._on_events = on_events
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._refill_hops = engine.config.refill_hops
         self._frame_ms = 1000.0 * HOP / model_rate_hz
-        self._schedule = WindowSchedule.of(options, model_rate_hz)
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
+        settings = tracker or TrackerSettings.from_card(engine.card)
+        last_age = usual_on_frames = None
+        newest_hops = engine.config.newest_hops
+        if options.mode is Mode.ANYTIME:
+            last_age = max(0, options.lookahead_hops(model_rate_hz) - newest_hops)
+            if settings.usual_onset_age is not None:
+                usual_on_frames = newest_hops + settings.usual_onset_age
         self._listener = Listener(
-            tracker or TrackerSettings.from_card(engine.card),
-            HOP / model_rate_hz,
-            engine.config.heads,
-            options.instruments,
+            settings, HOP / model_rate_hz, engine.config.heads, options.instruments, last_age
         )
         check_instruments(options.instruments, self._listener.instruments)
+        if last_age is None:
+            self._schedule = WindowSchedule.of(options, model_rate_hz)
+        else:
+            self._schedule = WindowSchedule(newest_hops, 1, self._listener.columns - 1, last_age)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames)
@@ -102,6 +116,7 @@ class TranscriptionSession:
             self._point.sounding,
             self._point.belief,
             self._point.pedal,
+            self._point.free,
         )
         self._delay = stated_delay(
             options,
@@ -109,6 +124,7 @@ class TranscriptionSession:
             resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
             tracker_on_frames=self._listener.on_delay_frames,
             tracker_off_frames=self._listener.off_delay_frames,
+            usual_on_frames=usual_on_frames,
         )
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before may still be finished
@@ -175,6 +191,7 @@ class TranscriptionSession:
             sounding=self._score.sounding,
             belief=self._listener.belief,
             pedal=self._listener.pedal,
+            free=self._listener.free,
         )
 
     @property
@@ -185,9 +202,9 @@ class TranscriptionSession:
 
     @property
     def _held_ms(self) -> float:
-        """Audio that the stated delay holds back before the tracker."""
-        delay = self.delay
-        return delay.lookahead_ms + delay.block_ms + delay.resampler_ms
+        """Audio that is held back before the tracker."""
+        held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
+        return held_frames * self._frame_ms + self.delay.resampler_ms
 
     @property
     def notes(self) -> list[Note]:
@@ -328,8 +345,25 @@ class TranscriptionSession:
         if self._state is SessionState.ABORTED:
             raise SessionStateError("the session was aborted while audio was transcribed")
         if self._on_frames is not None:
+            self._hand_on(first_frame, frames)
+        events = self._listener.push(first_frame, frames)
+        if self._on_events is not None:
+            self._on_events(events, self._needed(first_frame))
+        self._note(events)
+
+    def _hand_on(self, first_frame: int, frames: NDArray[np.float32]) -> None:
+        """Give ``on_frames`` each frame once, with its full look-ahead."""
+        assert self._on_frames is not None
+        if not self._schedule.again_frames:
             self._on_frames(first_frame, frames)
-        self._note(self._listener.push(first_frame, frames))
+        elif (frame := first_frame - self._schedule.late_blocks) >= 0:
+            column = self._schedule.again_frames - self._schedule.late_blocks
+            self._on_frames(frame, frames[:, column : column + 1])
+
+    def _needed(self, first_frame: int) -> int:
+        """Samples at the sent rate, from the beginning, that the window of a block needs."""
+        block = first_frame // self._schedule.block_frames
+        return min(self._received, self._ratio.inputs(self._schedule.end_sample(block)))
 
     def _note(self, events: list[Event]) -> None:
         """Remember events: for the caller, and as notes."""

@@ -143,13 +143,18 @@ def _progress(
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes, the probabilities that they were found in, float32 [heads, frames, 128], and presses
-    of the pedal."""
+    """Notes, the probabilities that they were found in, and presses of the pedal.
+
+    Attributes:
+        probabilities: float32 [heads, frames, 128].
+        known_s: for each note, seconds of the audio that its beginning needed to be known.
+    """
 
     notes: list[Note]
     heads: tuple[str, ...]
     probabilities: NDArray[np.float32]
     pedal: list[PedalPress]
+    known_s: NDArray[np.float64]
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
@@ -190,6 +195,13 @@ async def _transcribe_array(
 ) -> ArrayTranscription:
     heads = engine.config.heads
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
+    known_s: dict[int, float] = {}  # by note
+
+    def remember(events: list[Event], needed_samples: int) -> None:
+        for event in events:
+            if event.kind == "note_on":
+                known_s[event.note_id] = needed_samples / rate
+
     session = TranscriptionSession(
         engine,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
@@ -198,10 +210,18 @@ async def _transcribe_array(
         tracker=tracker,
         limits=_FILE_LIMITS,
         on_frames=lambda _, probabilities: kept.append(probabilities),
+        on_events=remember,
     )
     try:
         await session.push_samples(samples)
         await session.finish()
     finally:
         session.abort()
-    return ArrayTranscription(session.notes, heads, np.concatenate(kept, axis=1), session.pedal)
+    end_s = len(samples) / rate  # of what was known with the end
+    return ArrayTranscription(
+        session.notes,
+        heads,
+        np.concatenate(kept, axis=1),
+        session.pedal,
+        np.array([known_s.get(note.note_id, end_s) for note in session.notes]),
+    )

@@ -16,7 +16,7 @@ from model.checkpoint import load
 from model.config import HEADS
 from service.engine.engine import Engine
 from service.notes.events import Event
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
@@ -25,6 +25,8 @@ OPTIONS = [
     StreamOptions(),
     StreamOptions(lookahead_ms=50, block_frames=3),
     StreamOptions(lookahead_ms=372, block_frames=32),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=50),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200),
 ]
 RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]
 DURATION_S = 4.0

@@ -69,8 +69,11 @@ async def live(samples: NDArray[np.float32], engine: Engine, options: StreamOpti
     return events + await session.finish()
 
 
+ANYTIME = StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200)
+
+
 @pytest.mark.parametrize(
-    "options", [FILE_OPTIONS, StreamOptions(), StreamOptions(mode=Mode.CENTRE)]
+    "options", [FILE_OPTIONS, StreamOptions(), StreamOptions(mode=Mode.CENTRE), ANYTIME]
 )
 async def test_a_file_gives_the_events_of_a_live_stream(
     engine: Engine, options: StreamOptions
@@ -189,7 +192,7 @@ def test_an_array_goes_the_same_way() -> None:
     with Engine(FakeTranscriber()) as engine:
         (*_, performance) = asyncio.run(collect(wav(samples), engine))
         with_engine = transcribe_array(samples, RATE_HZ, engine)
-    notes, heads, probabilities, _ = result = transcribe_array(
+    notes, heads, probabilities, _, known_s = result = transcribe_array(
         samples, RATE_HZ, FakeTranscriber(), FILE_OPTIONS
     )
     assert isinstance(performance, Performance)
@@ -205,12 +208,38 @@ def test_an_array_goes_the_same_way() -> None:
         near = round(onset_s * FAKE_RATE_HZ / HOP)
         assert onsets[near - 2 : near + 3, pitch].max() > 0.5
     assert set(np.flatnonzero(frames.any(axis=0))) <= set(FAKE_PITCHES)
+    assert known_s.shape == (len(notes),)
 
 
 def test_an_array_without_a_sample() -> None:
-    notes, heads, probabilities, _ = transcribe_array(
+    notes, heads, probabilities, *_ = transcribe_array(
         np.zeros(0, np.float32), RATE_HZ, FakeTranscriber(heads=("frame",))
     )
     assert notes == []
     assert heads == ("frame",)
     assert probabilities.shape == (1, 0, PITCHES)
+
+
+@pytest.mark.parametrize("options", [FILE_OPTIONS, StreamOptions(), ANYTIME])
+def test_a_beginning_needs_the_audio_up_to_its_stated_sample_and_no_more(
+    options: StreamOptions,
+) -> None:
+    samples = play(MELODY, 2.0, RATE_HZ)
+    whole = transcribe_array(samples, RATE_HZ, FakeTranscriber(), options)
+    rng = np.random.default_rng(8)
+    for note, known_s in zip(whole.notes, whole.known_s, strict=True):
+        assert known_s > note.onset_s
+        needed = round(known_s * RATE_HZ)
+        noise = 0.2 * rng.standard_normal(len(samples) - needed).astype(np.float32)
+        other = np.concatenate([samples[:needed], noise])
+        (same,) = [
+            one
+            for one in transcribe_array(other, RATE_HZ, FakeTranscriber(), options).notes
+            if one.note_id == note.note_id
+        ]
+        assert (same.pitch, same.onset_s, same.velocity, same.confidence) == (
+            note.pitch,
+            note.onset_s,
+            note.velocity,
+            note.confidence,
+        )

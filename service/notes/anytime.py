@@ -1,0 +1,334 @@
+"""Windows of probabilities to notes that begin as soon as the evidence suffices.
+
+Every hop a window ends, and each window speaks again of the same frames: of the newest with next
+to no future, of older ones with more. Let n be the newest frame that a window shows, o_n[f] the
+onset and y_n[f] the frame probability that it gives a pitch at frame f, a = n - f the age of the
+frame there, A the age at which it has its full look-ahead, and r, m, R the settings' onset radius,
+least length and release frames. When window n comes, for f from n - A to n, a pitch
+
+* begins at frame f where the evidence suffices for its age,
+
+      o_n[f] >= T(a),    o_n[f - k] < o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n,
+      max of y_n[f ... min(f + r, n)] >= frame_on_threshold,    f >= free,
+
+  T falls from T(0) to T(A) = onset_threshold: what is certain is told at once, what is doubtful
+  waits for more future, the full look-ahead at most. The note's time is that of the peak;
+* is struck again where it sounds already and that holds: the old note ends where its frame
+  probability fell just before, or else where the new one begins;
+* ends at the first frame f from free on whose probability, and that of the next R - 1, have fallen:
+  y_n[f + k] < U(a - k), k = 0 ... R - 1, with U rising to U(A) = frame_off_threshold;
+* ends at frame n - A where the offset probability peaks (``offset_threshold``), and a silent pitch
+  begins there where its frame probability was high for long (``frame_start_threshold``), as in
+  ``service.notes.tracker``: these wait for the full look-ahead.
+
+``free`` is the first frame of a pitch that is not spoken for: max(m, 2 r + 1) frames after a
+beginning and the frame of an end. A peak moves by up to r frames from window to window, either way,
+so an onset is begun once. Nothing is taken back.
+
+The notes of different pitches come in the order in which they are decided, not in that of their
+times; of one pitch, each ends before the next begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from service.notes.events import NoteEvent
+from service.notes.tracker import onset_shift, velocity_of
+from service.notes.tracker_settings import TrackerSettings
+
+
+class AnytimeTracker:
+    """Notes of one stream. Pure: no clock, no input but the windows, in order.
+
+    What is decided depends on the newest window, on ``free`` and on the notes that sound; by
+    ``frame_start_threshold`` also on ``history_frames`` before.
+    """
+
+    def __init__(
+        self,
+        settings: TrackerSettings,
+        frame_seconds: float,
+        heads: tuple[str, ...],
+        last_age: int,
+    ) -> None:
+        """Args:
+        frame_seconds: time from frame to frame.
+        heads: names of the rows of the probabilities; "frame" must be there.
+        last_age: A, frames.
+        """
+        self.settings = settings
+        self._frame_seconds = frame_seconds
+        self._n_heads = len(heads)
+        rows = {head: row for row, head in enumerate(heads)}
+        self._frame = rows["frame"]
+        self._onset = rows.get("onset")
+        self._velocity = rows.get("velocity")
+        self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        self.last_age = last_age
+        radius = settings.onset_radius_frames
+        # Oldest first, as the columns of a window are.
+        ages = np.arange(self.columns)[::-1]
+        self._begin_from = np.array([settings.onset_threshold_at(a, last_age) for a in ages])
+        self._end_below = np.array([settings.off_threshold_at(a, last_age) for a in ages])
+        self._last = self.columns - 1 - last_age  # column of the frames with full look-ahead
+        self._least_frames = max(settings.min_note_frames, 2 * radius + 1)
+        if self._onset is None:
+            self._start_threshold: float | None = settings.frame_on_threshold
+            self._start_frames = settings.on_delay_frames + 1
+        else:
+            self._start_threshold = settings.frame_start_threshold
+            self._start_frames = settings.frame_start_frames
+        self._high = np.zeros(PITCHES, np.int64)  # frames at full look-ahead above it, in a row
+        self._free = np.zeros(PITCHES, np.int64)
+        self._pushed = 0
+        self._resumed = 0  # windows before this one were decided elsewhere
+        self._sounding: dict[int, NoteEvent] = {}
+        self._notes = 0
+
+    @property
+    def columns(self) -> int:
+        """Frames of a window that are looked at, the newest and those before it."""
+        settings = self.settings
+        return 1 + self.last_age + max(settings.onset_radius_frames, settings.release_frames - 1)
+
+    @property
+    def history_frames(self) -> int:
+        """Windows pushed last that bear on what is decided next."""
+        return self._start_frames if self._start_threshold is not None else 0
+
+    @property
+    def on_delay_frames(self) -> float:
+        """Frames beyond the full look-ahead from the time of a note_on until it is known, at most:
+        an onset may lie half a frame before its frame."""
+        return 0.5
+
+    @property
+    def off_delay_frames(self) -> float:
+        """Likewise of a note_off."""
+        return max(self.on_delay_frames, self.settings.release_frames - 1)
+
+    @property
+    def pushed(self) -> int:
+        """Windows pushed so far: the frames that have been spoken of."""
+        return self._pushed
+
+    @property
+    def sounding(self) -> int:
+        """Notes that have begun and not ended."""
+        return len(self._sounding)
+
+    @property
+    def free(self) -> dict[int, int]:
+        """By pitch, the first frame that is not spoken for: of silent pitches, where a window to
+        come shows a frame before it."""
+        oldest = self._pushed - self.last_age
+        pitches = np.flatnonzero(self._free > max(0, oldest)).tolist()
+        return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
+
+    def resume(
+        self,
+        first_frame: int,
+        frames: int,
+        notes: int,
+        sounding: Iterable[NoteEvent],
+        free: Mapping[int, int],
+    ) -> None:
+        """Go on where another tracker of the same stream stopped after ``frames`` windows.
+
+        Nothing is decided until as many have been pushed. If ``history_frames`` of them are, or
+        all from the first, this one then is as the other was.
+
+        Args:
+            first_frame: the newest frame of the window that will be pushed first.
+            notes: notes that had begun.
+            sounding: the note_on of those that had not ended, one a pitch.
+            free: what the other one's property said.
+        """
+        self._pushed = first_frame
+        self._resumed = frames
+        self._notes = notes
+        self._sounding = {event.pitch: event for event in sounding}
+        for pitch, frame in free.items():
+            self._free[pitch] = frame
+        for event in self._sounding.values():
+            self._free[event.pitch] = event.frame + self._least_frames
+
+    @property
+    def decided(self) -> int:
+        """Frames that have been spoken of."""
+        return max(self._pushed, self._resumed)
+
+    def push(self, newest_frame: int, window: NDArray[np.float32]) -> list[NoteEvent]:
+        """Take the next window; return the events that it decides.
+
+        Args:
+            newest_frame: n; must be ``pushed``.
+            window: [heads, columns, 128], frames n - columns + 1 ... n, those before the stream
+                included. After the end of a stream the columns beyond it are left out.
+
+        Raises:
+            ValueError: a window is missing or repeated, or the shape is another.
+        """
+        if newest_frame != self._pushed:
+            raise ValueError(f"expected the window of frame {self._pushed}, got {newest_frame}")
+        heads, given, pitches = window.shape
+        if (heads, pitches) != (self._n_heads, PITCHES) or not 0 < given <= self.columns:
+            raise ValueError(
+                f"expected a window of shape ({self._n_heads}, up to {self.columns}, {PITCHES}), "
+                f"got {window.shape}"
+            )
+        known = np.zeros((heads, self.columns, PITCHES), np.float32)
+        known[:, :given] = np.nan_to_num(window, nan=0.0)
+        first = newest_frame - self.columns + 1  # the frame of column 0
+        known[:, : max(0, -first)] = 0  # before the stream
+        self._count_high(first, known)
+        self._pushed += 1
+        if self._pushed <= self._resumed:  # decided elsewhere
+            return []
+        return [*self._begin_all(first, known), *self._end_those(first, known, given)]
+
+    def finish(self, end_frame: int) -> list[NoteEvent]:
+        """The stream has ended before ``end_frame``, and all windows that show a frame of it have
+        been pushed: end all notes there."""
+        return self._end_all(end_frame)
+
+    def close(self) -> list[NoteEvent]:
+        """End all notes at the first frame that has not been spoken of."""
+        return self._end_all(self.decided)
+
+    # -- what a window decides --------------------------------------------------------------------
+
+    def _begin_all(self, first: int, known: NDArray[np.float32]) -> list[NoteEvent]:
+        """first: the frame of the window's first column."""
+        events: list[NoteEvent] = []
+        frames = np.arange(first, first + self.columns)[self._last :, None]
+        if self._onset is not None:
+            onset = known[self._onset]
+            strong = onset[self._last :] >= self._begin_from[self._last :, None]
+            for row, pitch in np.argwhere(strong & (frames >= self._free)).tolist():
+                at = self._last + row
+                if first + at >= self._free[pitch] and self._is_onset(known, at, pitch):
+                    shift = onset_shift(onset[at - 1 : at + 2, pitch])
+                    events += self._begin(first + at, shift, pitch, known, self._onset)
+        if self._start_threshold is not None and first + self._last >= 0:
+            silent = (self._high >= self._start_frames) & (frames[0] >= self._free)
+            if self._onset is not None:  # which begins the note, where one is coming
+                silent &= known[self._onset, self._last :].max(axis=0) < (
+                    self.settings.onset_threshold
+                )
+            for pitch in np.flatnonzero(silent).tolist():
+                if pitch not in self._sounding:
+                    events += self._begin(first + self._last, 0.0, pitch, known, self._frame)
+        return events
+
+    def _is_onset(self, known: NDArray[np.float32], at: int, pitch: int) -> bool:
+        """Whether column ``at`` is a peak of the onset that the frame probability confirms."""
+        radius = self.settings.onset_radius_frames
+        confirmed = known[self._frame, at : at + radius + 1, pitch].max()
+        return bool(
+            confirmed >= self.settings.frame_on_threshold
+            and _is_peak(known[self._onset, :, pitch], at, radius)
+        )
+
+    def _begin(
+        self, frame: int, shift: float, pitch: int, known: NDArray[np.float32], head: int
+    ) -> list[NoteEvent]:
+        """The note_on, and before it the note_off of a note that is struck again.
+
+        head: the row of the probabilities that tells of the note.
+        """
+        column = frame - self._pushed + self.columns  # one window more has been pushed
+        time_frames = max(float(self._free[pitch]), frame + shift)
+        events = []
+        if pitch in self._sounding:
+            fell = frame
+            low = known[self._frame, :, pitch] < self._end_below
+            least = max(int(self._free[pitch]), frame - column)
+            while fell > least and low[fell - 1 - frame + column]:
+                fell -= 1
+            events.append(self._end(pitch, fell, time_frames if fell == frame else fell))
+        event = NoteEvent(
+            kind="note_on",
+            note_id=self._notes,
+            pitch=pitch,
+            velocity=self._velocity_at(column, pitch, known),
+            confidence=round(min(1.0, float(known[head, column, pitch])), 4),
+            frame=frame,
+            time_s=self._seconds(time_frames),
+        )
+        self._notes += 1
+        self._sounding[pitch] = event
+        self._free[pitch] = frame + self._least_frames
+        return [*events, event]
+
+    def _velocity_at(self, column: int, pitch: int, known: NDArray[np.float32]) -> int:
+        if self._velocity is None:
+            return self.settings.default_velocity
+        if self._onset is not None:  # the head is trained about onsets
+            radius = self.settings.onset_radius_frames
+            near = known[self._onset, column - radius : column + radius + 1, pitch]
+            column += int(np.argmax(near)) - radius
+        return velocity_of(float(known[self._velocity, column, pitch]))
+
+    def _end_those(self, first: int, known: NDArray[np.float32], given: int) -> list[NoteEvent]:
+        events = []
+        release = self.settings.release_frames
+        for pitch in sorted(self._sounding):
+            begin = max(0, int(self._free[pitch]) - first)
+            low = known[self._frame, :, pitch] < self._end_below
+            run = 0
+            for column in range(begin, self.columns):
+                run = run + 1 if low[column] else 0
+                if run == release and column - release + 1 < given:
+                    frame = first + column - release + 1
+                    events.append(self._end(pitch, frame, frame))
+                    break
+            else:
+                if self._has_offset(first, known, pitch):
+                    events.append(self._end(pitch, first + self._last, first + self._last))
+        return events
+
+    def _has_offset(self, first: int, known: NDArray[np.float32], pitch: int) -> bool:
+        """Whether the frame with full look-ahead is a peak of the offset head that ends a note."""
+        threshold = self.settings.offset_threshold
+        if self._offset is None or threshold is None or first + self._last < self._free[pitch]:
+            return False
+        radius = self.settings.onset_radius_frames
+        after = min(self._last + radius, self.columns - 1)
+        return bool(
+            known[self._offset, self._last, pitch] >= threshold
+            and _is_peak(known[self._offset, :, pitch], self._last, radius)
+            and known[self._frame, after, pitch] < self.settings.frame_on_threshold
+        )
+
+    def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
+        on = self._sounding.pop(pitch)
+        self._free[pitch] = max(int(self._free[pitch]), frame)
+        return dataclasses.replace(
+            on, kind="note_off", frame=frame, time_s=self._seconds(time_frames)
+        )
+
+    def _end_all(self, frame: int) -> list[NoteEvent]:
+        return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
+
+    def _count_high(self, first: int, known: NDArray[np.float32]) -> None:
+        if self._start_threshold is not None and first + self._last >= 0:
+            high = known[self._frame, self._last] >= self._start_threshold
+            # No further than it matters, so that ``history_frames`` windows tell it whole.
+            self._high = np.where(high, np.minimum(self._high + 1, self._start_frames), 0)
+
+    def _seconds(self, frames: float) -> float:
+        return round(frames * self._frame_seconds, 6)
+
+
+def _is_peak(values: NDArray[np.float32], at: int, radius: int) -> bool:
+    """Whether column ``at`` is above those before it and not below those after it that are there;
+    so the first of equals is the peak."""
+    before, after = values[at - radius : at], values[at + 1 : at + radius + 1]
+    return bool(values[at] > before.max() and (not len(after) or values[at] >= after.max()))

@@ -1,0 +1,175 @@
+"""Notes told as soon as they are certain enough: what holds for any windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from service.notes.anytime import AnytimeTracker
+from service.notes.events import NoteEvent
+from service.notes.tracker_settings import TrackerSettings
+from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, HEADS, draw, silence
+from tests.service.notes.test_tracker_laws import tracker_settings, wild_probabilities
+
+Windows = list[NDArray[np.float32]]
+
+
+def windows_of(
+    probabilities: NDArray[np.float32], tracker: AnytimeTracker, clarity: tuple[float, ...] = ()
+) -> Windows:
+    """The windows of a stream of these frames, [heads, n, 128], and of the silence after it.
+
+    clarity: what a window makes of a probability whose frame is 0, 1, ... frames old; 1 after.
+    """
+    frames = probabilities.shape[1]
+    columns = tracker.columns
+    factor = np.ones(columns, np.float32)
+    factor[: len(clarity)] = clarity[:columns]
+    padded = np.concatenate([silence(columns - 1, len(probabilities)), probabilities], axis=1)
+    return [
+        padded[:, n : n + columns] * factor[::-1][: frames + columns - 1 - n, None]
+        for n in range(frames + tracker.last_age)
+    ]
+
+
+def track(tracker: AnytimeTracker, windows: Windows) -> list[list[NoteEvent]]:
+    """The events of each window, and last those of the end."""
+    events = [tracker.push(n, window) for n, window in enumerate(windows)]
+    return [*events, tracker.finish(len(windows) - tracker.last_age)]
+
+
+wild_windows = st.tuples(
+    wild_probabilities(),
+    tracker_settings,
+    st.integers(0, 15),
+    st.lists(st.floats(0, 1.2), max_size=8).map(tuple),
+    st.sampled_from([ALL_HEADS, HEADS, HEADS[:2], HEADS[:1]]),
+)
+Wild = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple[str, ...]]
+
+
+def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
+    probabilities, chosen, last_age, clarity, heads = wild
+    tracker = AnytimeTracker(chosen, FRAME_S, heads, last_age)
+    return tracker, windows_of(probabilities[: len(heads)], tracker, clarity)
+
+
+@settings(max_examples=150, deadline=None)
+@given(wild_windows)
+def test_the_laws_of_events(wild: Wild) -> None:
+    tracker, windows = opened(wild)
+    frames = wild[0].shape[1]
+    open_notes: dict[int, NoteEvent] = {}
+    ended_s: dict[int, float] = {}
+    begun: list[int] = []
+    for n, events in enumerate(track(tracker, windows)):
+        for event in events:
+            assert type(event.time_s) is type(event.confidence) is float
+            assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
+            assert 0 <= event.frame <= frames
+            assert event.frame <= n
+            assert abs(event.time_s - event.frame * FRAME_S) <= 0.5 * FRAME_S + 1e-6
+            if event.kind == "note_on":
+                assert event.pitch not in open_notes
+                assert ended_s.get(event.pitch, 0.0) <= event.time_s
+                assert event.frame < frames
+                open_notes[event.pitch] = event
+                begun.append(event.note_id)
+            else:
+                on = open_notes.pop(event.pitch)
+                assert on.note_id == event.note_id
+                assert on.time_s < event.time_s
+                least = tracker.settings.min_note_frames
+                assert event.frame - on.frame >= least or event.frame == frames
+                ended_s[event.pitch] = event.time_s
+    assert open_notes == {}
+    assert begun == list(range(len(begun)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(wild_windows, st.integers(0, 2**32 - 1), st.data())
+def test_nothing_depends_on_what_comes_after_it_was_told(
+    wild: Wild, seed: int, data: st.DataObject
+) -> None:
+    tracker, windows = opened(wild)
+    whole = track(tracker, windows)
+    cut = data.draw(st.integers(0, len(windows)))
+    rng = np.random.default_rng(seed)
+    other = [
+        window if n < cut else rng.random(window.shape, np.float32)
+        for n, window in enumerate(windows)
+    ]
+    assert track(opened(wild)[0], other)[:cut] == whole[:cut]
+
+
+@settings(max_examples=100, deadline=None)
+@given(wild_windows)
+def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
+    tracker, windows = opened(wild)
+    most = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
+    for n, events in enumerate(track(tracker, windows)[:-1]):
+        for event in events:
+            assert n - tracker.last_age - event.time_s / FRAME_S <= most[event.kind] + 1e-3
+
+
+@settings(max_examples=150, deadline=None)
+@given(wild_windows, st.data())
+def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObject) -> None:
+    one, windows = opened(wild)
+    whole = track(opened(wild)[0], windows)
+    cut = data.draw(st.integers(0, len(windows)))
+    events = [one.push(n, window) for n, window in enumerate(windows[:cut])]
+    sounding: dict[int, NoteEvent] = {}
+    for event in (event for told in events for event in told):
+        if event.kind == "note_on":
+            sounding[event.note_id] = event
+        else:
+            del sounding[event.note_id]
+    notes = sum(event.kind == "note_on" for told in events for event in told)
+    first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
+    other = opened(wild)[0]
+    other.resume(first, cut, notes, sounding.values(), one.free)
+    for n in range(first, cut):
+        assert other.push(n, windows[n]) == []
+    events += [other.push(n, windows[n]) for n in range(cut, len(windows))]
+    assert [*events, other.finish(wild[0].shape[1])] == whole
+
+
+def test_the_surer_the_sooner() -> None:
+    chosen = TrackerSettings(onset_threshold=0.3, early_onset_thresholds=(0.9, 0.8, 0.7, 0.6))
+    tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
+    told = {}
+    for height in (0.95, 0.65, 0.35):
+        probabilities = silence(60)
+        draw(probabilities, 60, onset=20, offset=40, height=height)
+        tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
+        events = track(tracker, windows_of(probabilities, tracker))
+        at, on = next((n, e) for n, told in enumerate(events) for e in told if e.kind == "note_on")
+        assert on.frame == 20
+        told[height] = at - 20
+    assert told == {0.95: 0, 0.65: 3, 0.35: 4}
+
+
+@pytest.mark.parametrize("drift", [-2, -1, 1, 2])
+def test_an_onset_whose_peak_moves_is_begun_once(drift: int) -> None:
+    tracker = AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=12)
+    early, late = silence(60), silence(60)
+    draw(early, 60, onset=20 + drift, offset=45)
+    draw(late, 60, onset=20, offset=45)
+    early[0] = late[0]
+    first, second = windows_of(early, tracker), windows_of(late, tracker)
+    # From the window of frame 24 on, the network is of another mind.
+    events = track(tracker, [*first[:24], *second[24:]])
+    assert [e.kind for told in events for e in told] == ["note_on", "note_off"]
+
+
+def test_windows_must_follow_each_other_and_have_their_shape() -> None:
+    tracker = AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=4)
+    with pytest.raises(ValueError, match="expected the window of frame 0, got 1"):
+        tracker.push(1, np.zeros((3, tracker.columns, PITCHES), np.float32))
+    with pytest.raises(ValueError, match="expected a window of shape"):
+        tracker.push(0, np.zeros((3, tracker.columns + 1, PITCHES), np.float32))

@@ -10,7 +10,8 @@ Writes two graphs with a free batch axis, for hosts without torch:
   from ``block_frames * j + first_frame`` on; those below 0 lie before the stream.
 
 Frame f of a stream describes its sample 128 * f. Sample rate, heads, thresholds of notes, shapes
-of the state and the rest stand in the metadata of both files, as JSON.
+of the state and the rest stand in the metadata of both files and, for hosts that cannot read
+metadata, in ``live.onnx.json`` and ``live.step.onnx.json``.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ def _metadata(transcriber: Transcriber) -> dict[str, Any]:
         "heads": config.heads,
         "tracker": transcriber.card.get("tracker") or {},
     }
+
+
+def facts(model: onnx.ModelProto) -> dict[str, Any]:
+    """What the metadata of an exported graph says."""
+    return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 
 
 def _export(
@@ -190,6 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
         for path, model in models.items():
             data = model.SerializeToString()
             write_whole(path, data)
+            write_whole(path.with_name(f"{path.name}.json"), json.dumps(facts(model)).encode())
             print(f"{path}: {len(data) / 1e6:.1f} MB{error}")
     except (CheckpointError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)

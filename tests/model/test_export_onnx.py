@@ -1,6 +1,5 @@
 """The exported graphs give torch's numbers; a stream of steps gives those of its windows."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,10 +51,6 @@ def session(model: Model) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model.SerializeToString())
 
 
-def about(model: Model) -> dict:
-    return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
-
-
 @pytest.fixture(scope="module")
 def live() -> Transcriber:
     return load("live", dtype=torch.float32)
@@ -84,7 +79,7 @@ def window_difference(transcriber: Transcriber, model: Model, batch: NDArray[np.
 
 def in_steps(model: Model, audio: NDArray[np.float32]) -> tuple[int, NDArray[np.float32]]:
     """The first frame and the probabilities [heads, n, 128] that steps through the audio give."""
-    running, facts = session(model), about(model)
+    running, facts = session(model), export_onnx.facts(model)
     state = {name: np.zeros((1, *shape), np.float32) for name, shape in facts["state"].items()}
     told = []
     for new in audio.reshape(-1, 1, HOP * facts["block_frames"]):
@@ -97,7 +92,7 @@ def in_steps(model: Model, audio: NDArray[np.float32]) -> tuple[int, NDArray[np.
 def step_difference(transcriber: Transcriber, model: Model, audio: NDArray[np.float32]) -> float:
     """The largest, from the answers to whole windows whose audio began as a stream's does."""
     first, told = in_steps(model, audio)
-    facts, samples = about(model), transcriber.config.context + WINDOW
+    facts, samples = export_onnx.facts(model), transcriber.config.context + WINDOW
     block, ahead = facts["block_frames"], facts["lookahead_hops"]
     stream = np.concatenate([np.zeros(samples, np.float32), audio])
     worst = 0.0
@@ -113,12 +108,15 @@ def step_difference(transcriber: Transcriber, model: Model, audio: NDArray[np.fl
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_windows_of_noise_in_any_batch(live: Transcriber, windows: Model, batch: int) -> None:
-    noise = np.random.default_rng(0).normal(0, 0.1, (batch, about(windows)["samples"]))
+    noise = np.random.default_rng(0).normal(0, 0.1, (batch, export_onnx.facts(windows)["samples"]))
     assert window_difference(live, windows, noise.astype(np.float32)) < PARITY
 
 
 def test_silence(live: Transcriber, windows: Model) -> None:
-    assert window_difference(live, windows, np.zeros((1, about(windows)["samples"]), "f")) < PARITY
+    assert (
+        window_difference(live, windows, np.zeros((1, export_onnx.facts(windows)["samples"]), "f"))
+        < PARITY
+    )
 
 
 @pytest.mark.shared
@@ -126,7 +124,7 @@ def test_real_windows_and_a_real_stream(
     live: Transcriber, windows: Model, step: Model, shared_dir: Path
 ) -> None:
     audio = real_audio(shared_dir)
-    samples = about(windows)["samples"]
+    samples = export_onnx.facts(windows)["samples"]
     batch = np.stack([audio[start : start + samples] for start in (0, 5000, 12345)])
     assert window_difference(live, windows, batch) < PARITY
     assert step_difference(live, step, audio[: 2 * WINDOW]) < PARITY
@@ -151,7 +149,7 @@ def test_other_networks_and_blocks(
 
 
 def test_a_stream_of_silence_and_sound_does_not_reach_its_neighbour(step: Model) -> None:
-    facts = about(step)
+    facts = export_onnx.facts(step)
     noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * facts["block_frames"]))
     state = {name: np.zeros((2, *shape), "f") for name, shape in facts["state"].items()}
     both = session(step).run(None, {"new": noise.astype("f"), **state})
@@ -162,12 +160,12 @@ def test_a_stream_of_silence_and_sound_does_not_reach_its_neighbour(step: Model)
 
 
 def test_metadata_says_what_a_host_needs(live: Transcriber, windows: Model, step: Model) -> None:
-    for facts in (about(windows), about(step)):
+    for facts in (export_onnx.facts(windows), export_onnx.facts(step)):
         assert facts["sample_rate"] == live.config.sample_rate
         assert tuple(facts["heads"]) == live.config.heads
         assert facts["tracker"] == live.card["tracker"]
     inputs = {entry.name for entry in step.graph.input}
-    assert inputs == {"new", *about(step)["state"]}
+    assert inputs == {"new", *export_onnx.facts(step)["state"]}
 
 
 def test_quantised_is_smaller_and_close(windows: Model) -> None:

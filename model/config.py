@@ -46,6 +46,7 @@ INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
 STEM_REACH = 2  # columns on either side that the first convolution sees
+KEPT_HOPS = 24  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: starts every note as improbable (class imbalance)
 
 
@@ -218,8 +219,13 @@ class ModelConfig:
     @property
     def refill_hops(self) -> int:
         """Hops after which a front-end that began in the middle of a stream is as if it had heard
-        the stream from its beginning, bit for bit."""
-        return (self.context + WINDOW) // HOP
+        the stream from its beginning, bit for bit: all columns have come since, and with each of
+        them the windows before it from which results were kept."""
+        front_end = self.front_end
+        if not isinstance(front_end, FilterbankConfig) or not front_end.history:
+            return WINDOW // HOP
+        unsettled = front_end.halo + front_end.lookahead // HOP
+        return (WINDOW + max(self.context, (KEPT_HOPS + unsettled) * HOP)) // HOP
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that :meth:`from_json` reads back."""

@@ -1,16 +1,19 @@
 """A streaming Beneš network: what a window that moves leaves as it was is not computed again.
 
 In the first half of a Beneš block layer i joins the positions whose addresses differ in bit i.
-Octaves are the lowest three bits of a position, then come the columns, the newest last. When a
-window moves by s columns, every position's address falls by 8 s; a layer whose pairs stay pairs
-keeps its outputs, but for those pairs that a new position reaches. With 32 columns, s = 4 and the
-8 newest columns changed (``#`` computed again, ``.`` kept, moved by s)::
+Octaves are the lowest bits of a position, then come the patches in the order of time. A window
+that moves by s patches moves every position by s, and a layer whose pairs stay pairs, since s is a
+multiple of the patches that they span, has its outputs already, but for those that a new position
+reaches. So each layer takes its outputs from the last window that lies such a multiple back: with
+8 octaves, 32 patches and a window that moves by one patch (two columns), of which five columns on
+the left of the new ones change too (``#`` computed, ``.`` kept)::
 
-    bit 0, 1, 2  octaves of a column     ........................########
-    bit 3        columns 1 apart         ........................########
-    bit 4        columns 2 apart         ........................########
-    bit 5        columns 4 apart         ################################   8 does not divide s
-    bit 6        columns 8 apart         ################################
+                                      window        outputs by patch, oldest first
+    bit 0, 1, 2  octaves of a patch   the last      ...........................#####
+    bit 3        patches 1 apart      2 windows ago ..........................######
+    bit 4        patches 2 apart      4 windows ago ........................########
+    bit 5        patches 4 apart      8 windows ago ................################
+    bit 6        patches 8 apart      none          ################################
 
 The middle of the block depends on all positions and is computed whole; the second half is computed
 for the positions that are read (``model.fast.pruning``).
@@ -18,47 +21,96 @@ for the positions that are read (``model.fast.pruning``).
 
 from __future__ import annotations
 
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from model.config import KEPT_HOPS
 from model.fast.shuffle_exchange import FastShuffleExchange
-from model.fast.switch import FastSwitch
+from model.filterbank import GRID
+from model.patches import OctavePatches
+
+Compute = Callable[[int], Tensor]
+"""The positions of the patches from this one on, (positions, m) float32."""
+
+
+class Kept:
+    """One layer's outputs for the last windows of a stream, as far as later ones can use them."""
+
+    def __init__(self, multiple: int, longest: int) -> None:
+        """multiple: hops after which the layer's pairs are pairs again; longest: hops after which
+        nothing of a window is left that they could use."""
+        self._multiple = multiple
+        self._longest = min(longest, KEPT_HOPS)
+        self._windows: deque[tuple[int, Tensor]] = deque()  # and the hops at which they end
+
+    def back(self, hop: int) -> tuple[int, Tensor] | None:
+        """The last window whose outputs can be used: how many hops ago, and its outputs."""
+        for then, outputs in reversed(self._windows):
+            if not (hop - then) % self._multiple and hop - then <= self._longest:
+                return hop - then, outputs
+        return None
+
+    def add(self, hop: int, outputs: Tensor) -> None:
+        """The outputs of the window that ends at this hop."""
+        if self._windows:
+            step = hop - self._windows[-1][0]
+            needed = math.lcm(step, self._multiple)  # if windows go on so
+            while self._windows and hop - self._windows[0][0] >= min(needed, self._longest + 1):
+                self._windows.popleft()
+        self._windows.append((hop, outputs))
 
 
 class FirstHalf:
-    """The first half of a network's first Beneš block, for one stream after another."""
+    """The first half of a network's first Beneš block over a stream of windows."""
 
-    def __init__(self, exchange: FastShuffleExchange, octaves: int, columns: int) -> None:
-        """octaves, columns: powers of two; positions are columns times octaves."""
-        self._unit: FastSwitch = exchange.first_unit
-        self._octaves = octaves
-        self._columns = columns
-        self._layers = (octaves * columns).bit_length() - 2
+    def __init__(self, exchange: FastShuffleExchange, patches: OctavePatches, reach: int) -> None:
+        """reach: columns before the new ones that change with them."""
+        self._unit = exchange.first_unit
+        self._octaves = patches.octaves
+        self._frames = patches.frames
+        self._reach = reach
+        self._layers = patches.positions.bit_length() - 2
 
-    def advance(self, kept: list[Tensor], changed: Tensor, moved: int) -> list[Tensor]:
-        """The inputs of every layer and the output of the last, (positions, m) float32 each.
+    def open(self) -> list[Kept]:
+        """The state of a new stream: for every layer's inputs, and the outputs of the last."""
+        spans = [1, *(self._span(bit) for bit in range(self._layers))]
+        return [
+            Kept(span * self._frames, GRID - self._reach - span * self._frames) for span in spans
+        ]
 
-        kept: the same of the window before, empty for the first one; changed: the newest input
-        positions, (newest, m), all of them for the first window; moved: columns.
-        """
-        states: list[Tensor] = []
-        first = self._columns - len(changed) // self._octaves  # the first column that changed
-        states.append(_newest(kept[0] if kept else None, changed, moved * self._octaves))
+    def advance(self, kept: list[Kept], hop: int, embed: Compute) -> Tensor:
+        """The half's output for the window that ends at this hop, (positions, m) float32."""
+        x = self._renewed(kept[0], hop, 1, embed)
         for bit in range(self._layers):
-            distance = 1 << bit  # positions between the two of a pair
-            block = max(1, 2 * distance // self._octaves)  # columns that pairs stay within
-            first = first // block * block if moved % block == 0 else 0
-            pairs = states[-1][first * self._octaves :].view(-1, 2, distance, states[-1].shape[1])
-            rows = pairs.transpose(1, 2).reshape(-1, 2 * pairs.shape[3])
-            out = self._unit.units(rows).view(-1, distance, 2, pairs.shape[3])
-            out = out.transpose(1, 2).reshape(-1, pairs.shape[3])
-            before = kept[bit + 1] if kept and first else None
-            states.append(_newest(before, out, moved * self._octaves))
-        return states
+            x = self._renewed(kept[bit + 1], hop, self._span(bit), partial(self._layer, x, bit))
+        return x
 
+    def _span(self, bit: int) -> int:
+        """Patches that the pairs of a layer lie within."""
+        return max(1, (2 << bit) // self._octaves)
 
-def _newest(kept: Tensor | None, changed: Tensor, moved: int) -> Tensor:
-    """What stays of the positions that moved, and those that changed."""
-    if kept is None:
-        return changed
-    return torch.cat([kept[moved : moved + len(kept) - len(changed)], changed])
+    def _layer(self, x: Tensor, bit: int, first: int) -> Tensor:
+        """The outputs of a layer from this patch on; x: (positions, m), its inputs."""
+        distance, maps = 1 << bit, x.shape[1]
+        pairs = x[first * self._octaves :].view(-1, 2, distance, maps).transpose(1, 2)
+        out = self._unit.units(pairs.reshape(-1, 2 * maps))
+        return out.view(-1, distance, 2, maps).transpose(1, 2).reshape(-1, maps)
+
+    def _renewed(self, kept: Kept, hop: int, span: int, compute: Compute) -> Tensor:
+        """What is kept of a layer's outputs, and those from the first patch that changed on."""
+        before = kept.back(hop)
+        if before is None:
+            out = compute(0)
+        else:
+            hops, outputs = before
+            first = (GRID - self._reach - hops) // self._frames // span * span
+            moved = hops // self._frames * self._octaves
+            stay = outputs[moved : moved + first * self._octaves]
+            out = torch.cat([stay, compute(first)])
+        kept.add(hop, out)
+        return out

@@ -187,12 +187,13 @@ class FastFilterbankNetwork(FastNetwork):
         powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
         if not (self._halo and self._rse.streams and powers_of_two):
             return None
+        columns = ColumnNetwork(network, self._layers, self._dtype)
         return StreamedNetwork(
-            ColumnNetwork(network, self._layers, self._dtype),
+            columns,
             self._patches,
             self._embed,
             self._octave,
-            FirstHalf(self._rse, self._patches.octaves, self._patches.columns),
+            FirstHalf(self._rse, self._patches, columns.reach),
         )
 
     def _logits(self, features: Tensor, frames: range) -> Tensor:

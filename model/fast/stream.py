@@ -1,8 +1,8 @@
 """One stream's windows through a network with history, from what the window before has left.
 
-A stream keeps its newest columns and the layers of the first half of the first Beneš block, one
-or two megabytes. What remains of a window, the rest of the shuffle-exchange network and the heads,
-is a function of the row that ``advance`` gives.
+A stream keeps its columns and the layers of the first half of the first Beneš block, the latter of
+some windows: one to four megabytes. What remains of a window, the rest of the shuffle-exchange
+network and the heads, is a function of the row that ``advance`` gives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from model.fast.columns import ColumnNetwork, ColumnState
-from model.fast.exchange import FirstHalf
+from model.fast.exchange import FirstHalf, Kept
 from model.filterbank import GRID
 from model.patches import OctavePatches
 
@@ -58,7 +58,8 @@ class NetworkStream:
         self._frames = frames
         self._state: ColumnState | None = None
         self._columns: Tensor  # (GRID, pitches, channels)
-        self._layers: list[Tensor] = []  # see FirstHalf.advance
+        self._kept: list[Kept]
+        self._hop = 0  # at which the window ends, from the first window's on
 
     @torch.inference_mode()
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
@@ -66,24 +67,18 @@ class NetworkStream:
         columns of the frames that are read, (frames, pitches, channels); flat float32."""
         network = self._network
         if self._state is None or not 0 < new_hops <= network.columns.longest_slide:
-            self._state = network.columns.open()
-            new = network.columns.advance(self._state, window, network.columns.first)
-            self._columns, self._layers = new[-GRID:], []
-            first, moved = 0, 0
+            self._state, self._kept = network.columns.open(), network.first_half.open()
+            self._columns = network.columns.advance(self._state, window, network.columns.first)
+            self._columns = self._columns[-GRID:]
         else:
-            new = network.columns.advance(self._state, window, new_hops)
-            self._columns = torch.cat([self._columns[new_hops : new_hops + GRID - len(new)], new])
-            first, moved = self._unmoved(GRID - len(new), new_hops)
-            if not moved:
-                self._layers = []
-        changed = network.embedded(self._columns[first:])
-        self._layers = network.first_half.advance(self._layers, changed, moved)
+            new = network.columns.advance(self._state, window, new_hops)[-GRID:]
+            stay = self._columns[new_hops : new_hops + GRID - len(new)]
+            self._columns = torch.cat([stay, new])
+            self._hop += new_hops
+        middle = network.first_half.advance(self._kept, self._hop, self._embedded)
         read = self._columns[self._frames.start : self._frames.stop]
-        return torch.cat([self._layers[-1].flatten(), read.float().flatten()])
+        return torch.cat([middle.flatten(), read.float().flatten()])
 
-    def _unmoved(self, first: int, new_hops: int) -> tuple[int, int]:
-        """The first column of the patches to compute, and how many patches the window moved."""
-        per = self._network.patches.frames
-        if new_hops % per:  # all patches are cut elsewhere
-            return 0, 0
-        return max(0, first) // per * per, new_hops // per
+    def _embedded(self, first: int) -> Tensor:
+        network = self._network
+        return network.embedded(self._columns[first * network.patches.frames :])

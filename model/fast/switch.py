@@ -30,8 +30,8 @@ class FastSwitch:
         self.norm = unit.norm
         self.sequence_norm = isinstance(unit.norm, SequenceNorm)
         scale = 1.0 if unit.residual_scale == "none" else unit.update_scale
-        self.z = unit.z.weight.detach().to(dtype)
-        self.w = (unit.w.weight.detach().float() * scale).to(dtype)
+        self.z = by_input(unit.z.weight.detach().to(dtype))
+        self.w = by_input((unit.w.weight.detach().float() * scale).to(dtype))
         self.b = (unit.w.bias.detach().float() * scale).to(dtype)
         match unit.residual_scale:  # what the input is multiplied with
             case "learned":
@@ -73,6 +73,12 @@ class FastSwitch:
         hidden = activate(self.activation, hidden).to(self.dtype)
         update = F.linear(hidden, self.w, self.b)
         torch.addcmul(update.view(pairs.shape), pairs, self.residual, out=place)
+
+
+def by_input(weight: Tensor) -> Tensor:
+    """The same matrix, its columns side by side in memory: float32 products of few rows would
+    spend most of their time on transposing it."""
+    return weight.t().contiguous().t() if weight.dtype is torch.float32 else weight
 
 
 def _places(out: Tensor, direction: Direction) -> Tensor:

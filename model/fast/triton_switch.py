@@ -137,6 +137,7 @@ class TritonSwitch(FastSwitch):
         self.centred = z.to(dtype).contiguous()
         rounded = self.centred.float()
         self.gram = (rounded.T @ rounded / len(z)).to(dtype).contiguous()
+        self.w = self.w.contiguous()
         self.bias = self.b.float()
         self.flat_residual = self.residual.flatten().contiguous()
 

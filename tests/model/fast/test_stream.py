@@ -71,7 +71,7 @@ def test_a_stream_gives_what_whole_windows_give(config: ModelConfig, hops: list[
 
 
 @ALL
-@pytest.mark.parametrize("step", [1, 2, 8])
+@pytest.mark.parametrize("step", [1, 2, 3, 8, 16])
 def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None:
     """After ``refill_hops`` one that began in the middle has the bits of one that heard all."""
     _, fast = networks(config)

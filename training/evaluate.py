@@ -4,12 +4,14 @@
 
 DIR holds audio and labels in any of the layouts of ``training.music.recordings``. The JSON holds
 ``recordings`` and ``mean``, each with frame_ap, frame_f1 (of the frames that the tracked notes
-cover), onset_f1 and onset_offset_f1, and where the labels have velocities onset_velocity_f1; the
-95 % bootstrap ``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave
-and by polyphony. Several look-aheads can be given at once. Labels can be shifted where a data
-set's audio is known to lag behind them. Recordings or labels that cannot be read are told of and
-listed in ``failures``, the others scored; the exit status is then 1. Audio without labels is told
-of and passed over. Nothing here chooses a threshold.
+cover), onset_f1 and onset_offset_f1, where the labels have velocities onset_velocity_f1, and
+note_on_delay_ms_p50 and _p95: from a matched note's label to the newest sample of the recording, at
+its own rate, that its note_on needed, the resampler's filter included; the 95 % bootstrap
+``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave and by
+polyphony. Several look-aheads can be given at once. Labels can be shifted where a data set's audio
+is known to lag behind them. Recordings or labels that cannot be read are told of and listed in
+``failures``, the others scored; the exit status is then 1. Audio without labels is told of and
+passed over. Nothing here chooses a threshold.
 
 ``python -m training.evaluate junk --model NAME --json OUT``
 
@@ -37,7 +39,7 @@ from typing import Any
 import torch
 
 from model.checkpoint import CheckpointError, load, shipped
-from service.protocol.options import StreamOptions
+from service.protocol.options import Mode, StreamOptions
 from training.evaluation.junk import (
     evaluate_junk,
     held_out_sounds,
@@ -73,6 +75,12 @@ def main(arguments: list[str] | None = None) -> int:
     real.add_argument("--data-dir", type=Path, required=True)
     real.add_argument("--lookahead-ms", type=float, nargs="+", default=[200.0])
     real.add_argument(
+        "--mode",
+        choices=list(Mode),
+        default=Mode.BLOCK,
+        help="way of streaming; anytime: --lookahead-ms is the longest wait",
+    )
+    real.add_argument(
         "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
     )
     real.add_argument("--pictures", type=Path, help="folder for pictures: heard over played")
@@ -92,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         "musicnet", parents=[common], help="test recordings of the MusicNet archive"
     )
     musicnet.set_defaults(run=_musicnet)
+    musicnet.set_defaults(mode=Mode.BLOCK)
     musicnet.add_argument("--data-dir", type=Path, required=True)
     musicnet.add_argument("--test", choices=sorted(TEST), default="paper", help="test set")
     musicnet.add_argument("--cache", type=Path, help="for resampled audio; default: in DATA_DIR")
@@ -159,7 +168,7 @@ def _musicnet(options: argparse.Namespace) -> int:
 
 def _streams(options: argparse.Namespace) -> list[StreamOptions]:
     return [
-        StreamOptions(lookahead_ms=ms, block_frames=options.block_frames)
+        StreamOptions(mode=options.mode, lookahead_ms=ms, block_frames=options.block_frames)
         for ms in options.lookahead_ms
     ]
 

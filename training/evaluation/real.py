@@ -33,7 +33,14 @@ from training.evaluation.pictures import draw_rolls
 from training.evaluation.report import Report, Result, report, row, tables
 from training.evaluation.window_memo import WindowMemo
 from training.music.label_tables import LabelError
-from training.music.metrics import DEFINITIONS, NoteList, estimated_notes, matched_onsets, scores
+from training.music.metrics import (
+    DEFINITIONS,
+    NoteList,
+    estimated_notes,
+    matched_onsets,
+    note_on_delays,
+    scores,
+)
 from training.music.recordings import Collection, Recording
 
 END_TOLERANCE_S = 1.0  # by which labels may begin after the audio's end without a word
@@ -97,6 +104,7 @@ def evaluate_collection(
         tell(f"\nlook-ahead {_milliseconds(options)}{tables(of_all)}")
         told = {
             "model": name,
+            "mode": options.mode.value,
             "lookahead_ms": options.lookahead_ms,
             "block_frames": options.block_frames,
             "label_shift_ms": 1000 * label_shift_s,
@@ -144,7 +152,7 @@ def evaluate_recording(
                 raise AudioError(f"{recording.audio}: {error}") from None
             estimated = estimated_notes(transcription.notes)
             heard = transcription.frame_probabilities
-            out.append(score(reference, estimated, heard, frame_s))
+            out.append(score(reference, estimated, heard, frame_s, transcription.known_s))
             if pictures:
                 name = f"{recording.name}, {_milliseconds(options)} look-ahead"
                 path = pictures / f"{recording.name}_{options.lookahead_ms:g}ms.png"
@@ -153,13 +161,26 @@ def evaluate_recording(
 
 
 def score(
-    reference: NoteList, estimated: NoteList, probabilities: NDArray[np.float32], frame_s: float
+    reference: NoteList,
+    estimated: NoteList,
+    probabilities: NDArray[np.float32],
+    frame_s: float,
+    known_s: NDArray[np.float64] | None = None,
 ) -> Result:
-    """Everything that is measured of one transcription; probabilities: (frames, PITCHES)."""
+    """Everything that is measured of one transcription.
+
+    Args:
+        probabilities: (frames, PITCHES).
+        known_s: of each note of the estimate, seconds of the recording that its beginning needed;
+            None: that is not known.
+    """
     matched = matched_onsets(reference, estimated)
     heard = Heard(reference, estimated, matched, probabilities, frame_s)
+    figures = scores(reference, estimated, probabilities, frame_s)
+    if known_s is not None:
+        figures |= note_on_delays(reference, matched, known_s)
     return Result(
-        figures=scores(reference, estimated, probabilities, frame_s),
+        figures=figures,
         onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
         octaves=by_octave(heard),
         polyphony=by_polyphony(heard),

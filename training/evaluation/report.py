@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.evaluation.breakdown import Counts, pooled
-from training.music.metrics import DEFINITIONS, FIGURES, VELOCITY_FIGURE
+from training.music.metrics import DEFINITIONS, DELAY_FIGURES, FIGURES, VELOCITY_FIGURE
 
 Report = dict[str, Any]
 
@@ -23,7 +23,7 @@ class Result:
     """What one recording gave with one way of streaming."""
 
     figures: dict[str, float]
-    """FIGURES and perhaps VELOCITY_FIGURE."""
+    """FIGURES, DELAY_FIGURES and perhaps VELOCITY_FIGURE."""
     onset_errors_s: NDArray[np.float64]
     """How late matched onsets are."""
     octaves: dict[str, Counts] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def report(results: Mapping[str, Result]) -> Report:
     ``recordings`` holds the figures of each, ``mean`` and ``interval`` those over recordings,
     ``octaves`` and ``polyphony`` scores pooled over recordings.
     """
-    names = [*FIGURES, VELOCITY_FIGURE]
+    names = [*FIGURES, VELOCITY_FIGURE, *DELAY_FIGURES]
     values = {
         name: [r.figures[name] for r in results.values() if name in r.figures] for name in names
     }
@@ -92,8 +92,8 @@ def tables(report: Report) -> str:
 
 def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:
     """One recording's line; give the names of the figures for the line above all."""
-    cells = [figures.get(name, "") for name in (*FIGURES, VELOCITY_FIGURE)]
-    return f"{name:34}{lookahead:>10}" + "".join(f"{_cell(cell):>18}" for cell in cells)
+    cells = [figures.get(name, "") for name in DEFINITIONS]
+    return f"{name:34}{lookahead:>10}" + "".join(f"{_cell(cell):>22}" for cell in cells)
 
 
 def _cell(value: object) -> str:

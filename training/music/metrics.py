@@ -15,12 +15,19 @@ from service.notes.events import Note
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"
 """Where the labels have velocities."""
+DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
+"""Where the transcription says what each beginning needed to be known."""
 DEFINITIONS = {
     "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
     "frame_f1": "of the frames that the tracked notes cover, not of thresholded probabilities",
     "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
     "onset_offset_f1": "and the end within 50 ms or 20 % of the note's length",
     VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
+    **{
+        name: "from the label's onset to the newest sample of the recording, at its own rate, that "
+        f"the note_on needed, {which} of matched notes"
+        for name, which in zip(DELAY_FIGURES, ("median", "95th percentile"), strict=True)
+    },
 }
 ONSET_TOLERANCE_S = 0.05
 OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S
@@ -120,6 +127,21 @@ def velocity_f1(reference: NoteList, estimated: NoteList) -> float:
         offset_ratio=None,
     )
     return float(f1)
+
+
+def note_on_delays(
+    reference: NoteList, matched: NDArray[np.int64], known_s: NDArray[np.float64]
+) -> dict[str, float]:
+    """DELAY_FIGURES, NaN where no note is matched.
+
+    Args:
+        matched: ``matched_onsets``.
+        known_s: of each note of the estimate, seconds of the recording that it needed.
+    """
+    if not len(matched):
+        return dict.fromkeys(DELAY_FIGURES, float("nan"))
+    delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset_s[matched[:, 0]])
+    return dict(zip(DELAY_FIGURES, np.percentile(delays_ms, [50, 95]).tolist(), strict=True))
 
 
 def matched_onsets(reference: NoteList, estimated: NoteList) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from service.protocol.options import StreamOptions
+from service.protocol.options import Mode, StreamOptions
 from service.session.transcribe import transcribe_array
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.training.conftest import TONES
@@ -36,6 +36,20 @@ def test_what_the_model_hears_is_scored(tones: Path) -> None:
     assert sum(row["notes"] for row in report["octaves"].values()) == len(TONES)
     assert report["polyphony"]["1"]["onset_f1"] == 1.0
     assert report["interval"]["onset_f1"] is None  # of one recording
+
+
+def test_the_delay_of_beginnings_is_that_of_the_way_of_streaming(tones: Path) -> None:
+    fixed = StreamOptions(lookahead_ms=200, block_frames=1)
+    anytime = StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200)
+    streams = [fixed, anytime]
+    of_fixed, of_anytime = evaluate(tones, FakeTranscriber, streams, label_shift_s=0.0)
+    # 17 hops of look-ahead, two to see a peak, and half a frame either way
+    assert of_fixed["mean"]["note_on_delay_ms_p50"] == pytest.approx(220, abs=12)
+    assert of_anytime["mode"] == "anytime"
+    assert 0 < of_anytime["mean"]["note_on_delay_ms_p50"] < 60
+    p95 = of_anytime["mean"]["note_on_delay_ms_p95"]
+    assert of_anytime["mean"]["note_on_delay_ms_p50"] <= p95 < 210
+    assert of_anytime["mean"]["onset_f1"] > 0.9
 
 
 def test_shifted_labels_are_another_truth(tones: Path) -> None:

@@ -28,8 +28,13 @@ PROGRAMS: Mapping[str, int] = {
 }
 """The program that a class of instruments is played with in MIDI files."""
 
+UNKNOWN = -1
+"""The class number of notes of which it is not known what plays them."""
+
 _CLASSES: tuple[tuple[range, str], ...] = (
-    (range(0, 4), "piano"),
+    (range(0, 2), "piano"),
+    (range(2, 3), "electric piano"),
+    (range(3, 4), "piano"),
     (range(4, 6), "electric piano"),
     (range(6, 8), "harpsichord"),
     (range(8, 16), "mallets"),
@@ -60,6 +65,12 @@ _CLASS_OF = {program: name for programs, name in _CLASSES for program in program
 def instrument_of(program: int) -> str | None:
     """The class that a program belongs to; None where it is a section, a synthesiser or noise."""
     return _CLASS_OF.get(program)
+
+
+def class_of(program: int) -> int:
+    """The number of that class in ``model.config.INSTRUMENTS``; -1 where there is none."""
+    name = instrument_of(program)
+    return UNKNOWN if name is None else INSTRUMENTS.index(name)
 
 
 def told_by(heads: tuple[str, ...]) -> tuple[str, ...]:

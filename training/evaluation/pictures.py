@@ -1,4 +1,4 @@
-"""A transcription as a picture: what the network hears over what was played.
+"""Pictures: what the network hears over what was played, and what it takes instruments for.
 
 As the last figure of the paper's appendix: above, the frame probabilities as shades; below, the
 labels; time to the right, pitch upwards. Notes that the tracker made of them are outlined.
@@ -13,12 +13,42 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from model.config import PITCHES
+from model.config import INSTRUMENTS, PITCHES
 from training.music.metrics import NoteList
 
 SECONDS = 30.0  # of a recording, from its first note on
 MARGIN = 3  # semitones above and below
 INCHES = (12.0, 7.0)
+
+
+def draw_confusion(path: Path, title: str, counts: NDArray[np.int64]) -> None:
+    """Write a PNG: notes of each instrument (rows, with their number) by the one told, as shares.
+
+    counts: [classes, classes]; classes that neither play nor are told are left out.
+    """
+    shown = np.flatnonzero(counts.any(axis=0) | counts.any(axis=1))
+    counts = counts[np.ix_(shown, shown)]
+    totals = counts.sum(axis=1)
+    shares = counts / np.maximum(1, totals)[:, None]
+    names = [INSTRUMENTS[number] for number in shown]
+    size = 2.5 + 0.5 * len(shown)
+    figure = Figure(figsize=(size, size), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    for (row, column), share in np.ndenumerate(shares):
+        if counts[row, column]:
+            colour = "white" if share > 0.6 else "black"
+            axes.text(column, row, f"{share:.2f}", color=colour, ha="center", va="center", size=7)
+    axes.set_xticks(range(len(names)), names, rotation=60, ha="right")
+    axes.set_yticks(
+        range(len(names)), [f"{n} ({total})" for n, total in zip(names, totals, strict=True)]
+    )
+    axes.set_xlabel("told")
+    axes.set_ylabel("played (notes found)")
+    axes.set_title(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
 
 
 def draw_rolls(

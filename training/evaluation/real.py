@@ -29,13 +29,14 @@ from service.engine.runner import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.breakdown import Heard, by_octave, by_polyphony
-from training.evaluation.pictures import draw_rolls
-from training.evaluation.report import Report, Result, report, row, tables
+from training.evaluation.pictures import draw_confusion, draw_rolls
+from training.evaluation.report import Report, Result, confusion_of, report, row, tables
 from training.evaluation.window_memo import WindowMemo
 from training.music.label_tables import LabelError
 from training.music.metrics import (
     DEFINITIONS,
     NoteList,
+    confusion,
     estimated_notes,
     matched_onsets,
     note_on_delays,
@@ -68,7 +69,8 @@ def evaluate_collection(
     Args:
         make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
         label_shift_s: added to the labels' times.
-        pictures: folder for a picture of each recording and way of streaming.
+        pictures: folder for a picture of each recording and way of streaming, and of which
+            instruments are taken for which.
         tell: is given lines to print: a row for each recording as it goes, then tables.
     """
     failures = dict(collection.failures)
@@ -102,6 +104,9 @@ def evaluate_collection(
     for options, so_far in zip(streams, results, strict=True):
         of_all = report(so_far)
         tell(f"\nlook-ahead {_milliseconds(options)}{tables(of_all)}")
+        if pictures and of_all["confusion"]:
+            path = pictures / f"confusion_{options.lookahead_ms:g}ms.png"
+            draw_confusion(path, f"Instruments, {name}", confusion_of(so_far))
         told = {
             "model": name,
             "mode": options.mode.value,
@@ -184,6 +189,7 @@ def score(
         onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
         octaves=by_octave(heard),
         polyphony=by_polyphony(heard),
+        confusion=confusion(reference, estimated, matched),
     )
 
 

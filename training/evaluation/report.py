@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model.config import INSTRUMENTS
 from training.evaluation.breakdown import Counts, pooled
-from training.music.metrics import DEFINITIONS, DELAY_FIGURES, FIGURES, VELOCITY_FIGURE
+from training.music.metrics import (
+    DEFINITIONS,
+    DELAY_FIGURES,
+    FIGURES,
+    INSTRUMENT_FIGURES,
+    VELOCITY_FIGURE,
+)
 
 Report = dict[str, Any]
 
@@ -23,11 +30,13 @@ class Result:
     """What one recording gave with one way of streaming."""
 
     figures: dict[str, float]
-    """FIGURES, DELAY_FIGURES and perhaps VELOCITY_FIGURE."""
+    """FIGURES, DELAY_FIGURES and perhaps VELOCITY_FIGURE and INSTRUMENT_FIGURES."""
     onset_errors_s: NDArray[np.float64]
     """How late matched onsets are."""
     octaves: dict[str, Counts] = field(default_factory=dict)
     polyphony: dict[str, Counts] = field(default_factory=dict)
+    confusion: NDArray[np.int64] | None = None
+    """Notes by the instrument of the labels and by the one told; None where neither is known."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -49,9 +58,10 @@ def report(results: Mapping[str, Result]) -> Report:
     """Plain values for JSON; NaN become None.
 
     ``recordings`` holds the figures of each, ``mean`` and ``interval`` those over recordings,
-    ``octaves`` and ``polyphony`` scores pooled over recordings.
+    ``octaves`` and ``polyphony`` scores pooled over recordings; ``confusion`` the notes of each
+    instrument by the one told, where instruments are known.
     """
-    names = [*FIGURES, VELOCITY_FIGURE, *DELAY_FIGURES]
+    names = [*FIGURES, VELOCITY_FIGURE, *INSTRUMENT_FIGURES, *DELAY_FIGURES]
     values = {
         name: [r.figures[name] for r in results.values() if name in r.figures] for name in names
     }
@@ -64,7 +74,23 @@ def report(results: Mapping[str, Result]) -> Report:
         "onset_error_ms": _spread(late),
         "octaves": _breakdown(result.octaves for result in results.values()),
         "polyphony": _breakdown(result.polyphony for result in results.values()),
+        "confusion": named_confusion(confusion_of(results)),
         "definitions": {name: DEFINITIONS[name] for name in values},
+    }
+
+
+def confusion_of(results: Mapping[str, Result]) -> NDArray[np.int64]:
+    """[classes, classes], over all recordings."""
+    nothing = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
+    return sum((r.confusion for r in results.values() if r.confusion is not None), nothing)
+
+
+def named_confusion(counts: NDArray[np.int64]) -> dict[str, dict[str, int]]:
+    """The counts that are above 0, by the names of the classes."""
+    return {
+        played: {told: n for told, n in zip(INSTRUMENTS, row.tolist(), strict=True) if n}
+        for played, row in zip(INSTRUMENTS, counts, strict=True)
+        if row.any()
     }
 
 

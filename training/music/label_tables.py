@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from model.instruments import UNKNOWN, class_of
 from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
 from training.musicnet import layout
 
@@ -19,9 +20,11 @@ COLUMNS = {
     "offset": ("offset", "end", "stop"),
     "pitch": ("midipitch", "midinote", "midi", "notenumber", "pitch", "note"),
     "velocity": ("velocity", "midivelocity", "vel"),
+    "program": ("program", "midiprogram"),
 }
 """Names of a table's columns, in any case and with or without "time" and "s" behind them; the last
-one may be missing."""
+two may be missing."""
+AS_THEY_COME = {name: place for place, name in enumerate(COLUMNS)}
 DURATION = ("duration", "dur", "length")
 """In the place of an offset: seconds from the onset."""
 MUSICNET = {"start_time", "end_time", "instrument", "note", "start_beat"}
@@ -33,7 +36,8 @@ class LabelError(ValueError):
 
 
 def read_table(path: Path) -> NoteList:
-    """TSV or CSV with the columns onset, offset, pitch (MIDI number) and perhaps velocity.
+    """TSV or CSV with the columns onset, offset, pitch (MIDI number) and perhaps velocity and
+    program (of General MIDI, 0 to 127).
 
     In this order, unless a header names them otherwise (COLUMNS); between tabs, commas or
     semicolons. In seconds, but for the tables of MusicNet, which are known by their columns.
@@ -42,7 +46,7 @@ def read_table(path: Path) -> NoteList:
         LabelError: with the line that is at fault: no note, or a header, other than a comment
             behind #, that names some of the columns only.
     """
-    places, lasting = list(range(4)), False
+    places, lasting = AS_THEY_COME, False
     rows: list[list[float]] = []
     for number, cells in enumerate(_read_rows(path), start=1):
         if not any(cell.strip() for cell in cells):
@@ -52,22 +56,24 @@ def read_table(path: Path) -> NoteList:
             places, lasting = _places(names)
             if not places and not cells[0].lstrip().startswith("#"):
                 raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {cells}")
-            places = places or list(range(4))
+            places = places or AS_THEY_COME
             if MUSICNET <= set(names):
                 return _read_musicnet(path)
             continue
+        there = {name: place for name, place in places.items() if place < len(cells)}
         try:
-            values = [float(cells[place]) for place in places if place < len(cells)]
+            found = {name: float(cells[place]) for name, place in there.items()}
         except ValueError:
             raise LabelError(f"{path}:{number}: not numbers: {cells}") from None
-        if len(values) == 3:
-            values.append(UNKNOWN_VELOCITY)
-        if lasting and len(values) == 4:
-            values[1] += values[0]
-        if len(values) != 4 or not _is_note(*values):
-            raise LabelError(f"{path}:{number}: not onset, offset, pitch, velocity: {cells}")
-        rows.append(values)
-    return note_list(np.array(rows))
+        values = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN, **found}
+        if lasting and len(values) == len(COLUMNS):
+            values["offset"] += values["onset"]
+        if len(values) != len(COLUMNS) or not _is_note(**values):
+            words = "not onset, offset, pitch, velocity, program"
+            raise LabelError(f"{path}:{number}: {words}: {cells}")
+        values["program"] = class_of(int(values["program"]))
+        rows.append([values[name] for name in COLUMNS])
+    return note_list(np.array(rows).reshape(-1, len(COLUMNS)))
 
 
 def _read_musicnet(path: Path) -> NoteList:
@@ -75,7 +81,14 @@ def _read_musicnet(path: Path) -> NoteList:
         rows = layout.read_table(path)
     except layout.ArchiveError as error:
         raise LabelError(str(error)) from None
-    return layout.as_notes(np.array(rows))
+    # Programs are counted from 1 there.
+    try:
+        classes = [class_of(int(row["instrument"]) - 1) for row in read_columns(path)]
+    except ValueError:
+        raise LabelError(f"{path}: an instrument is no number") from None
+    times = np.array(rows).reshape(-1, 3) / (layout.SOURCE_RATE, layout.SOURCE_RATE, 1)
+    velocity = np.full(len(rows), UNKNOWN_VELOCITY)
+    return note_list(np.column_stack([times, velocity, classes]))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
@@ -87,22 +100,24 @@ def _read_rows(path: Path) -> list[list[str]]:
         raise LabelError(f"cannot read {path}: {error}") from None
 
 
-def _places(names: list[str]) -> tuple[list[int], bool]:
+def _places(names: list[str]) -> tuple[dict[str, int], bool]:
     """Where the columns of COLUMNS are, and whether the second is a DURATION.
 
     As they come where none is named, no places where some are.
     """
     plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name), count=1) for name in names]
 
-    def place(known: tuple[str, ...]) -> list[int]:
+    def places(known: tuple[str, ...]) -> list[int]:
         return [plain.index(name) for name in known if name in plain][:1]
 
-    onset, offset, pitch, velocity = (place(known) for known in COLUMNS.values())
-    duration = [] if offset else place(DURATION)
-    found = [onset, offset or duration, pitch]
-    if all(found):
-        return [*onset, *offset, *duration, *pitch, *velocity], bool(duration)
-    return ([] if any(found) or len(names) < 3 else list(range(4))), False
+    found = {column: place for column, known in COLUMNS.items() for place in places(known)}
+    lasting = "offset" not in found and bool(places(DURATION))
+    if lasting:
+        (found["offset"],) = places(DURATION)
+    needed = {"onset", "offset", "pitch"}
+    if needed <= found.keys():
+        return found, lasting
+    return ({} if needed & found.keys() or len(names) < 3 else AS_THEY_COME), False
 
 
 def _is_number(text: str) -> bool:
@@ -113,8 +128,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_note(onset: float, offset: float, pitch: float, velocity: float) -> bool:
-    return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128
+def _is_note(onset: float, offset: float, pitch: float, velocity: float, program: float) -> bool:
+    known = 0 <= program < 128 or program == UNKNOWN
+    return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128 and known
 
 
 def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:

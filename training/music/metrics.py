@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mir_eval
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from model.config import PITCHES
+from model.config import INSTRUMENTS, PITCHES
+from model.instruments import UNKNOWN
 from service.notes.events import Note
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"
 """Where the labels have velocities."""
+INSTRUMENT_FIGURES = ("instrument_accuracy", "multi_onset_f1")
+"""Where the labels have instruments, and the network tells them."""
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
 """Where the transcription says what each beginning needed to be known."""
 DEFINITIONS = {
@@ -23,6 +26,8 @@ DEFINITIONS = {
     "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
     "onset_offset_f1": "and the end within 50 ms or 20 % of the note's length",
     VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
+    "instrument_accuracy": "of the notes found, by pitch and onset, those of the right instrument",
+    "multi_onset_f1": "of notes: the same instrument and pitch, onset within 50 ms",
     **{
         name: "from the label's onset to the newest sample of the recording, at its own rate, that "
         f"the note_on needed, {which} of matched notes"
@@ -43,6 +48,12 @@ class NoteList:
     offset_s: NDArray[np.float64]
     pitch: NDArray[np.int64]
     velocity: NDArray[np.int64]
+    instrument: NDArray[np.int64] = None  # type: ignore[assignment]  # none is known
+    """Class numbers (``model.config.INSTRUMENTS``), UNKNOWN where it is not known."""
+
+    def __post_init__(self) -> None:
+        if self.instrument is None:
+            object.__setattr__(self, "instrument", np.full(len(self.onset_s), UNKNOWN))
 
     def __len__(self) -> int:
         return len(self.onset_s)
@@ -52,12 +63,20 @@ class NoteList:
         """Whether they were played: data sets without velocities give one to all notes."""
         return len(set(self.velocity.tolist())) > 1
 
+    @property
+    def has_instruments(self) -> bool:
+        """Whether it is known of any note what plays it."""
+        return bool((self.instrument != UNKNOWN).any())
+
+    def where(self, index: NDArray) -> NoteList:
+        """The notes that a boolean mask or an index array selects."""
+        return NoteList(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
     def shifted(self, seconds: float) -> NoteList:
         """The same notes later; none begins before 0."""
         onset = np.maximum(0, self.onset_s + seconds)
-        return NoteList(
-            onset, np.maximum(onset, self.offset_s + seconds), self.pitch, self.velocity
-        )
+        offset = np.maximum(onset, self.offset_s + seconds)
+        return replace(self, onset_s=onset, offset_s=offset)
 
     def roll(self, frames: int, frame_s: float) -> NDArray[np.bool_]:
         """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
@@ -70,19 +89,21 @@ class NoteList:
 
 
 def note_list(rows: NDArray) -> NoteList:
-    """From rows of onset s, offset s, pitch, velocity, in any order."""
-    rows = np.asarray(rows, dtype=float).reshape(-1, 4)
+    """From rows of onset s, offset s, pitch, velocity and perhaps class number, in any order."""
+    rows = np.asarray(rows, dtype=float)
+    rows = rows.reshape(-1, rows.shape[1] if rows.ndim == 2 else 4)
     rows = rows[np.lexsort((rows[:, 2], rows[:, 0]))]
-    return NoteList(
-        rows[:, 0], rows[:, 1], rows[:, 2].round().astype(int), rows[:, 3].round().astype(int)
-    )
+    return NoteList(rows[:, 0], rows[:, 1], *rows[:, 2:].round().astype(int).T)
 
 
 def estimated_notes(notes: list[Note]) -> NoteList:
     """The service's notes as columns."""
-    return note_list(
-        np.array([(note.onset_s, note.offset_s, note.pitch, note.velocity) for note in notes])
-    )
+    numbers = {name: number for number, name in enumerate(INSTRUMENTS)}
+    rows = [
+        (n.onset_s, n.offset_s, n.pitch, n.velocity, numbers.get(n.instrument or "", UNKNOWN))
+        for n in notes
+    ]
+    return note_list(np.array(rows).reshape(-1, 5))
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
@@ -154,10 +175,51 @@ def matched_onsets(reference: NoteList, estimated: NoteList) -> NDArray[np.int64
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
+def confusion(
+    reference: NoteList, estimated: NoteList, matched: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """[classes, classes]: matched notes by the instrument of the labels (rows) and by the one told.
+
+    matched: what ``matched_onsets`` gives; notes of which either is unknown do not count.
+    """
+    out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
+    played, told = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
+    known = (played != UNKNOWN) & (told != UNKNOWN)
+    np.add.at(out, (played[known], told[known]), 1)
+    return out
+
+
+def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np.int64]) -> float:
+    """F1 of notes whose pitch, onset and instrument agree.
+
+    Notes of which the labels do not know the instrument are left out, with those found for them.
+    """
+    unknown = reference.instrument[matched[:, 0]] == UNKNOWN
+    estimated = estimated.where(np.delete(np.arange(len(estimated)), matched[unknown, 1]))
+    reference = reference.where(reference.instrument != UNKNOWN)
+    hits = sum(
+        len(matched_onsets(*(n.where(n.instrument == number) for n in (reference, estimated))))
+        for number in set(reference.instrument.tolist())
+    )
+    return 2 * hits / max(1, len(reference) + len(estimated))
+
+
+def instrument_figures(reference: NoteList, estimated: NoteList) -> dict[str, float]:
+    """INSTRUMENT_FIGURES; the accuracy is NaN where no note is found."""
+    matched = matched_onsets(reference, estimated)
+    counts = confusion(reference, estimated, matched)
+    found = int(counts.sum())
+    return {
+        "instrument_accuracy": float(counts.trace() / found) if found else float("nan"),
+        "multi_onset_f1": multi_onset_f1(reference, estimated, matched),
+    }
+
+
 def scores(
     reference: NoteList, estimated: NoteList, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
-    """FIGURES of one recording, and VELOCITY_FIGURE if it has velocities.
+    """FIGURES of one recording, VELOCITY_FIGURE if it has velocities, and INSTRUMENT_FIGURES if
+    the labels and the notes found have instruments.
 
     probabilities: (frames, PITCHES).
     """
@@ -171,6 +233,8 @@ def scores(
     }
     if reference.has_velocities:
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
+    if reference.has_instruments and estimated.has_instruments:
+        figures |= instrument_figures(reference, estimated)
     return figures
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import mido
 import numpy as np
 
+from model.instruments import class_of
 from training.music.label_tables import LabelError
 from training.music.metrics import NoteList, note_list
 
@@ -31,6 +32,8 @@ class _Note:
     offset_s: float
     pitch: int
     velocity: int
+    program: int
+    """Of General MIDI; -1 where the file names none."""
 
 
 @dataclass
@@ -45,7 +48,8 @@ class _Channel:
 
 
 def read_midi(path: Path) -> NoteList:
-    """Notes of a MIDI file without its drums; held pedals lengthen them. Raises LabelError."""
+    """Notes of a MIDI file without its drums, with instruments where it names programs; held pedals
+    lengthen them. Raises LabelError."""
     try:
         file = mido.MidiFile(path)
         channels = _channels(file)
@@ -53,11 +57,11 @@ def read_midi(path: Path) -> NoteList:
         raise LabelError(f"cannot read {path}: {error}") from error
     apart = [change for channel in channels if not channel.notes for change in channel.pedal]
     rows = [
-        (note.onset_s, end_s, note.pitch, note.velocity)
+        (note.onset_s, end_s, note.pitch, note.velocity, class_of(note.program))
         for channel in channels
         for note, end_s in _held(channel.notes, channel.pedal if channel.pressed else apart)
     ]
-    return note_list(np.array(rows))
+    return note_list(np.array(rows).reshape(-1, 5))
 
 
 def _channels(file: mido.MidiFile) -> list[_Channel]:
@@ -66,8 +70,9 @@ def _channels(file: mido.MidiFile) -> list[_Channel]:
         raise ValueError("its time is not counted in beats")
     ticks, seconds, tempi = _tempo_map(file)
     channels: defaultdict[int, _Channel] = defaultdict(_Channel)
+    programs: dict[int, int] = {}  # by channel
     for track in file.tracks:
-        struck: defaultdict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
+        struck: defaultdict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
         tick = 0
         for message in track:
             tick += message.time
@@ -78,14 +83,16 @@ def _channels(file: mido.MidiFile) -> list[_Channel]:
             channel = channels[message.channel]
             if message.type == "control_change" and message.control == SUSTAIN:
                 channel.pedal.append((now_s, message.value >= PRESSED))
+            elif message.type == "program_change":
+                programs[message.channel] = message.program
             elif message.type in ("note_on", "note_off"):
                 key = struck[message.channel, message.note]
                 if message.type == "note_on" and message.velocity:
-                    key.append((now_s, message.velocity))
+                    key.append((now_s, message.velocity, programs.get(message.channel, -1)))
                     continue
                 # What is struck in this very moment goes on, if it ends something before it.
                 ended = [strike for strike in key if strike[0] < now_s]
-                channel.notes += [_Note(on_s, now_s, message.note, v) for on_s, v in ended]
+                channel.notes += [_Note(on_s, now_s, message.note, v, p) for on_s, v, p in ended]
                 key[:] = key[len(ended) :] if ended else []
     return list(channels.values())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from model.config import INSTRUMENTS
 from training.music.label_tables import LabelError, read_table
 
 
@@ -44,6 +45,12 @@ def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
     assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
 
 
+@pytest.mark.parametrize("head", ["", "onset,offset,note,velocity,program\n"])
+def test_a_fifth_column_is_the_program(tmp_path: Path, head: str) -> None:
+    path = text(tmp_path / "a.csv", f"{head}0.5,1.0,60,90,42\n1.5,2.0,62,90,48\n")
+    assert read_table(path).instrument.tolist() == [INSTRUMENTS.index("cello"), -1]
+
+
 @pytest.mark.parametrize("head", ["id,onset,offset,velocity", "0.5 1.5 60", "names"])
 def test_a_header_that_names_too_little_is_an_error(tmp_path: Path, head: str) -> None:
     with pytest.raises(LabelError, match="a.csv:1: names no onset"):
@@ -52,8 +59,10 @@ def test_a_header_that_names_too_little_is_an_error(tmp_path: Path, head: str) -
 
 def test_tables_of_musicnet_count_samples(tmp_path: Path) -> None:
     head = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
-    notes = read_table(text(tmp_path / "1.csv", f"{head}\n22050,66150,1,60,0,1,Quarter\n"))
+    rows = "66150,88200,41,62,1,2,Quarter\n22050,66150,1,60,0,1,Quarter\n"
+    notes = read_table(text(tmp_path / "1.csv", f"{head}\n{rows}"))
     assert (notes.onset_s[0], notes.offset_s[0], notes.pitch[0]) == (0.5, 1.5, 60)
+    assert [INSTRUMENTS[number] for number in notes.instrument] == ["piano", "violin"]
 
 
 def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
@@ -64,7 +73,15 @@ def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["0.5,0.4,60,64", "0.5,1.0,128,64", "0.5,1.0", "0.5,x,60,64", "nan,1,60,64"]
+    "row",
+    [
+        "0.5,0.6,60,64,128",
+        "0.5,0.4,60,64",
+        "0.5,1.0,128,64",
+        "0.5,1.0",
+        "0.5,x,60,64",
+        "nan,1,60,64",
+    ],
 )
 def test_bad_rows_are_named(tmp_path: Path, row: str) -> None:
     path = text(tmp_path / "a.csv", f"0.1,0.2,60,64\n{row}\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 import mido
 import pytest
 
+from model.config import INSTRUMENTS
 from training.music.label_tables import LabelError
 from training.music.midi_labels import read_midi
 
@@ -120,3 +121,16 @@ def test_a_midi_file_that_is_none_is_named(tmp_path: Path, content: bytes) -> No
     path.write_bytes(content)
     with pytest.raises(LabelError, match="a.mid"):
         read_midi(path)
+
+
+def test_programs_are_instruments(tmp_path: Path) -> None:
+    def program(number: int, channel: int) -> list[Said]:
+        return [(0.0, mido.Message("program_change", program=number, channel=channel))]
+
+    tracks = [
+        [*program(40, 0), *note(0.5, 1.0, 60, 0)],
+        [*program(48, 1), *note(1.5, 2.0, 62, 1)],  # a section
+        note(2.5, 3.0, 64, 2),
+    ]
+    notes = read_midi(write(tmp_path / "a.mid", *tracks))
+    assert notes.instrument.tolist() == [INSTRUMENTS.index("violin"), -1, -1]

@@ -1,0 +1,62 @@
+"""Instruments and the pedal on rendered passages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.config import HEADS, INSTRUMENTS
+from service.protocol.options import StreamOptions
+from tests.fakes import FakeTranscriber
+from training.evaluation.instruments import evaluate_instruments, pedal_frames, rendered_passages
+from training.evaluation.pictures import draw_confusion
+from training.music.synth.config import SynthConfig
+
+
+def test_passages_are_the_same_in_every_run_and_say_who_plays(synth_config: SynthConfig) -> None:
+    once, again = (list(rendered_passages(synth_config, 1, 3.0)) for _ in range(2))
+    for (one, rate), (other, _) in zip(once, again, strict=True):
+        assert np.array_equal(one.audio, other.audio)
+        assert one.instruments == other.instruments
+        assert len(one.audio) <= 3.0 * rate
+        if one.kind == "solo":
+            assert len(one.instruments) <= 1
+        if one.kind == "ensemble":
+            assert len(one.instruments) > 1
+    assert {"solo", "piano"} <= {passage.kind for passage, _ in once}
+    assert any(passage.pedal is not None for passage, _ in once if passage.kind == "piano")
+
+
+def test_who_alone_is_considered_is_right(synth_config: SynthConfig) -> None:
+    lines: list[str] = []
+    stream = StreamOptions(block_frames=16)
+    figures = evaluate_instruments(
+        FakeTranscriber(HEADS), stream, synth_config, 1, 3.0, tell=lines.append
+    )
+    solo = figures["solo"]
+    counts = np.array(figures["counts"]["solo"])
+    assert solo["notes"] == counts.sum()
+    assert solo["given"] == (1.0 if solo["notes"] else 0.0)
+    assert set(figures["classes"]) <= set(INSTRUMENTS)
+    assert len(lines) == len(list(rendered_passages(synth_config, 1, 3.0)))
+
+
+def test_frames_of_the_pedal() -> None:
+    assert pedal_frames(np.array([[0.1, 0.2], [0.34, 0.5]]), 0.5).tolist() == [
+        *[False, False, True, True, False],
+        *[False, False, True, True, True],
+    ]
+    assert not pedal_frames(np.zeros((0, 2)), 1.0).any()
+
+
+def test_the_picture_of_the_confusion(tmp_path: Path) -> None:
+    counts = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
+    counts[5, 5], counts[5, 6], counts[7, 7] = 90, 10, 40
+    path = tmp_path / "pictures" / "confusion.png"
+    draw_confusion(path, "of three", counts)
+    with Image.open(path) as picture:
+        assert picture.size[0] == pytest.approx(picture.size[1])
+        assert len(set(picture.convert("RGB").get_flattened_data())) > 20

@@ -1,0 +1,233 @@
+"""Instruments and the pedal, told of rendered scores on timbres that training never hears.
+
+*Solo*: for each held-out entry of the note bank, passages of one part of a score (of a whole score
+where the entry can play all parts at once). *Ensembles*: passages of scores for several
+instruments, played by held-out entries of at least two classes. *Piano*: passages of piano pieces
+on the held-out pianos, for the pedal. All are of validation scores, in rooms and noise as in
+training, and go through the service's streaming pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import INSTRUMENTS
+from service.engine.engine import Engine, Transcriber
+from service.notes.events import PedalPress
+from service.protocol.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from training.evaluation.report import named_confusion
+from training.evaluation.window_memo import WindowMemo
+from training.music.metrics import (
+    NoteList,
+    confusion,
+    estimated_notes,
+    matched_onsets,
+    multi_onset_f1,
+)
+from training.music.synth.acoustics.augment import augment
+from training.music.synth.bank import Instrument
+from training.music.synth.casting import POLYPHONIC, REACH, ensemble_group
+from training.music.synth.config import SynthConfig
+from training.music.synth.excerpts import (
+    Material,
+    labelled,
+    load_material,
+    random_piece,
+    random_tuning,
+    score_excerpt,
+)
+from training.music.synth.render import Rendered
+from training.music.synth.scores import Piece
+
+PEDAL_FRAME_S = 0.05
+HALF_PEDAL = 0.5  # depth from which on a pedal counts as down
+COVERED = 0.95  # share of a part's notes that a solo instrument must reach
+ATTEMPTS = 200  # at a piece that fits
+PIANO_GROUPS = ("solo piano", "pop piano")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A rendered passage, and what is known of it."""
+
+    kind: str
+    """"solo", "ensemble" or "piano"."""
+    audio: NDArray[np.float32]
+    notes: NoteList
+    pedal: NDArray[np.float64] | None
+    """[presses, 3]: begin s, end s, depth; None where there is no pedal."""
+
+    @property
+    def instruments(self) -> tuple[str, ...]:
+        """The classes that play, by number."""
+        return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
+
+
+def evaluate_instruments(
+    transcriber: Transcriber,
+    options: StreamOptions,
+    config: SynthConfig,
+    passages: int,
+    seconds: float,
+    tell: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found, as
+    it is and with the classes that play given to the stream (``given``), and ``multi_onset_f1``;
+    ``classes``, the solo accuracy of each class; ``pedal_f1`` in frames of 50 ms; ``confusion``.
+
+    Args:
+        passages: of each held-out entry; of ensembles and of pianos there are ten times as many.
+        seconds: of a passage, at most.
+        tell: is given lines to print.
+    """
+    tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
+    for passage, rate in rendered_passages(config, passages, seconds):
+        tally = tallies[passage.kind]
+        with Engine(WindowMemo(transcriber)) as engine:
+            hear = partial(transcribe_array, passage.audio, rate, engine)
+            free = hear(options)
+            given = hear(replace(options, instruments=passage.instruments))
+        tally.add(passage, estimated_notes(free.notes), estimated_notes(given.notes))
+        if passage.pedal is not None:
+            tally.press(passage.pedal, free.pedal, len(passage.audio) / rate)
+        tell(f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}")
+    both = ("solo", "ensemble")
+    figures = {kind: tallies[kind].figures() for kind in both}
+    matched = tallies["solo"].confusion
+    found = matched.sum(axis=1)
+    classes = {
+        INSTRUMENTS[n]: float(matched[n, n] / found[n]) for n in np.flatnonzero(found).tolist()
+    }
+    return {
+        **figures,
+        "classes": classes,
+        "pedal_f1": tallies["piano"].pedal_f1,
+        "confusion": {kind: named_confusion(tallies[kind].confusion) for kind in both},
+        "counts": {kind: tallies[kind].confusion.tolist() for kind in both},
+    }
+
+
+class _Tally:
+    """Counts over passages."""
+
+    def __init__(self) -> None:
+        self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
+        self._given = self.confusion.copy()
+        self._f1: list[float] = []
+        self._pedal = np.zeros(3, np.int64)  # frames that are down in both, in labels, as told
+
+    def add(self, passage: Passage, free: NoteList, given: NoteList) -> None:
+        """The notes found of a passage, without and with its classes given."""
+        matched = matched_onsets(passage.notes, free)
+        self.confusion += confusion(passage.notes, free, matched)
+        self._f1.append(multi_onset_f1(passage.notes, free, matched))
+        self._given += confusion(passage.notes, given, matched_onsets(passage.notes, given))
+
+    def press(self, known: NDArray[np.float64], told: list[PedalPress], seconds: float) -> None:
+        """The pedal of a passage."""
+        down = known[known[:, 2] >= HALF_PEDAL, :2]
+        found = np.array([(press.onset_s, press.offset_s) for press in told]).reshape(-1, 2)
+        labels, heard = (pedal_frames(presses, seconds) for presses in (down, found))
+        self._pedal += [int((labels & heard).sum()), int(labels.sum()), int(heard.sum())]
+
+    @property
+    def pedal_f1(self) -> float | None:
+        """None where no pedal is ever down."""
+        both, labels, heard = self._pedal.tolist()
+        return 2 * both / (labels + heard) if labels + heard else None
+
+    @property
+    def line(self) -> str:
+        """How it stands."""
+        pedal = self.pedal_f1
+        accuracy = f"accuracy {_share(self.confusion):.3f}, given {_share(self._given):.3f}"
+        return accuracy + ("" if pedal is None else f", pedal {pedal:.3f}")
+
+    def figures(self) -> dict[str, float | int]:
+        """Of all passages."""
+        return {
+            "notes": int(self.confusion.sum()),
+            "instrument_accuracy": _share(self.confusion),
+            "given": _share(self._given),
+            "multi_onset_f1": float(np.mean(self._f1)) if self._f1 else 0.0,
+        }
+
+
+def _share(counts: NDArray[np.int64]) -> float:
+    return float(counts.trace() / max(1, counts.sum()))
+
+
+def pedal_frames(presses: NDArray[np.float64], seconds: float) -> NDArray[np.bool_]:
+    """[frames of 50 ms]: whether the pedal is down in the middle of each; presses: [n, 2] in s."""
+    middle = (np.arange(int(seconds / PEDAL_FRAME_S)) + 0.5) * PEDAL_FRAME_S
+    begins, ends = presses[:, :1], presses[:, 1:]
+    return np.asarray(((begins <= middle) & (middle < ends)).any(axis=0))
+
+
+def rendered_passages(
+    config: SynthConfig, passages: int, seconds: float
+) -> Iterator[tuple[Passage, int]]:
+    """Solo, ensemble and piano passages with their sample rate; the same in every run."""
+    rng = np.random.default_rng(config.seed)
+    material = load_material(config, "validation")
+    rate = material.bank.sample_rate
+    held_out = [e for e in material.bank.instruments.values() if e.name in config.held_out.names]
+
+    def finished(kind: str, rendered: Rendered) -> tuple[Passage, int]:
+        audio = augment(rendered.audio, rate, rng, config.recording, material.surroundings)
+        notes = labelled(rendered.notes, config)
+        listed = NoteList(
+            notes.onset,
+            notes.offset,
+            notes.pitch.astype(int),
+            notes.velocity.round().astype(int),
+            notes.instrument.astype(int),
+        )
+        return Passage(kind, audio, listed, rendered.pedal), rate
+
+    def excerpt(piece: Piece, only: tuple[str, ...], settings: SynthConfig = config) -> Rendered:
+        tuning = random_tuning(config, rng)
+        return score_excerpt(material, settings, seconds, tuning, rng, only, piece)
+
+    for entry in held_out:
+        for _ in range(passages):
+            yield finished("solo", excerpt(_solo(material, entry, rng), (entry.name,)))
+    several = replace(config, piano_probability=0.0, string_solo_piano_probability=0.0)
+    names = tuple(entry.name for entry in held_out)
+    for _ in range(10 * passages):
+        for _ in range(ATTEMPTS):
+            rendered = excerpt(random_piece(material, rng), names, several)
+            if len(set(rendered.notes.instrument.tolist()) - {-1}) > 1:
+                yield finished("ensemble", rendered)
+                break
+    pianos = tuple(entry.name for entry in held_out if entry.class_name == "piano")
+    alone = [piece for group in PIANO_GROUPS for piece in material.groups.get(group, [])]
+    for _ in range(10 * passages if alone and pianos else 0):
+        piece = alone[int(rng.integers(len(alone)))]
+        yield finished("piano", excerpt(piece, (pianos[int(rng.integers(len(pianos)))],)))
+
+
+def _solo(material: Material, entry: Instrument, rng: np.random.Generator) -> Piece:
+    """A piece, or one part of a piece, that the instrument can play."""
+    polyphonic = entry.class_name in ("piano", *POLYPHONIC)
+    piece = random_piece(material, rng)
+    for _ in range(ATTEMPTS):
+        piece = random_piece(material, rng)
+        if polyphonic:
+            break
+        if ensemble_group(piece.ensemble, piece.collection) in PIANO_GROUPS:
+            continue
+        part = int(rng.integers(len(piece.programs)))
+        piece = replace(piece, notes=piece.notes.where(piece.notes.part == part))
+        pitch = piece.notes.pitch
+        within = (pitch >= entry.low - REACH) & (pitch <= entry.high + REACH)
+        if len(pitch) and within.mean() >= COVERED:
+            break
+    return piece

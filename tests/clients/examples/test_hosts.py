@@ -102,6 +102,6 @@ def test_page_transcribes_with_its_server_gone(
         page.set_input_files("input", tune)
         page.wait_for_function("document.querySelector('output').value.includes(' notes in ')")
         found = found_in(page.locator("pre").inner_text())
-        page.screenshot(path=os.environ.get("RSE_PICTURE", tmp_path / "browser.png"))
+        page.screenshot(path=tmp_path / "browser.png")
     check(found)
     assert [pitch for _, pitch in found] == [pitch for _, pitch in run_python_host(graphs, tune)]

@@ -27,6 +27,12 @@ False notes a minute in made-up silence, noise, sweeps, drums and speech, and in
 ``--data-dir`` (recordings of speech, say); with ``--synth`` also in the recorded speech and drums
 of the training material that training leaves out.
 
+``python -m training.evaluate errors --data-dir DIR --json OUT``
+
+What goes wrong on recordings with labels, by kind (``training.evaluation.errors``), for each
+recording and overall: places of false frames, kinds of false notes, recall by octave, what the
+model hears after the ends of notes, quartiles of the timing of matched onsets.
+
 ``python -m training.evaluate musicnet --data-dir DIR --model W --json OUT``
 
 What ``real`` gives, for the test recordings of the MusicNet archive in DIR, and before it the
@@ -48,7 +54,9 @@ import numpy as np
 import torch
 
 from model.checkpoint import CheckpointError, load, shipped
+from service.engine.engine import Engine
 from service.protocol.options import Mode, StreamOptions
+from training.evaluation.errors import analyse
 from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.junk import (
     evaluate_junk,
@@ -113,6 +121,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     instruments.add_argument("--seconds", type=float, default=20.0, help="of a passage")
     instruments.add_argument("--pictures", type=Path, help="folder for the confusions")
+
+    errors = commands.add_parser("errors", parents=[common], help="what goes wrong, by kind")
+    errors.set_defaults(run=_errors)
+    errors.add_argument("--data-dir", type=Path, required=True)
+    errors.add_argument("--lookahead-ms", type=float, default=200.0)
+    errors.add_argument(
+        "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
+    )
 
     junk = commands.add_parser("junk", parents=[common], help="sounds that hold no notes")
     junk.set_defaults(run=_junk)
@@ -179,6 +195,17 @@ def _instruments(options: argparse.Namespace) -> int:
             draw_confusion(path, f"Instruments, {kind}", np.array(table))
     _write(options.json, figures)
     return 0
+
+
+def _errors(options: argparse.Namespace) -> int:
+    collection = read_collection(options.data_dir)
+    stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
+    with Engine(load(options.model)) as engine:
+        shift_s = options.label_shift_ms / 1000
+        tell = partial(print, flush=True)
+        figures = analyse(collection.recordings, engine, stream, shift_s, tell)
+    _write(options.json, figures)
+    return _status(collection.failures)
 
 
 def _junk(options: argparse.Namespace) -> int:

@@ -13,8 +13,9 @@ least length and release frames. When window n comes, for f from n - A to n, a p
 
   T falls from T(0) to T(A) = onset_threshold: what is certain is told at once, what is doubtful
   waits for more future, the full look-ahead at most. The note's time is that of the peak;
-* is struck again where it sounds already and that holds: the old note ends where its frame
-  probability fell just before, or else where the new one begins;
+* is struck again where it sounds already and that holds, with ``restrike_threshold``, if any, as
+  the least onset probability: the old note ends where its frame probability fell just before, or
+  else where the new one begins;
 * ends at the first frame f from free on whose probability, and that of the next R - 1, have fallen:
   y_n[f + k] < U(a - k), k = 0 ... R - 1, with U rising to U(A) = frame_off_threshold;
 * ends at frame n - A where the offset probability peaks (``offset_threshold``), and a silent pitch
@@ -76,6 +77,7 @@ class AnytimeTracker:
         ages = np.arange(self.columns)[::-1]
         self._begin_from = np.array([settings.onset_threshold_at(a, last_age) for a in ages])
         self._end_below = np.array([settings.off_threshold_at(a, last_age) for a in ages])
+        self._again = settings.restrike_threshold or 0.0
         self._last = self.columns - 1 - last_age  # column of the frames with full look-ahead
         self._least_frames = max(settings.min_note_frames, 2 * radius + 1)
         if self._onset is None:
@@ -105,8 +107,8 @@ class AnytimeTracker:
     @property
     def on_delay_frames(self) -> float:
         """Frames beyond the full look-ahead from the time of a note_on until it is known, at most:
-        an onset may lie half a frame before its frame."""
-        return 0.5
+        an onset may lie half a frame before its frame, before its time is corrected."""
+        return 0.5 - min(0.0, self.settings.onset_correction_frames)
 
     @property
     def off_delay_frames(self) -> float:
@@ -213,8 +215,11 @@ class AnytimeTracker:
             strong = onset[self._last :] >= self._begin_from[self._last :, None]
             for row, pitch in np.argwhere(strong & (frames >= self._free)).tolist():
                 at = self._last + row
+                if pitch in self._sounding and onset[at, pitch] < self._again:
+                    continue
                 if first + at >= self._free[pitch] and self._is_onset(known, at, pitch):
                     shift = onset_shift(onset[at - 1 : at + 2, pitch])
+                    shift += self.settings.onset_correction_frames
                     events += self._begin(first + at, shift, pitch, known, self._onset)
         if self._start_threshold is not None and first + self._last >= 0:
             silent = (self._high >= self._start_frames) & (frames[0] >= self._free)
@@ -249,7 +254,9 @@ class AnytimeTracker:
         if pitch in self._sounding:
             fell = frame
             low = known[self._frame, :, pitch] < self._end_below
-            least = max(int(self._free[pitch]), frame - column)
+            # Not so far back that the end would come later than other ends do.
+            latest = self.decided - 1 - self.last_age - int(self.off_delay_frames)
+            least = max(int(self._free[pitch]), latest)
             while fell > least and low[fell - 1 - frame + column]:
                 fell -= 1
             events.append(self._end(pitch, fell, time_frames if fell == frame else fell))

@@ -100,7 +100,7 @@ class NoteTracker:
 
         Half a frame more than the frames waited for: an onset may lie that far before its frame.
         """
-        return self._on_delay + 0.5
+        return self._on_delay + 0.5 - min(0.0, self.settings.onset_correction_frames)
 
     @property
     def off_delay_frames(self) -> float:
@@ -254,21 +254,26 @@ class NoteTracker:
     def _step(self, i: int, said: _Said) -> list[NoteEvent]:
         """The events that the i-th new frame, ``self._pushed``, makes known."""
         past, frame = self._pushed - self._off_delay, self._pushed - self._on_delay
-        events: list[NoteEvent] = []
-        for ends, at in ((said.release[i], past), (said.offset[i], frame)):
-            ends = ends & self._sounds & (at - self._onset_frame >= self.settings.min_note_frames)
-            if at == frame:
-                ends &= ~said.peak[i]  # struck again, which is an end of its own
-            events += [self._end(pitch, at, at) for pitch in np.flatnonzero(ends).tolist()]
-        may_begin = ~self._sounds | (frame - self._onset_frame >= self.settings.min_note_frames)
+        least = self.settings.min_note_frames
+        struck = self._struck(i, said)
+        released = said.release[i] & self._sounds & (past - self._onset_frame >= least)
+        if past == frame:
+            released &= ~struck  # what is struck again ends by that
+        events = [self._end(pitch, past, past) for pitch in np.flatnonzero(released).tolist()]
+        if past < frame:
+            struck = self._struck(i, said)  # of what sounds now
+        faded = said.offset[i] & self._sounds & (frame - self._onset_frame >= least) & ~struck
+        events += [self._end(pitch, frame, frame) for pitch in np.flatnonzero(faded).tolist()]
+        may_begin = ~self._sounds | (frame - self._onset_frame >= least)
         begins: dict[int, float] = {}  # pitch -> time in frames
-        for pitch in np.flatnonzero(said.peak[i] & may_begin).tolist():
+        for pitch in np.flatnonzero(struck & may_begin).tolist():
             begins[pitch] = self._onset_time(i, pitch)
             if pitch in self._sounding:
                 fell = self._fell(i, pitch)
                 events.append(self._end(pitch, fell, begins[pitch] if fell == frame else fell))
         by_frames = said.start[i] & ~said.peak[i] & ~self._sounds
-        begins |= {pitch: frame for pitch in np.flatnonzero(by_frames).tolist()}
+        at = max(0.0, frame + self.settings.onset_correction_frames)
+        begins |= dict.fromkeys(np.flatnonzero(by_frames).tolist(), at)
         for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
             head = self._frame if by_frames[pitch] else self._onset
             events.append(self._begin(i, pitch, time_frames, head))
@@ -278,6 +283,14 @@ class NoteTracker:
     @property
     def _sounds(self) -> NDArray[np.bool_]:
         return self._onset_frame != _SILENT
+
+    def _struck(self, i: int, said: _Said) -> NDArray[np.bool_]:
+        """Peaks that begin notes, [128]: of pitches that sound already, the likelier ones."""
+        again = self.settings.restrike_threshold
+        if again is None or self._onset is None:
+            return said.peak[i]
+        onset = self._recent[self._onset, self._past + i - self._on_delay]
+        return np.asarray(said.peak[i] & (~self._sounds | (onset >= again)))
 
     def _fell(self, i: int, pitch: int) -> int:
         """The frame at which a note ends that is struck again ``on_delay_frames`` before the i-th
@@ -301,6 +314,7 @@ class NoteTracker:
         """The time of a peak, in frames, between frames."""
         at = self._past + i - self._on_delay
         shift = onset_shift(self._recent[self._onset, at - 1 : at + 2, pitch])
+        shift += self.settings.onset_correction_frames
         return max(0.0, self._pushed - self._on_delay + shift)
 
     def _begin(self, i: int, pitch: int, time_frames: float, head: int | None) -> NoteEvent:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 MAX_VELOCITY = 127
+OPTIONAL = ("restrike_threshold", "offset_threshold", "frame_start_threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,9 @@ class TrackerSettings:
     Attributes:
         onset_threshold: least onset probability of a peak that begins a note.
         onset_radius_frames: a peak is the highest probability within so many frames.
+        restrike_threshold: the same of a pitch that sounds already. None: as ``onset_threshold``.
+        onset_correction_frames: added to the times of onsets, between -0.5 and 0.5: how early the
+            model hears them.
         frame_on_threshold: the frame probability that must be reached within ``on_delay_frames``
             of an onset; for models without onset head, the one that begins a note.
         frame_off_threshold: a note ends when its frame probability stays below this...
@@ -44,7 +48,9 @@ class TrackerSettings:
     """
 
     onset_threshold: float = 0.5
+    restrike_threshold: float | None = None
     onset_radius_frames: int = 2
+    onset_correction_frames: float = 0.0
     frame_on_threshold: float = 0.4
     frame_off_threshold: float = 0.25
     release_frames: int = 3
@@ -60,12 +66,15 @@ class TrackerSettings:
     usual_onset_age: float | None = None
 
     def __post_init__(self) -> None:
-        self._check_early()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name.startswith("early_") or field.name == "usual_onset_age":
                 continue
-            if field.name in ("offset_threshold", "frame_start_threshold") and value is None:
+            if field.name in OPTIONAL and value is None:
+                continue
+            if field.name == "onset_correction_frames":
+                if not -0.5 < value < 0.5:
+                    raise ValueError(f"{field.name} must be between -0.5 and 0.5, not {value!r}")
                 continue
             if field.name.endswith("_threshold"):
                 if not 0 <= value <= 1:
@@ -94,6 +103,7 @@ class TrackerSettings:
             )
         if self.default_velocity > MAX_VELOCITY:
             raise ValueError(f"default_velocity must be at most 127, not {self.default_velocity}")
+        self._check_early()
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:

@@ -21,7 +21,7 @@ from training.music.synth.config import SynthConfig
 from training.music.task import MusicConfig, MusicTask
 from training.shipping.card import write_card
 from training.shipping.sources import sources
-from training.shipping.tune import HeldOutPieces, tune
+from training.shipping.tune import settings_for
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     music = MusicConfig(config, synth, validation_windows=options.windows)
     card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
-    pieces = HeldOutPieces(load(path), synth, options.pieces, options.seconds)
-    card["tracker"] = dataclasses.asdict(tune(pieces))
+    found = settings_for(load(path), used, options.pieces, options.seconds)
+    card["tracker"] = dataclasses.asdict(found)
     write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
     return 0

@@ -74,6 +74,29 @@ def test_a_note_struck_again_ends_where_the_next_begins() -> None:
     assert events[1].time_s == events[2].time_s == pytest.approx(30.25 * FRAME_S, abs=1e-5)
 
 
+def test_a_weak_peak_is_not_a_strike_of_a_note_that_sounds() -> None:
+    drawn = silence(80)
+    draw(drawn, 60, 10, 70)
+    drawn[1, 40, 60] = 0.6  # as of strings that beat
+    drawn[1, 40, 64] = 0.6
+    drawn[0, 40:60, 64] = 0.9
+    settings = TrackerSettings(restrike_threshold=0.7)
+    begun = [(e.pitch, e.frame) for e in track(drawn, (), settings) if e.kind == "note_on"]
+    assert begun == [(60, 10), (64, 40)]
+    drawn[1, 40, 60] = 0.8
+    begun = [(e.pitch, e.frame) for e in track(drawn, (), settings) if e.kind == "note_on"]
+    assert begun == [(60, 10), (60, 40), (64, 40)]
+
+
+def test_onset_times_are_corrected_and_ends_are_not() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10.25, 30)
+    on, off = track(drawn, (), TrackerSettings(onset_correction_frames=0.4))
+    assert on.time_s == pytest.approx(10.65 * FRAME_S, abs=1e-6)
+    assert on.frame == 10
+    assert off.time_s == pytest.approx(30 * FRAME_S, abs=1e-6)
+
+
 def test_a_note_struck_again_ends_where_it_fell_before() -> None:
     drawn = silence(80)
     draw(drawn, 60, 10, 27)
@@ -211,6 +234,8 @@ def test_frames_out_of_order_are_refused() -> None:
         {"onset_threshold": 0},
         {"offset_threshold": 0.0},
         {"default_velocity": 128},
+        {"restrike_threshold": 0.0},
+        {"onset_correction_frames": 0.5},
     ],
 )
 def test_impossible_settings_are_refused(values: dict[str, Any]) -> None:

@@ -31,7 +31,9 @@ def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
 tracker_settings = st.builds(
     TrackerSettings,
     onset_threshold=st.floats(0.1, 0.9),
+    restrike_threshold=st.none() | st.floats(0.1, 1.0),
     onset_radius_frames=st.integers(1, 4),
+    onset_correction_frames=st.floats(-0.49, 0.49),
     frame_on_threshold=st.floats(0.3, 0.9),
     frame_off_threshold=st.floats(0.0, 0.3),
     release_frames=st.integers(1, 8),
@@ -60,7 +62,8 @@ def test_the_laws_of_events(
         assert type(event.time_s) is type(event.confidence) is float  # plain: they become JSON
         assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
         assert 0 <= event.frame <= frames
-        assert abs(event.time_s - event.frame * FRAME_S) <= 0.5 * FRAME_S + 1e-6
+        off_frame = 0.5 + abs(chosen.onset_correction_frames)
+        assert abs(event.time_s - event.frame * FRAME_S) <= off_frame * FRAME_S + 1e-6
         if event.kind == "note_on":
             assert event.pitch not in open_notes
             assert ended_s.get(event.pitch, 0.0) <= event.time_s

@@ -5,14 +5,26 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from model.transcriber import Transcriber
 from service.notes.tracker_settings import TrackerSettings
 from tests.training.conftest import TINY
 from training.music.synth.config import SynthConfig
-from training.shipping.tune import GRID, HeldOutPieces, at_an_end, tune
+from training.shipping.tune import (
+    GRID,
+    MAX_CORRECTION,
+    HeldOutPieces,
+    Together,
+    at_an_end,
+    main,
+    tune,
+)
 
 
 class Hill:
@@ -82,3 +94,40 @@ def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
             probabilities[1, min(frames - 1, round(onset / pieces.frame_s)), pitch] = 1.0
     deaf = TrackerSettings(onset_threshold=1.0, frame_on_threshold=1.0, min_note_frames=1000)
     assert pieces.objective(TrackerSettings()) > max(1.0, pieces.objective(deaf))
+
+
+def test_kinds_of_pieces_are_weighted_and_their_timing_is_levelled() -> None:
+    class Late(Hill):
+        def __init__(self, late_s: float, score: float) -> None:
+            super().__init__(lambda _: score)
+            self.frame_s, self._late_s = 0.01, late_s
+
+        def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
+            correction_s = settings.onset_correction_frames * self.frame_s
+            return np.array([-0.5, self._late_s, 0.5]) + correction_s
+
+    together = Together([(1.0, Late(0.001, 0.5)), (2.0, Late(-0.005, 0.25))])
+    settings = TrackerSettings(onset_correction_frames=0.3)
+    assert together.objective(settings) == pytest.approx(1.0)
+    assert together.correction_frames(settings) == pytest.approx(0.2)  # early by 2 ms on average
+    assert Together([(1.0, Late(-0.02, 0.5))]).correction_frames(settings) == MAX_CORRECTION
+
+
+def test_the_command_writes_what_it_finds_into_the_card(
+    tiny_checkpoint: Path,
+    synth_config: SynthConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = TrackerSettings(onset_threshold=0.45, restrike_threshold=0.6)
+    monkeypatch.setattr("training.shipping.tune.tune", lambda _: found)
+    monkeypatch.setattr("training.shipping.tune.write_card", lambda path, card: told.append(card))
+    told: list[dict[str, Any]] = []
+    where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
+    little = ["--pieces", "1", "--seconds", "4"]
+    assert main(["--model", str(tiny_checkpoint), *where, *little]) == 0
+    assert told == []
+    assert main(["--model", str(tiny_checkpoint), *where, *little, "--write"]) == 0
+    assert told[0]["tracker"]["onset_threshold"] == 0.45
+    assert told[0]["config"]
+    assert main(["--model", str(tmp_path / "none.safetensors"), *where, "--write"]) == 1

@@ -24,7 +24,7 @@ from training.music.scored.masks import Evidence, unknown
 from training.music.scored.time_map import TimeMap
 from training.music.synth.scores import Notes
 
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 PCM_SCALE = 32_767
 
 

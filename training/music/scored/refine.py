@@ -27,6 +27,9 @@ SPREAD_S = 0.02
 """Distance of the notes around from their chords at which a note not heard is hardly placed."""
 PLACED = 0.5
 """Highest confidence of a note that is not heard itself but placed by its neighbours."""
+HEARD_EARLY_S = 0.004
+"""The model's peaks lie so far before the attacks: in recordings of a grand piano, the steepest
+rise of the energy follows them by 5 ms in the median, and the onset of rendered notes by 1 ms."""
 CHORD_S = 0.005  # score times nearer than this are one chord
 SHORTEST_S = 0.04
 
@@ -117,7 +120,8 @@ def _peaks(
     before, here, after = (onset[peak + step, pitch].astype(float) for step in (-1, 0, 1))
     height = here - np.minimum(before, after)
     shift = 0.5 * (after - before) / np.where(height > 0, height, 1)
-    return (peak + np.clip(shift, -0.5, 0.5)) * frame_s, likely[rows, best].astype(float)
+    found_s = (peak + np.clip(shift, -0.5, 0.5)) * frame_s + HEARD_EARLY_S
+    return found_s, likely[rows, best].astype(float)
 
 
 def _reach(

@@ -1,0 +1,100 @@
+"""Errors are counted where they belong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.config import HOP, PITCHES, SAMPLE_RATE
+from service.engine.engine import Engine
+from service.protocol.options import StreamOptions
+from tests.fakes import FakeTranscriber
+from tests.training.conftest import TONES
+from training.evaluate import main
+from training.evaluation.errors import analyse, errors
+from training.music.metrics import NoteList, note_list
+from training.music.recordings import read_collection
+
+FRAME_S = HOP / SAMPLE_RATE
+FRAMES = 600
+
+
+def notes(*rows: tuple[float, float, int]) -> NoteList:
+    return note_list(np.array([(*row, 64) for row in rows]))
+
+
+def seconds(count: float) -> float:
+    return count * FRAME_S
+
+
+def test_false_frames_have_a_place() -> None:
+    reference = notes((1.0, 2.0, 60), (4.0, 6.0, 48))
+    estimated = notes((1.0, 2.5, 60), (4.0, 5.0, 60), (4.0, 4.5, 61), (4.0, 6.0, 48))
+    found = errors(reference, estimated, np.zeros((FRAMES, PITCHES), np.float32), FRAME_S)
+    assert [seconds(n) for n in found.false_frames] == pytest.approx([0.5, 1.0, 0.5], abs=0.03)
+    shares = found.figures()["false_frame_places"]
+    assert shares["overtone"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_false_notes_have_a_kind_and_what_is_found_an_octave() -> None:
+    reference = notes((1.0, 2.0, 60), (4.0, 5.0, 48), (5.0, 6.0, 49))
+    estimated = notes(
+        (1.01, 2.0, 60),
+        (1.5, 2.0, 60),  # again, while it sounds
+        (2.7, 3.0, 60),  # again, while it fades
+        (3.5, 3.9, 60),
+        (3.99, 5.0, 48),
+        (4.02, 5.0, 67),  # third partial of 48
+        (4.5, 5.0, 67),  # not struck together with it
+    )
+    found = errors(reference, estimated, np.zeros((FRAMES, PITCHES), np.float32), FRAME_S)
+    assert found.false_notes.tolist() == [2, 1, 2]
+    figures = found.figures()
+    assert figures["onset_recall"] == {"C3 to B3": 0.5, "C4 to B4": 1.0}
+    assert figures["onset_error_quartiles_ms"][1] == pytest.approx(0, abs=1)
+
+
+def test_ringing_is_taken_from_ends_that_no_strike_follows() -> None:
+    reference = notes((1.0, 2.0, 60), (2.2, 3.0, 60), (1.0, 2.0, 64))
+    probabilities = np.zeros((FRAMES, PITCHES), np.float32)
+    for pitch, level in ((60, 0.8), (64, 0.4)):
+        end = round((3.0 if pitch == 60 else 2.0) / FRAME_S)
+        probabilities[end : end + 30, pitch] = level  # for 350 ms
+    found = errors(reference, notes(), probabilities, FRAME_S)
+    assert found.ends.tolist() == [2, 2, 2]
+    after = found.figures()["probability_after_end"]
+    assert after == {
+        "0 ms": pytest.approx(0.6),
+        "200 ms": pytest.approx(0.6),
+        "500 ms": pytest.approx(0.0),
+    }
+
+
+def test_recordings_add_up(tones: Path) -> None:
+    (tones / "again.wav").write_bytes((tones / "tones.wav").read_bytes())
+    (tones / "again.tsv").write_text((tones / "tones.tsv").read_text())
+    told: list[str] = []
+    with Engine(FakeTranscriber()) as engine:
+        report = analyse(
+            read_collection(tones).recordings, engine, StreamOptions(), 0.0, told.append
+        )
+    one, two = report["recordings"].values()
+    assert one == two
+    assert report["overall"]["onset_recall"] == one["onset_recall"]
+    assert report["overall"]["false_frames"] == 2 * one["false_frames"]
+    assert set(one["onset_recall"].values()) == {1.0}
+    assert [text.splitlines()[0] for text in told] == ["again", "tones", "overall"]
+    assert len(TONES) > 0
+
+
+def test_the_command_writes_json(tones: Path, tmp_path: Path, tiny_checkpoint: Path) -> None:
+    out = tmp_path / "errors.json"
+    where = ["--data-dir", str(tones), "--model", str(tiny_checkpoint), "--json", str(out)]
+    assert main(["errors", *where]) == 0
+    assert json.loads(out.read_text())["recordings"].keys() == {"tones"}
+    (tones / "bad.wav").write_bytes((tones / "tones.wav").read_bytes())
+    (tones / "bad.tsv").write_text("no table")
+    assert main(["errors", *where]) == 1

@@ -1,0 +1,209 @@
+"""What a transcription gets wrong, by kind: which false frames, which false notes, which missed.
+
+A false frame is one that the notes found cover and the labels do not. It counts once, where it fits
+first: ``after_end`` of a label of its pitch, within AFTER_END_S; at an ``overtone`` of a label that
+sounds; ``elsewhere``. A false note is one without a label (``metrics.matched_onsets``): ``again``,
+of a pitch that sounds in the labels or has just ended, struck by nobody; at an ``overtone`` of a
+label struck together with it; ``other``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from service.engine.engine import Engine
+from service.protocol.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from training.evaluation.breakdown import OCTAVES
+from training.evaluation.real import read_audio
+from training.music.metrics import (
+    ONSET_TOLERANCE_S,
+    NoteList,
+    estimated_notes,
+    matched_onsets,
+)
+from training.music.recordings import Recording
+
+AFTER_END_S = 1.0
+RINGING_S = (0.0, 0.2, 0.5)
+"""After the ends of notes: how probable is it then that they sound?"""
+OVERTONES = (12, 19, 24, 28, 31, 34, 36)
+"""Semitones from a note to its partials 2 to 8."""
+FRAME_PLACES = ("after_end", "overtone", "elsewhere")
+NOTE_KINDS = ("again", "overtone", "other")
+
+
+@dataclass
+class Errors:
+    """Counts of one recording; add up those of several."""
+
+    false_frames: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+    """By FRAME_PLACES."""
+    false_notes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+    """By NOTE_KINDS."""
+    found: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OCTAVES), np.int64))
+    """Labels that are matched, by octave."""
+    labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OCTAVES), np.int64))
+    ringing: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(RINGING_S)))
+    """Sums of frame probabilities RINGING_S after ends."""
+    ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(RINGING_S), np.int64))
+    """As many ends were they taken from: those whose pitch is not struck again until then."""
+    onset_errors_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """How late matched onsets are."""
+
+    def __add__(self, other: Errors) -> Errors:
+        onset_errors_s = np.concatenate([self.onset_errors_s, other.onset_errors_s])
+        counts = vars(self).keys() - {"onset_errors_s"}
+        sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
+        return Errors(**sums, onset_errors_s=onset_errors_s)
+
+    def figures(self) -> dict[str, Any]:
+        """Plain values for JSON: shares of all false frames and notes, recall by octave,
+        milliseconds."""
+        late_ms = 1000 * self.onset_errors_s
+        return {
+            "false_frames": int(self.false_frames.sum()),
+            "false_frame_places": _shares(FRAME_PLACES, self.false_frames),
+            "false_notes": int(self.false_notes.sum()),
+            "false_note_kinds": _shares(NOTE_KINDS, self.false_notes),
+            "probability_after_end": {
+                f"{1000 * after:g} ms": float(total / count) if count else None
+                for after, total, count in zip(RINGING_S, self.ringing, self.ends, strict=True)
+            },
+            "onset_recall": {
+                name: float(found / labels)
+                for name, found, labels in zip(OCTAVES, self.found, self.labels, strict=True)
+                if labels
+            },
+            "onset_error_quartiles_ms": (
+                [float(value) for value in np.percentile(late_ms, [25, 50, 75])]
+                if len(late_ms)
+                else None
+            ),
+        }
+
+
+def errors(
+    reference: NoteList, estimated: NoteList, probabilities: NDArray[np.float32], frame_s: float
+) -> Errors:
+    """Of one transcription; probabilities: (frames, PITCHES)."""
+    matched = matched_onsets(reference, estimated)
+    octave = reference.pitch // 12
+    false = np.ones(len(estimated), bool)
+    false[matched[:, 1]] = False
+    ringing, ends = _ringing(reference, probabilities, frame_s)
+    return Errors(
+        false_frames=_false_frames(reference, estimated, len(probabilities), frame_s),
+        false_notes=_false_notes(reference, estimated, false),
+        found=np.bincount(octave[matched[:, 0]], minlength=len(OCTAVES)),
+        labels=np.bincount(octave, minlength=len(OCTAVES)),
+        ringing=ringing,
+        ends=ends,
+        onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
+    )
+
+
+def _false_frames(
+    reference: NoteList, estimated: NoteList, frames: int, frame_s: float
+) -> NDArray[np.int64]:
+    sounds = reference.roll(frames, frame_s)
+    false = estimated.roll(frames, frame_s) & ~sounds
+    ended = NoteList(
+        reference.offset_s, reference.offset_s + AFTER_END_S, reference.pitch, reference.velocity
+    ).roll(frames, frame_s)
+    overtone = np.zeros_like(sounds)
+    for interval in OVERTONES:
+        overtone[:, interval:] |= sounds[:, : PITCHES - interval]
+    places = (false & ended, false & ~ended & overtone, false & ~ended & ~overtone)
+    return np.array([int(place.sum()) for place in places])
+
+
+def _false_notes(
+    reference: NoteList, estimated: NoteList, false: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    counts = np.zeros(3, np.int64)
+    for onset_s, pitch in zip(estimated.onset_s[false], estimated.pitch[false], strict=True):
+        of_pitch = reference.pitch == pitch
+        ringing = (reference.onset_s < onset_s) & (onset_s < reference.offset_s + AFTER_END_S)
+        together = np.abs(reference.onset_s - onset_s) <= ONSET_TOLERANCE_S
+        if (of_pitch & ringing).any():
+            counts[0] += 1
+        elif (together & np.isin(pitch - reference.pitch, OVERTONES)).any():
+            counts[1] += 1
+        else:
+            counts[2] += 1
+    return counts
+
+
+def _ringing(
+    reference: NoteList, probabilities: NDArray[np.float32], frame_s: float
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    order = np.lexsort((reference.onset_s, reference.pitch))
+    pitch, ends_s = reference.pitch[order], reference.offset_s[order]
+    again_s = np.append(reference.onset_s[order][1:], np.inf)
+    again_s[np.append(np.diff(pitch) != 0, True)] = np.inf
+    sums, counts = [], []
+    for after in RINGING_S:
+        frame = np.rint((ends_s + after) / frame_s).astype(int)
+        alone = (again_s > ends_s + max(RINGING_S)) & (frame < len(probabilities))
+        sums.append(float(probabilities[frame[alone], pitch[alone]].sum()))
+        counts.append(int(alone.sum()))
+    return np.array(sums), np.array(counts)
+
+
+def analyse(
+    recordings: Iterable[Recording],
+    engine: Engine,
+    options: StreamOptions,
+    label_shift_s: float,
+    tell: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """``recordings``, the figures of each by name, and ``overall``, those of all notes and frames
+    together. ``tell`` is given the same as text. Raises AudioError."""
+    frame_s = HOP / engine.config.sample_rate
+    total, of_each = Errors(), {}
+    for recording in recordings:
+        samples, rate = read_audio(recording.audio)
+        said = transcribe_array(samples, rate, engine, options)
+        reference = recording.notes.shifted(label_shift_s)
+        notes = estimated_notes(said.notes)
+        found = errors(reference, notes, said.frame_probabilities, frame_s)
+        total, of_each[recording.name] = total + found, found.figures()
+        tell(text(recording.name, of_each[recording.name]))
+    overall = total.figures()
+    tell(text("overall", overall))
+    return {"recordings": of_each, "overall": overall}
+
+
+def text(name: str, figures: dict[str, Any]) -> str:
+    """Figures to be read."""
+    lines = [name]
+    for title, count, shares in (
+        ("false frames", figures["false_frames"], figures["false_frame_places"]),
+        ("false notes", figures["false_notes"], figures["false_note_kinds"]),
+        ("probability after an end", "", figures["probability_after_end"]),
+        ("onset recall", "", figures["onset_recall"]),
+    ):
+        cells = (f"{key} {value:.2f}" for key, value in shares.items() if value is not None)
+        lines.append(f"  {title:26}{count!s:>6}  " + ", ".join(cells))
+    if figures["onset_error_quartiles_ms"]:
+        low, median, high = figures["onset_error_quartiles_ms"]
+        lines.append(
+            f"  matched onsets            {median:+.1f} ms in the median (positive: late), half of "
+            f"them from {low:+.1f} to {high:+.1f} ms"
+        )
+    return "\n".join(lines)
+
+
+def _shares(names: tuple[str, ...], counts: NDArray[np.int64]) -> dict[str, float | None]:
+    total = int(counts.sum())
+    return {
+        name: int(count) / total if total else None
+        for name, count in zip(names, counts, strict=True)
+    }

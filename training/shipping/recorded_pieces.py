@@ -1,0 +1,131 @@
+"""Real recordings with their scores, to judge the note tracker's settings on.
+
+Scores do not say when keys are let go: beginnings of notes alone count. Where a score does not tell
+whether a note begins, a note found or missed is neither right nor wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from model.transcriber import Transcriber
+from service.engine.engine import Engine
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from training.music.metrics import ONSET_TOLERANCE_S, NoteList
+from training.music.scored.corpus import PCM_SCALE, ScoredRecording
+from training.music.synth.labels import ONSET_UNKNOWN
+from training.shipping.tracking import LOOKAHEADS_MS, tracked
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a score tells of the beginnings of notes.
+
+    Attributes:
+        onset_s, pitch: of the written notes, [n] each.
+        unknown: (frames, PITCHES), where it does not tell whether one begins.
+        frame_s: from one frame to the next.
+    """
+
+    onset_s: NDArray[np.float64]
+    pitch: NDArray[np.int16]
+    unknown: NDArray[np.bool_]
+    frame_s: float
+
+    def tells(self, onset_s: NDArray[np.float64], pitch: NDArray) -> NDArray[np.bool_]:
+        """Whether it does, for each of some notes."""
+        frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
+        return ~self.unknown[frame, pitch]
+
+
+class RecordedPieces:
+    """Implements ``tune.Pieces``: probabilities of the recordings, to be tracked with many
+    settings."""
+
+    def __init__(
+        self, transcriber: Transcriber, recordings: Sequence[ScoredRecording], seconds: float
+    ) -> None:
+        """seconds: of each recording, from its beginning."""
+        self.frame_s = HOP / transcriber.config.sample_rate
+        self.heads = tuple(transcriber.config.heads)
+        self.pieces: list[tuple[NDArray[np.float32], Truth]] = []
+        rate = transcriber.config.sample_rate
+        with Engine(transcriber) as engine:
+            for recording in recordings:
+                samples = recording.audio[: int(seconds * rate)].astype(np.float32)
+                audio = samples / np.float32(PCM_SCALE)
+                for lookahead in LOOKAHEADS_MS:
+                    options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
+                    heard = transcribe_array(audio, rate, engine, options).probabilities
+                    self.pieces.append((heard, truth(recording, heard.shape[1], self.frame_s)))
+
+    def objective(self, settings: TrackerSettings) -> float:
+        """Mean onset F1 over pieces."""
+        scores = []
+        for probabilities, told in self.pieces:
+            notes = tracked(settings, probabilities, self.frame_s, self.heads)
+            scores.append(known_onset_f1(told, notes))
+        return float(np.mean(scores))
+
+    def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
+        """How late the notes found are, all pieces together."""
+        errors = [np.zeros(0)]
+        for probabilities, told in self.pieces:
+            notes = tracked(settings, probabilities, self.frame_s, self.heads)
+            written, found = matches(told, notes)
+            errors.append(notes.onset_s[found] - told.onset_s[written])
+        return np.concatenate(errors)
+
+
+def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
+    """Of the first ``frames`` of a recording."""
+    unknown = np.zeros((frames, PITCHES), bool)
+    for begin_s, end_s, pitch, what in recording.unknown:
+        if int(what) & ONSET_UNKNOWN:
+            first, last = (max(0, round(second / frame_s)) for second in (begin_s, end_s))
+            unknown[first:last, slice(None) if pitch < 0 else int(pitch)] = True
+    inside = recording.notes.onset < frames * frame_s
+    return Truth(recording.notes.onset[inside], recording.notes.pitch[inside], unknown, frame_s)
+
+
+def matches(told: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Written notes and notes found that are the same: index pairs, as many as can be.
+
+    Of a pitch, each written note takes the first found that is near enough and not taken: in one
+    dimension and with one tolerance, no other choice makes more pairs.
+    """
+    pairs: list[tuple[int, int]] = []
+    for pitch in np.unique(notes.pitch):
+        found = np.flatnonzero(notes.pitch == pitch)
+        written = np.flatnonzero(told.pitch == pitch)
+        found = found[np.argsort(notes.onset_s[found], kind="stable")]
+        written = written[np.argsort(told.onset_s[written], kind="stable")]
+        i = 0
+        for j in written.tolist():
+            at_s = told.onset_s[j]
+            while i < len(found) and notes.onset_s[found[i]] < at_s - ONSET_TOLERANCE_S:
+                i += 1
+            if i < len(found) and notes.onset_s[found[i]] <= at_s + ONSET_TOLERANCE_S:
+                pairs.append((j, int(found[i])))
+                i += 1
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def known_onset_f1(told: Truth, notes: NoteList) -> float:
+    """Onset F1 of what the score tells. 0 where it tells of no note and none is found."""
+    written, found = matches(told, notes)
+    written_known = told.tells(told.onset_s, told.pitch)
+    hits = int(written_known[written].sum())
+    wrong = np.ones(len(notes), bool)
+    wrong[found] = False
+    wrong &= told.tells(notes.onset_s, notes.pitch)
+    total = int(written_known.sum()) + hits + int(wrong.sum())
+    return 2 * hits / max(1, total)

@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
-from model.checkpoint import CheckpointError, load, write_whole
 from model.config import HOP, WINDOW
 from model.graphs import WindowGraph, step_graph
-from model.transcriber import Transcriber
+from model.storage import WeightsError, load, write_whole
+from model.transcriber import TranscriptionModel
 
 try:
     import onnx
@@ -49,7 +49,7 @@ _ANY = 1 << 40  # elements of a folded tensor
 _TRIED_WINDOWS = 16  # of noise, to state what quantisation changes
 
 
-def window_model(transcriber: Transcriber) -> onnx.ModelProto:
+def window_model(transcriber: TranscriptionModel) -> onnx.ModelProto:
     """The network on whole windows, (batch, context + WINDOW)."""
     samples = transcriber.config.context + WINDOW
     inputs = {"windows": torch.zeros(2, samples)}
@@ -58,7 +58,7 @@ def window_model(transcriber: Transcriber) -> onnx.ModelProto:
 
 
 def step_model(
-    transcriber: Transcriber,
+    transcriber: TranscriptionModel,
     lookahead_hops: int = LOOKAHEAD_HOPS,
     block_frames: int = BLOCK_FRAMES,
 ) -> onnx.ModelProto:
@@ -76,7 +76,7 @@ def step_model(
     return _export(graph, inputs, ["probabilities", *(f"next_{name}" for name in shapes)], about)
 
 
-def _metadata(transcriber: Transcriber) -> dict[str, Any]:
+def _metadata(transcriber: TranscriptionModel) -> dict[str, Any]:
     """What a host needs to know of the network, ready for JSON."""
     config = transcriber.config
     return {
@@ -198,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_whole(path, data)
             write_whole(path.with_name(f"{path.name}.json"), json.dumps(facts(model)).encode())
             print(f"{path}: {len(data) / 1e6:.1f} MB{error}")
-    except (CheckpointError, ValueError, OSError) as problem:
+    except (WeightsError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
     return 0

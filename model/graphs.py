@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import FRAMES, HOP, WINDOW
-from model.transcriber import FilterbankNetwork, Transcriber
+from model.transcriber import FilterbankNetwork, TranscriptionModel
 
 
 class WindowGraph(nn.Module):
     """Windows to probabilities."""
 
-    def __init__(self, transcriber: Transcriber) -> None:
+    def __init__(self, transcriber: TranscriptionModel) -> None:
         super().__init__()
         self.transcriber = transcriber
 
@@ -37,7 +37,9 @@ class StepGraph(nn.Module, ABC):
     (batch, heads, block_frames, PITCHES) and the next state.
     """
 
-    def __init__(self, transcriber: Transcriber, lookahead_hops: int, block_frames: int) -> None:
+    def __init__(
+        self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
+    ) -> None:
         """Args:
             lookahead_hops: from the newest frame to the end of the audio.
             block_frames: hops of a step, which are its frames.
@@ -83,7 +85,9 @@ class WaveformStep(StepGraph):
 class FilterbankStep(StepGraph):
     """Of a network with a filterbank: only the new constant-Q columns are computed."""
 
-    def __init__(self, transcriber: Transcriber, lookahead_hops: int, block_frames: int) -> None:
+    def __init__(
+        self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
+    ) -> None:
         super().__init__(transcriber, lookahead_hops, block_frames)
         assert isinstance(transcriber.network, FilterbankNetwork)
         self.network = transcriber.network
@@ -110,7 +114,9 @@ class FilterbankStep(StepGraph):
         return self.probabilities(logits), audio[:, begin:], known[:, :, self.block_frames :]
 
 
-def step_graph(transcriber: Transcriber, lookahead_hops: int, block_frames: int) -> StepGraph:
+def step_graph(
+    transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
+) -> StepGraph:
     """The step of a transcriber, whatever its front-end. Raises ValueError (see ``StepGraph``)."""
     filtered = isinstance(transcriber.network, FilterbankNetwork)
     kind = FilterbankStep if filtered else WaveformStep

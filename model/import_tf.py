@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoint import CheckpointError, save_checkpoint
 from model.config import RELEASED, RELEASED_RSE, ModelConfig, RSEConfig, StridedConfig
 from model.released.names import ROOT, from_released, released_shapes
 from model.released.tf_checkpoint import read_checkpoint
+from model.storage import WeightsError, save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 
 Shape = tuple[int, ...]
 
@@ -57,10 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
     prefix: str = options.prefix.removesuffix(".index")
     try:
         if options.out.suffix != ".safetensors":
-            raise CheckpointError(f"{options.out} should end in .safetensors")
+            raise WeightsError(f"{options.out} should end in .safetensors")
         network, card = import_checkpoint(prefix, options.out.stem, options.fourier)
-        save_checkpoint(network, card, options.out)
-    except (CheckpointError, OSError) as error:
+        save_weights(network, card, options.out)
+    except (WeightsError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{options.out}: {card['task']}, {card['parameters']:,} parameters")
@@ -69,11 +69,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
-) -> tuple[Transcriber | SymbolNetwork, dict[str, Any]]:
+) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
     """The network in a checkpoint of the released code, and its card.
 
     name: what the network is to be called; fourier: as ``StridedConfig.fourier``. Raises
-    CheckpointError for files that are missing or damaged and for variables that are unknown,
+    WeightsError for files that are missing or damaged and for variables that are unknown,
     missing, of another shape or not finite.
     """
     variables = read_checkpoint(prefix)
@@ -81,8 +81,8 @@ def import_checkpoint(
         shapes = {key: value.shape for key, value in variables.items()}
         network, convolutions = build(shapes, name, fourier)
         trained = {key: as_tensor(key, variables[key]) for key in network_variables(shapes)}
-    except CheckpointError as error:
-        raise CheckpointError(f"{prefix}: {error}") from error
+    except WeightsError as error:
+        raise WeightsError(f"{prefix}: {error}") from error
     state = from_released(network, trained, convolutions)
     network.load_state_dict(state, assign=True)
     card: dict[str, Any] = {
@@ -99,16 +99,18 @@ def import_checkpoint(
 
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
-) -> tuple[Transcriber | SymbolNetwork, int]:
+) -> tuple[TranscriptionModel | SymbolNetwork, int]:
     """The network, without values, that variables of these names and shapes belong to.
 
-    Also returns the number of its convolutions. Raises CheckpointError where they belong to none
+    Also returns the number of its convolutions. Raises WeightsError where they belong to none
     and names all that do not fit.
     """
     config, convolutions = infer_config(shapes, name, fourier)
     with torch.device("meta"):
-        network: Transcriber | SymbolNetwork
-        network = Transcriber(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
+        network: TranscriptionModel | SymbolNetwork
+        network = (
+            TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
+        )
     found = network_variables(shapes)
     expected = released_shapes(network, convolutions)
     problems = [
@@ -121,7 +123,7 @@ def build(
         ),
     ]
     if problems:
-        raise CheckpointError("not a network of the released code: " + "; ".join(problems))
+        raise WeightsError("not a network of the released code: " + "; ".join(problems))
     return network, convolutions
 
 
@@ -146,14 +148,14 @@ def infer_config(
     blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)
     hidden = _matrix(shapes, f"{steps}last/cand1/c/CvK")[1]
     if not blocks or not maps or hidden % (2 * maps):
-        raise CheckpointError(
+        raise WeightsError(
             f"no Residual Shuffle-Exchange network has {blocks} blocks, {maps} maps and {hidden} "
             "hidden maps"
         )
     rse = replace(RELEASED_RSE, maps=maps, blocks=blocks, hidden_factor=hidden // (2 * maps))
     if f"{ROOT}embedding" in shapes:
         if fourier:
-            raise CheckpointError("a network over symbols has no spectrum to read")
+            raise WeightsError("a network over symbols has no spectrum to read")
         return _symbol_config(shapes, classes, rse), 0
     convolutions = _count_convolutions(shapes)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
@@ -173,27 +175,27 @@ def _count_convolutions(shapes: Mapping[str, Shape]) -> int:
 
 
 def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
-    """The shape of a variable that every network has. Raises CheckpointError."""
+    """The shape of a variable that every network has. Raises WeightsError."""
     shape = shapes.get(name)
     if shape is None:
-        raise CheckpointError(f"not a network of the released code: {name} is missing")
+        raise WeightsError(f"not a network of the released code: {name} is missing")
     if len(shape) != 2:
-        raise CheckpointError(f"{name} has shape {list(shape)}, expected a matrix")
+        raise WeightsError(f"{name} has shape {list(shape)}, expected a matrix")
     return shape[0], shape[1]
 
 
 def as_tensor(name: str, value: NDArray) -> torch.Tensor:
-    """A variable in float32. Raises CheckpointError if it is of integers or not finite."""
+    """A variable in float32. Raises WeightsError if it is of integers or not finite."""
     if value.dtype.kind != "f":
-        raise CheckpointError(f"{name} has type {value.dtype}, expected a floating-point type")
+        raise WeightsError(f"{name} has type {value.dtype}, expected a floating-point type")
     if not np.isfinite(value).all():
-        raise CheckpointError(f"{name} has values that are not finite")
+        raise WeightsError(f"{name} has values that are not finite")
     return torch.from_numpy(value.astype(np.float32, copy=False))
 
 
-def task_of(network: Transcriber | SymbolNetwork) -> str:
+def task_of(network: TranscriptionModel | SymbolNetwork) -> str:
     """What the released code trained such a network for."""
-    if isinstance(network, Transcriber):
+    if isinstance(network, TranscriptionModel):
         return "musicnet"
     return "lambada" if network.config.classes == LAMBADA_CLASSES else "algorithmic"
 

@@ -25,10 +25,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.checkpoint import CheckpointError, load, read_card, resolve, write_whole
 from model.config import LOGIT_OFFSET, WINDOW
+from model.storage import WeightsError, load, read_card, resolve, write_whole
 from model.symbols import KIND, SymbolNetwork, load_symbol_network
-from model.transcriber import FilterbankNetwork, StridedNetwork, Transcriber
+from model.transcriber import FilterbankNetwork, StridedNetwork, TranscriptionModel
 
 BATCH = 16  # inputs at once, which bounds the memory
 
@@ -53,15 +53,15 @@ def main(arguments: list[str] | None = None) -> int:
         buffer = io.BytesIO()
         np.save(buffer, outputs, allow_pickle=False)
         write_whole(options.outputs, buffer.getvalue())
-    except (CheckpointError, InputError, OSError) as error:
+    except (WeightsError, InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{options.outputs}: {' x '.join(map(str, outputs.shape))}")
     return 0
 
 
-def load_any(name_or_path: str | Path) -> Transcriber | SymbolNetwork:
-    """Whichever network a checkpoint's card describes, in float32. Raises CheckpointError."""
+def load_any(name_or_path: str | Path) -> TranscriptionModel | SymbolNetwork:
+    """Whichever network a checkpoint's card describes, in float32. Raises WeightsError."""
     config = read_card(resolve(name_or_path))["config"]
     if isinstance(config, dict) and config.get("kind") == KIND:
         return load_symbol_network(name_or_path)
@@ -77,7 +77,7 @@ def read_array(path: Path) -> NDArray:
 
 
 @torch.inference_mode()
-def predict(network: Transcriber | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
+def predict(network: TranscriptionModel | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
     """(batch, length) inputs -> (batch, positions, classes) raw outputs.
 
     Raises InputError for inputs of another shape or type and for symbols outside the vocabulary.
@@ -92,7 +92,7 @@ def predict(network: Transcriber | SymbolNetwork, inputs: NDArray) -> NDArray[np
     return torch.cat(outputs).float().numpy()
 
 
-def raw_output(network: Transcriber | SymbolNetwork, batch: Tensor) -> Tensor:
+def raw_output(network: TranscriptionModel | SymbolNetwork, batch: Tensor) -> Tensor:
     """(batch, length) -> (batch, positions, classes), as the module's documentation says."""
     if isinstance(network, SymbolNetwork):
         return network(batch)
@@ -116,7 +116,7 @@ def check_symbols(network: SymbolNetwork, inputs: NDArray) -> Tensor:
     return torch.from_numpy(inputs.astype(np.int64))
 
 
-def check_audio(network: Transcriber, inputs: NDArray) -> Tensor:
+def check_audio(network: TranscriptionModel, inputs: NDArray) -> Tensor:
     """Samples as float32. Raises InputError for other types, NaN and unsuitable lengths."""
     if inputs.dtype.kind not in "fiu":
         raise InputError(f"expected samples of a real type, got {inputs.dtype}")

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.checkpoint import CheckpointError, load_weights, read_card, read_tensors, resolve
 from model.config import RSEConfig
 from model.ranges import check_whole
 from model.rse import ResidualShuffleExchange
+from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 
 KIND = "symbols"  # marks these configurations among others in checkpoints
 EMBEDDING = "embedding.weight"  # where a file of its own holds a frozen embedding
@@ -90,7 +90,7 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A checkpoint's network over symbols, in evaluation mode. Raises CheckpointError.
+    """A checkpoint's network over symbols, in evaluation mode. Raises WeightsError.
 
     A card may name under "vectors" a file beside it that holds the frozen embedding, so that
     several checkpoints share one.
@@ -100,7 +100,7 @@ def load_symbol_network(path: str | Path) -> SymbolNetwork:
     try:
         config = SymbolConfig.from_json(card["config"])
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
+        raise WeightsError(f"{path}: {error}") from error
     network = SymbolNetwork(config)
     tensors = read_tensors(path)
     if card.get("vectors"):

@@ -186,7 +186,7 @@ class FilterbankStream:
         return bank.mask(self.features)
 
 
-class Transcriber(nn.Module):
+class TranscriptionModel(nn.Module):
     """A configured network with its calibration and its card (what a checkpoint says of itself)."""
 
     def __init__(self, config: ModelConfig, card: dict[str, Any] | None = None) -> None:
@@ -215,7 +215,7 @@ class Transcriber(nn.Module):
         frame = logits[:, :1] * self.scale + self.offset
         return torch.cat([frame, logits[:, 1:]], dim=1)
 
-    def compute_in(self, dtype: torch.dtype) -> Transcriber:
+    def compute_in(self, dtype: torch.dtype) -> TranscriptionModel:
         """Runs the network behind the front-end in this type from now on; for inference.
 
         The layers that multiply matrices keep their weights in it; filters, norms and the
@@ -261,4 +261,4 @@ class Transcriber(nn.Module):
             raise ValueError(f"expected windows of shape (batch, {samples}), got {windows.shape}")
 
 
-__all__ = ["CENTRE_FRAME", "FRAMES", "FeatureStream", "Transcriber"]
+__all__ = ["CENTRE_FRAME", "FRAMES", "FeatureStream", "TranscriptionModel"]

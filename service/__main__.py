@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from model import checkpoint
+from model import storage
 from service.access.keys import KeysError
 from service.app import create_app, pick_device, pick_model
 from service.ops import logs, tracing
@@ -58,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = read_settings(arguments)
     try:
         weights = pick_model(settings.model, pick_device(settings.device))
-        checkpoint.read_card(checkpoint.resolve(weights))
-    except checkpoint.CheckpointError as error:
+        storage.read_card(storage.resolve(weights))
+    except storage.WeightsError as error:
         print(f"The model cannot be used: {error}", file=sys.stderr)
         return 2
     logs.configure(settings.log_format)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from fastapi import FastAPI
 
-from model import checkpoint
+from model import storage
 from service import page
 from service.access import gate as access
 from service.access import problems
@@ -33,7 +33,7 @@ from service.upload.answer import Transcript
 logger = logging.getLogger(__name__)
 
 LoadModel = Callable[[str, str], Transcriber]
-"""Weights by name or path, and a device, to a network; `model.checkpoint.load` but for tests."""
+"""Weights by name or path, and a device, to a network; `model.storage.load` but for tests."""
 
 GetEngine = Callable[[ServiceState], Awaitable[EngineLike]]
 """The way to an engine that is ready to run; called anew where that engine hangs."""
@@ -42,7 +42,7 @@ GetEngine = Callable[[ServiceState], Awaitable[EngineLike]]
 def create_app(
     settings: Settings,
     *,
-    load_model: LoadModel = checkpoint.load,
+    load_model: LoadModel = storage.load,
     get_engine: GetEngine | None = None,
     tokens: TokenBook | None = None,
     on_load_failure: Callable[[], None] | None = None,

@@ -59,7 +59,7 @@ class FakeStream:
 
 
 class FakeTranscriber:
-    """Deterministic stand-in for ``model.transcriber.Transcriber``."""
+    """Deterministic stand-in for ``model.transcriber.TranscriptionModel``."""
 
     POISON = 55.0  # a sample of this value makes the front-end raise
 

@@ -15,7 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from model.checkpoint import CheckpointError, load, shipped
+from model.storage import WeightsError, load, shipped
 from service.engine.engine import Engine
 from training.music.scored.aligner import align_files, summary, write_labels
 
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         with Engine(load(options.model)) as engine:
             aligned = align_files(options.audio, options.score, options.coarse, engine)
         write_labels(options.out, aligned)
-    except (CheckpointError, ValueError, OSError) as error:
+    except (WeightsError, ValueError, OSError) as error:
         print(f"training.align: {error}", file=sys.stderr)
         return 1
     print(f"{options.out}: {summary(aligned)}")

@@ -53,7 +53,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.checkpoint import CheckpointError, load, shipped
+from model.storage import WeightsError, load, shipped
 from service.engine.engine import Engine
 from service.protocol.options import Mode, StreamOptions
 from training.evaluation.errors import analyse
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
-    except (CheckpointError, ValueError, OSError) as error:
+    except (WeightsError, ValueError, OSError) as error:
         print(f"training.evaluate: {error}", file=sys.stderr)
         return 1
     return status

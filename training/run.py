@@ -25,8 +25,8 @@ from pathlib import Path
 import torch
 import tyro
 
-from model.checkpoint import CheckpointError
-from model.transcriber import Transcriber
+from model.storage import WeightsError
+from model.transcriber import TranscriptionModel
 from training.algorithmic.generators import PROBLEMS
 from training.loop.loop import Trainer
 from training.loop.parallel import leave
@@ -109,17 +109,17 @@ def list_presets() -> str:
 def train(run: Run) -> dict[str, float]:
     """Trains, or goes on training, in the run's folder; returns the last metrics.
 
-    Raises CheckpointError where the folder or the weights to begin with do not fit.
+    Raises WeightsError where the folder or the weights to begin with do not fit.
     """
     if not run.resume and (run.out / STATE).exists():
-        raise CheckpointError(
+        raise WeightsError(
             f"{run.out} holds a run already: go on with --resume, or choose another --out"
         )
     torch.manual_seed(run.loop.seed)  # the network's first weights
     task = run.make_task()
     earlier = []
     if isinstance(run, MusicRun) and run.init and not run.resume:
-        assert isinstance(task.network, Transcriber)
+        assert isinstance(task.network, TranscriptionModel)
         earlier = warm_start(task.network, run.init)
     trainer = Trainer(task, run.loop, run.out, earlier)
     if run.resume:

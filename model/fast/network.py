@@ -1,4 +1,4 @@
-"""A transcription network arranged for inference: the same answers as ``Transcriber``, sooner.
+"""A transcription network arranged for inference: the answers of ``TranscriptionModel``, faster.
 
 Built from a transcriber once it has its weights and its ``compute_dtype``. Batch norms are folded
 into the convolutions before them, convolutions run channels last, and the shuffle-exchange
@@ -28,7 +28,7 @@ from model.transcriber import (
     FeatureStream,
     FilterbankNetwork,
     StridedNetwork,
-    Transcriber,
+    TranscriptionModel,
     place_pitches,
     pool_pedal,
 )
@@ -39,12 +39,12 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 class FastNetwork(ABC):
-    """What stands in for ``Transcriber.predict_features``."""
+    """What stands in for ``TranscriptionModel.predict_features``."""
 
     _rse: FastShuffleExchange
     _length: int  # positions of the sequence that it gets
 
-    def __init__(self, transcriber: Transcriber) -> None:
+    def __init__(self, transcriber: TranscriptionModel) -> None:
         self._transcriber = transcriber
         self._dtype = transcriber.compute_dtype
 
@@ -100,7 +100,7 @@ class FastNetwork(ABC):
         """(batch, heads, frames, PITCHES)."""
 
 
-def fast_network(transcriber: Transcriber) -> FastNetwork | None:
+def fast_network(transcriber: TranscriptionModel) -> FastNetwork | None:
     """The fast arrangement of a transcriber; None for networks that have none (gated units)."""
     match transcriber.network:
         case _ if transcriber.network.rse.gated:
@@ -114,7 +114,7 @@ def fast_network(transcriber: Transcriber) -> FastNetwork | None:
 class FastStridedNetwork(FastNetwork):
     """The paper's network: only the positions of the frames that are read leave the RSE."""
 
-    def __init__(self, transcriber: Transcriber, network: StridedNetwork) -> None:
+    def __init__(self, transcriber: TranscriptionModel, network: StridedNetwork) -> None:
         super().__init__(transcriber)
         self._front_end = network.front_end
         self._rse = FastShuffleExchange(network.rse, self._dtype)
@@ -138,7 +138,7 @@ class FastStridedNetwork(FastNetwork):
 class FastFilterbankNetwork(FastNetwork):
     """The filterbank network: octave patches of the columns that are read leave the RSE."""
 
-    def __init__(self, transcriber: Transcriber, network: FilterbankNetwork) -> None:
+    def __init__(self, transcriber: TranscriptionModel, network: FilterbankNetwork) -> None:
         super().__init__(transcriber)
         bank, convolutions, dtype = network.filterbank, network.convolutions, self._dtype
         self._heads = network.heads

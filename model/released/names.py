@@ -25,7 +25,7 @@ _UNIT = {
 def released_name(name: str, convolutions: int = 0) -> str:
     """The released variable behind a parameter of ours.
 
-    name: as in the state dict of a ``SymbolNetwork`` or of a ``Transcriber`` with a strided
+    name: as in the state dict of a ``SymbolNetwork`` or of a ``TranscriptionModel`` with a strided
     front-end of so many convolutions. Raises KeyError for parameters the released code lacks.
     """
     name = name.removeprefix("network.")

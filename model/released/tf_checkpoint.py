@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model.checkpoint import CheckpointError
 from model.released.crc32c import masked_crc32c
+from model.storage import WeightsError
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
@@ -51,7 +51,7 @@ class Entry:
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
     """All variables of a checkpoint by name.
 
-    Every checksum is verified. Raises CheckpointError for what is missing, damaged or stored in
+    Every checksum is verified. Raises WeightsError for what is missing, damaged or stored in
     a way that the reader does not know (compressed, partitioned, strings).
     """
     entries, shards = read_index(prefix)
@@ -64,18 +64,18 @@ def read_index(prefix: str | Path) -> tuple[dict[str, Entry], int]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+        raise WeightsError(f"cannot read {path}: {error.strerror}") from error
     try:
         return _parse_index(data)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from error
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+        raise WeightsError(f"{path} is damaged: {error}") from error
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from error
 
 
 def _parse_index(data: bytes) -> tuple[dict[str, Entry], int]:
     if len(data) < FOOTER_BYTES or struct.unpack("<Q", data[-8:])[0] != MAGIC:
-        raise CheckpointError("not the index of a TensorFlow checkpoint, or truncated")
+        raise WeightsError("not the index of a TensorFlow checkpoint, or truncated")
     footer = data[-FOOTER_BYTES:]
     _, position = _handle(footer, 0)  # of the block of filters, which is empty
     (offset, size), _ = _handle(footer, position)
@@ -88,33 +88,33 @@ def _parse_index(data: bytes) -> tuple[dict[str, Entry], int]:
             if not name:
                 shards = _parse_header(record)
             elif name in entries:
-                raise CheckpointError(f"{name} comes twice")
+                raise WeightsError(f"{name} comes twice")
             else:
                 entries[name] = _parse_entry(name, record)
     if shards is None:
-        raise CheckpointError("the header is missing")
+        raise WeightsError("the header is missing")
     return entries, shards
 
 
 def _read_values(prefix: str | Path, name: str, entry: Entry, shards: int) -> NDArray:
     """The values of one variable."""
     if entry.dtype not in DTYPES:
-        raise CheckpointError(f"{name} has data type {entry.dtype}, which holds no numbers")
+        raise WeightsError(f"{name} has data type {entry.dtype}, which holds no numbers")
     dtype = np.dtype(DTYPES[entry.dtype])
     if entry.size != prod(entry.shape) * dtype.itemsize:
-        raise CheckpointError(f"{name}: {entry.size} bytes do not make the shape {entry.shape}")
+        raise WeightsError(f"{name}: {entry.size} bytes do not make the shape {entry.shape}")
     path = Path(f"{prefix}.data-{entry.shard:05d}-of-{shards:05d}")
     try:
         if path.stat().st_size < entry.offset + entry.size:
-            raise CheckpointError(f"{path} is truncated: {name} ends behind its end")
+            raise WeightsError(f"{path} is truncated: {name} ends behind its end")
         data = bytearray(entry.size)
         with path.open("rb") as file:
             file.seek(entry.offset)
             file.readinto(data)
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+        raise WeightsError(f"cannot read {path}: {error.strerror}") from error
     if masked_crc32c(data) != entry.crc:
-        raise CheckpointError(f"{path} is damaged: the checksum of {name} does not match")
+        raise WeightsError(f"{path} is damaged: the checksum of {name} does not match")
     return np.frombuffer(data, dtype).reshape(entry.shape)
 
 
@@ -122,12 +122,12 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
     """A block's content, checked."""
     end = offset + size
     if end + TRAILER_BYTES > len(data) - FOOTER_BYTES:
-        raise CheckpointError("a block lies outside the file")
+        raise WeightsError("a block lies outside the file")
     (crc,) = struct.unpack_from("<I", data, end + 1)
     if masked_crc32c(data[offset : end + 1]) != crc:
-        raise CheckpointError("damaged: the checksum of a block does not match")
+        raise WeightsError("damaged: the checksum of a block does not match")
     if data[end] != 0:
-        raise CheckpointError(f"blocks of type {data[end]} (compressed) are not supported")
+        raise WeightsError(f"blocks of type {data[end]} (compressed) are not supported")
     return data[offset:end]
 
 
@@ -136,14 +136,14 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
-        raise CheckpointError("damaged: more restarts than a block can hold")
+        raise WeightsError("damaged: more restarts than a block can hold")
     position, key = 0, b""
     while position < end:
         shared, position = _varint(block, position)
         rest, position = _varint(block, position)
         size, position = _varint(block, position)
         if shared > len(key) or position + rest + size > end:
-            raise CheckpointError("damaged: an entry reaches beyond its block")
+            raise WeightsError("damaged: an entry reaches beyond its block")
         key = key[:shared] + block[position : position + rest]
         position += rest
         yield key, block[position : position + size]
@@ -154,7 +154,7 @@ def _parse_header(record: bytes) -> int:
     """The number of shards (``BundleHeaderProto``)."""
     fields = dict(_fields(record))
     if fields.get(2, 0) != 0:
-        raise CheckpointError("values in big-endian order are not supported")
+        raise WeightsError("values in big-endian order are not supported")
     return _number(fields.get(1, 0))
 
 
@@ -162,11 +162,11 @@ def _parse_entry(name: str, record: bytes) -> Entry:
     """A variable's place (``BundleEntryProto``)."""
     fields = dict(_fields(record))
     if 7 in fields:
-        raise CheckpointError(f"{name} is stored in slices, which is not supported")
+        raise WeightsError(f"{name} is stored in slices, which is not supported")
     shape = []
     for number, dimension in _fields(_bytes(fields.get(2, b""))):  # TensorShapeProto
         if number == 3:
-            raise CheckpointError(f"{name} has no known rank")
+            raise WeightsError(f"{name} has no known rank")
         if number == 2:
             shape.append(_number(dict(_fields(_bytes(dimension))).get(1, 0)))
     dtype, shard, offset, size, crc = (_number(fields.get(k, 0)) for k in (1, 3, 4, 5, 6))
@@ -190,23 +190,23 @@ def _fields(message: bytes) -> Iterator[Field]:
             case 5:
                 size = 4
             case wire:
-                raise CheckpointError(f"damaged: a field of wire type {wire}")
+                raise WeightsError(f"damaged: a field of wire type {wire}")
         content = message[position : position + size]
         if len(content) != size:
-            raise CheckpointError("damaged: a field reaches beyond its record")
+            raise WeightsError("damaged: a field reaches beyond its record")
         position += size
         yield tag >> 3, content if tag & 7 == 2 else int.from_bytes(content, "little")
 
 
 def _number(value: int | bytes) -> int:
     if isinstance(value, bytes) or value >> 63:
-        raise CheckpointError("damaged: a field that should be a natural number is not")
+        raise WeightsError("damaged: a field that should be a natural number is not")
     return value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
-        raise CheckpointError("damaged: a field that should be a record is a number")
+        raise WeightsError("damaged: a field that should be a record is a number")
     return value
 
 
@@ -226,4 +226,4 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise CheckpointError("damaged: a number of more than ten bytes")
+    raise WeightsError("damaged: a number of more than ten bytes")

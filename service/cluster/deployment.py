@@ -25,7 +25,7 @@ from ray.util.metrics import Histogram
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from model import checkpoint
+from model import storage
 from service.access.tokens import TokenBook
 from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
 from service.cluster.calls import Description, ReplicaLostError, WindowRequest
@@ -234,7 +234,7 @@ def configure_process(settings: Settings) -> None:
 def build(
     settings: Settings,
     cluster: ClusterSettings,
-    load_model: LoadModel = checkpoint.load,
+    load_model: LoadModel = storage.load,
     ingress_options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
 ) -> serve.Application:

@@ -38,7 +38,7 @@ class FeatureStream(Protocol):
 
 
 class Transcriber(Protocol):
-    """What the engine needs of ``model.transcriber.Transcriber``."""
+    """What the engine needs of ``model.transcriber.TranscriptionModel``."""
 
     @property
     def config(self) -> ModelConfig: ...

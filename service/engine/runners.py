@@ -20,7 +20,7 @@ from torch import Tensor
 
 from model.config import WINDOW
 from model.fast.network import FastNetwork, fast_network
-from model.transcriber import Transcriber as Network
+from model.transcriber import TranscriptionModel as Network
 from service.engine.batching import EngineSettings, Probabilities
 from service.engine.cuda_graphs import GraphRunner
 from service.engine.runner import FeatureStream, Plan, Runner, Transcriber, least_ms

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from model import checkpoint
+from model import storage
 from service.engine.engine import Engine
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 from tests.benchmarks.machine import peak_mb, spread, write_music
@@ -103,7 +103,7 @@ async def measure(path: Path, engine: Engine) -> dict[str, Any]:
 
 def main() -> None:
     """The measuring process: ``python -m tests.benchmarks.file PATH MODEL``."""
-    with Engine(checkpoint.load(sys.argv[2])) as engine:
+    with Engine(storage.load(sys.argv[2])) as engine:
         engine.warm_up()
         print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), engine))))
 

@@ -19,7 +19,7 @@ from model.fast.network import fast_network
 from model.fast.shuffle_exchange import fast_switch
 from model.fast.switch import FastSwitch
 from model.switch import ResidualSwitchUnit
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.engine.cuda_graphs import GraphRunner
 from service.engine.windows import WindowSchedule
 from service.protocol.options import Mode, StreamOptions
@@ -108,7 +108,7 @@ def network(
 ) -> dict[str, Any]:
     """Windows a second and streams in real time, as the service runs batches; the plain network."""
     torch.manual_seed(0)
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     work = {way: way_flops(transcriber, stream) for way, stream in WAYS.items()}
     transcriber = transcriber.to(CUDA).compute_in(torch.bfloat16)
     fast = fast_network(transcriber)
@@ -125,7 +125,7 @@ def network(
 
 
 def one_batch(
-    transcriber: Transcriber,
+    transcriber: TranscriptionModel,
     runner: GraphRunner,
     batch: int,
     work: dict[str, int],
@@ -154,7 +154,7 @@ def one_batch(
     return figures
 
 
-def way_flops(transcriber: Transcriber, stream: StreamOptions) -> int:
+def way_flops(transcriber: TranscriptionModel, stream: StreamOptions) -> int:
     """Of a window of such a stream; the transcriber is on the processor."""
     fast = fast_network(transcriber)
     assert fast is not None

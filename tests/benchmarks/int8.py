@@ -15,7 +15,7 @@ from torch import Tensor
 from model.fast.network import FastNetwork, fast_network
 from model.fast.switch import FastSwitch
 from model.switch import ResidualSwitchUnit, activate
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 
 LARGEST = 127
 
@@ -44,7 +44,7 @@ def packed(weight: Tensor, bias: Tensor | None) -> Any:
     return torch.ops.quantized.linear_prepack(rounded, bias)
 
 
-def int8_network(transcriber: Transcriber) -> FastNetwork:
+def int8_network(transcriber: TranscriptionModel) -> FastNetwork:
     """The fast arrangement of a float32 transcriber with its switch units in int8."""
     with mock.patch("model.fast.shuffle_exchange.fast_switch", Int8Switch):
         fast = fast_network(transcriber)

@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 
-from model import checkpoint
+from model import storage
 from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
 from model.fast.network import FastNetwork, fast_network
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.engine.batching import EngineSettings
 from service.engine.runner import FeatureStream
 from service.engine.runners import CrewRunner
@@ -47,7 +47,7 @@ STREAMS = {
 CPU = torch.device("cpu")
 SIDE = 2048  # of the product that gives the processor's rate
 
-Make = Callable[[torch.dtype], Transcriber]
+Make = Callable[[torch.dtype], TranscriptionModel]
 Figures = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> Figures:
     figures["matrix_rate_gflops"] = {
         precision_of(dtype): rate / 1e9 for dtype, rate in rates.items()
     }
-    makes: dict[str, Make] = {name: partial(load, name) for name in checkpoint.shipped()}
+    makes: dict[str, Make] = {name: partial(load, name) for name in storage.shipped()}
     makes["paper"] = paper
     for name, make in makes.items():
         full, quick = (
@@ -77,15 +77,15 @@ def run(options: argparse.Namespace) -> Figures:
     return figures
 
 
-def load(name: str, dtype: torch.dtype) -> Transcriber:
+def load(name: str, dtype: torch.dtype) -> TranscriptionModel:
     """Shipped weights."""
-    return checkpoint.load(name, dtype=dtype)
+    return storage.load(name, dtype=dtype)
 
 
-def paper(dtype: torch.dtype) -> Transcriber:
+def paper(dtype: torch.dtype) -> TranscriptionModel:
     """The paper's network, full size; random weights take as long as trained ones."""
     torch.manual_seed(0)
-    return Transcriber(PAPER).eval().compute_in(dtype)
+    return TranscriptionModel(PAPER).eval().compute_in(dtype)
 
 
 def model(
@@ -112,7 +112,7 @@ def model(
 
 
 def plain(
-    transcriber: Transcriber, batches: Sequence[int], runs: int, compile_it: bool
+    transcriber: TranscriptionModel, batches: Sequence[int], runs: int, compile_it: bool
 ) -> dict[str, dict[int, Figures]]:
     """The figures of the plain and the compiled network, by batch.
 
@@ -148,7 +148,7 @@ def plain(
 
 def arranged(
     precision: str,
-    transcriber: Transcriber,
+    transcriber: TranscriptionModel,
     fast: FastNetwork,
     batches: Sequence[int],
     runs: int,

@@ -22,8 +22,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from model.checkpoint import CheckpointError, load
 from model.config import HOP, PITCHES, SAMPLE_RATE
+from model.storage import WeightsError, load
 from service.protocol.options import StreamOptions
 from training.evaluation.real import evaluate_collection, score
 from training.evaluation.report import Report, interval, report
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         if ours["failures"]:  # means of other recordings than the peer's
             raise PeerError("; ".join(ours["failures"].values()))
         theirs = evaluate_peer(options.peer, collection.recordings, shift_s)
-    except (PeerError, CheckpointError, ValueError, OSError) as error:
+    except (PeerError, WeightsError, ValueError, OSError) as error:
         print(f"tests.benchmarks.peer: {error}", file=sys.stderr)
         return 1
     print(f"{options.data_dir}: {len(ours['recordings'])} recordings")

@@ -13,7 +13,7 @@ import pytest
 from model.config import FRAMES, PAPER
 from model.fast.network import fast_network
 from model.fast.pruning import prune
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.__main__ import rows
 from tests.benchmarks.long import growth
@@ -37,7 +37,7 @@ def test_the_search_ends_within_an_eighth_below_what_is_carried(most: int) -> No
 
 def test_operations_of_the_papers_network() -> None:
     """Against the formula: two products of pairs a layer, 41 layers of 1024 pairs."""
-    transcriber = Transcriber(PAPER).eval()
+    transcriber = TranscriptionModel(PAPER).eval()
     fast = fast_network(transcriber)
     assert fast is not None
     unit = 2 * (2 * 384 * 768)

@@ -9,11 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import WINDOW
 from model.fast.network import FastNetwork
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from tests.benchmarks.machine import seconds
 
 
-def window_flops(transcriber: Transcriber, fast: FastNetwork, positions: slice) -> int:
+def window_flops(transcriber: TranscriptionModel, fast: FastNetwork, positions: slice) -> int:
     """Of the products and convolutions behind the filterbank, for a window read at these frames,
     where nothing is kept of the window before.
 

@@ -25,7 +25,7 @@ from model.config import (
     StridedConfig,
 )
 from model.symbols import SymbolConfig
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 
 NO_NUMBER: list[Any] = [math.nan, math.inf, -math.inf, None, "1", True]
 NO_COUNT: list[Any] = [0, -1, 1.5, 10.0, *NO_NUMBER]
@@ -109,7 +109,7 @@ def test_fields_that_do_not_go_together_are_named() -> None:
     with pytest.raises(ValueError, match="maps must be at least 2"):
         ModelConfig(rse=RSEConfig(maps=1))
     with pytest.raises(ValueError, match=r"semitones must leave .* sample rate of 8000 Hz"):
-        Transcriber(replace(LIVE, sample_rate=8000))
+        TranscriptionModel(replace(LIVE, sample_rate=8000))
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
@@ -158,6 +158,6 @@ def test_what_is_in_range_makes_a_network(
     rse: RSEConfig, front_end: StridedConfig | FilterbankConfig
 ) -> None:
     config = ModelConfig(sample_rate=30_000, front_end=front_end, rse=rse, heads=HEADS)
-    heard = Transcriber(config).eval().predict(torch.zeros(1, WINDOW))
+    heard = TranscriptionModel(config).eval().predict(torch.zeros(1, WINDOW))
     assert heard.shape == (1, len(HEADS), FRAMES, PITCHES)
     assert heard.isfinite().all()

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from model import export_onnx
-from model.checkpoint import load
 from model.config import (
     FRAMES,
     HOP,
@@ -23,7 +22,8 @@ from model.config import (
     RSEConfig,
     StridedConfig,
 )
-from model.transcriber import Transcriber
+from model.storage import load
+from model.transcriber import TranscriptionModel
 
 PARITY = 1e-4
 WITHOUT_HISTORY = replace(
@@ -52,17 +52,17 @@ def session(model: Model) -> onnxruntime.InferenceSession:
 
 
 @pytest.fixture(scope="module")
-def live() -> Transcriber:
+def live() -> TranscriptionModel:
     return load("live", dtype=torch.float32)
 
 
 @pytest.fixture(scope="module")
-def windows(live: Transcriber) -> Model:
+def windows(live: TranscriptionModel) -> Model:
     return export_onnx.window_model(live)
 
 
 @pytest.fixture(scope="module")
-def step(live: Transcriber) -> Model:
+def step(live: TranscriptionModel) -> Model:
     return export_onnx.step_model(live)
 
 
@@ -72,7 +72,9 @@ def real_audio(shared_dir: Path) -> NDArray[np.float32]:
     return samples.mean(axis=1)
 
 
-def window_difference(transcriber: Transcriber, model: Model, batch: NDArray[np.float32]) -> float:
+def window_difference(
+    transcriber: TranscriptionModel, model: Model, batch: NDArray[np.float32]
+) -> float:
     (ours,) = session(model).run(None, {"windows": batch})
     return float(abs(ours - transcriber.predict(torch.from_numpy(batch)).numpy()).max())
 
@@ -89,7 +91,9 @@ def in_steps(model: Model, audio: NDArray[np.float32]) -> tuple[int, NDArray[np.
     return facts["first_frame"], np.concatenate(told, axis=1)
 
 
-def step_difference(transcriber: Transcriber, model: Model, audio: NDArray[np.float32]) -> float:
+def step_difference(
+    transcriber: TranscriptionModel, model: Model, audio: NDArray[np.float32]
+) -> float:
     """The largest, from the answers to whole windows whose audio began as a stream's does."""
     first, told = in_steps(model, audio)
     facts, samples = export_onnx.facts(model), transcriber.config.context + WINDOW
@@ -107,12 +111,14 @@ def step_difference(transcriber: Transcriber, model: Model, audio: NDArray[np.fl
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_windows_of_noise_in_any_batch(live: Transcriber, windows: Model, batch: int) -> None:
+def test_windows_of_noise_in_any_batch(
+    live: TranscriptionModel, windows: Model, batch: int
+) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, (batch, export_onnx.facts(windows)["samples"]))
     assert window_difference(live, windows, noise.astype(np.float32)) < PARITY
 
 
-def test_silence(live: Transcriber, windows: Model) -> None:
+def test_silence(live: TranscriptionModel, windows: Model) -> None:
     assert (
         window_difference(live, windows, np.zeros((1, export_onnx.facts(windows)["samples"]), "f"))
         < PARITY
@@ -121,7 +127,7 @@ def test_silence(live: Transcriber, windows: Model) -> None:
 
 @pytest.mark.shared
 def test_real_windows_and_a_real_stream(
-    live: Transcriber, windows: Model, step: Model, shared_dir: Path
+    live: TranscriptionModel, windows: Model, step: Model, shared_dir: Path
 ) -> None:
     audio = real_audio(shared_dir)
     samples = export_onnx.facts(windows)["samples"]
@@ -130,7 +136,7 @@ def test_real_windows_and_a_real_stream(
     assert step_difference(live, step, audio[: 2 * WINDOW]) < PARITY
 
 
-def test_a_stream_in_steps(live: Transcriber, step: Model) -> None:
+def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:
     noise = np.random.default_rng(1).normal(0, 0.1, HOP * 4 * 40).astype(np.float32)
     assert step_difference(live, step, noise) < PARITY
 
@@ -142,7 +148,7 @@ def test_a_stream_in_steps(live: Transcriber, step: Model) -> None:
 def test_other_networks_and_blocks(
     config: ModelConfig, lookahead_hops: int, block_frames: int
 ) -> None:
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     noise = np.random.default_rng(2).normal(0, 0.1, HOP * 80).astype(np.float32)
     model = export_onnx.step_model(transcriber, lookahead_hops, block_frames)
     assert step_difference(transcriber, model, noise) < PARITY
@@ -159,7 +165,9 @@ def test_a_stream_of_silence_and_sound_does_not_reach_its_neighbour(step: Model)
         np.testing.assert_allclose(together[:1], single, atol=PARITY)
 
 
-def test_metadata_says_what_a_host_needs(live: Transcriber, windows: Model, step: Model) -> None:
+def test_metadata_says_what_a_host_needs(
+    live: TranscriptionModel, windows: Model, step: Model
+) -> None:
     for facts in (export_onnx.facts(windows), export_onnx.facts(step)):
         assert facts["sample_rate"] == live.config.sample_rate
         assert tuple(facts["heads"]) == live.config.heads
@@ -174,7 +182,7 @@ def test_quantised_is_smaller_and_close(windows: Model) -> None:
     assert 0 < export_onnx.largest_change(windows, small) < 0.05
 
 
-def test_block_that_does_not_fit_is_refused(live: Transcriber) -> None:
+def test_block_that_does_not_fit_is_refused(live: TranscriptionModel) -> None:
     with pytest.raises(ValueError, match="do not fit into a window of 63 frames"):
         export_onnx.step_model(live, lookahead_hops=32, block_frames=33)
 

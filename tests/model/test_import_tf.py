@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model import predict
-from model.checkpoint import CheckpointError, load
 from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedConfig
 from model.import_tf import build, import_checkpoint, main
+from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from tests.conftest import SHARED
 from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
 
@@ -37,10 +37,10 @@ def randomised(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
-def transcriber(convolutions: int = 2, fourier: bool = False) -> Transcriber:
+def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionModel:
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
-    network = randomised(Transcriber(replace(RELEASED, front_end=front_end, rse=RSE)))
-    assert isinstance(network, Transcriber)
+    network = randomised(TranscriptionModel(replace(RELEASED, front_end=front_end, rse=RSE)))
+    assert isinstance(network, TranscriptionModel)
     return network
 
 
@@ -148,7 +148,7 @@ def test_variables_that_do_not_fit_are_named(
 ) -> None:
     change(musicnet)
     write_checkpoint(tmp_path / "x", musicnet)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(WeightsError, match=message):
         import_checkpoint(tmp_path / "x", "x")
 
 
@@ -218,5 +218,5 @@ def test_the_published_checkpoint_fits(shared_dir: Path) -> None:
     assert sum(p.numel() for p in network.parameters()) == 3_204_000
     assert isinstance(network.config, ModelConfig)
     shapes["var_lengths/output/CvX"] = (3,)
-    with pytest.raises(CheckpointError, match="CvX is unknown"):
+    with pytest.raises(WeightsError, match="CvX is unknown"):
         build(shapes, "published", fourier=True)

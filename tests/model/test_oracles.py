@@ -14,7 +14,7 @@ from model.config import ModelConfig
 from model.import_tf import infer_config
 from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
-from model.transcriber import StridedNetwork, Transcriber
+from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.conftest import SHARED
 
 ORACLES = SHARED / "reference" / "oracles"
@@ -57,7 +57,7 @@ def test_the_musicnet_network_computes_what_the_released_code_computes(path: Pat
     config, convolutions = infer_config(shapes(variables), "recorded")
     assert isinstance(config, ModelConfig)
     assert config.rse.blocks == meta["n_blocks"]
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     transcriber.load_state_dict(from_released(transcriber, variables, convolutions))
     network = transcriber.network
     assert isinstance(network, StridedNetwork)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoint import save_checkpoint
 from model.config import (
     FRAMES,
     HEADS,
@@ -23,8 +22,9 @@ from model.config import (
     RSEConfig,
 )
 from model.predict import BATCH, main
+from model.storage import save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
-from model.transcriber import StridedNetwork, Transcriber
+from model.transcriber import StridedNetwork, TranscriptionModel
 
 TINY_RSE = RSEConfig(maps=4, blocks=1)
 STRIDED = ModelConfig(rse=TINY_RSE, heads=("frame", "onset"))
@@ -35,9 +35,11 @@ SYMBOLS = SymbolConfig(7, 3, TINY_RSE)
 def saved(folder: Path, config: ModelConfig | SymbolConfig) -> tuple[Path, torch.nn.Module]:
     torch.manual_seed(0)
     network: torch.nn.Module
-    network = Transcriber(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
+    network = (
+        TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
+    )
     path = folder / "w.safetensors"
-    save_checkpoint(network, {"config": config.to_json()}, path)
+    save_weights(network, {"config": config.to_json()}, path)
     return path, network.eval()
 
 
@@ -63,7 +65,7 @@ def test_strided_networks_give_all_positions_and_heads(tmp_path: Path) -> None:
     windows = np.random.default_rng(0).normal(size=(3, 512))
     found = run(tmp_path, weights, windows)
     assert found.shape == (3, 128, 2 * PITCHES)
-    assert isinstance(network, Transcriber)
+    assert isinstance(network, TranscriptionModel)
     assert isinstance(network.network, StridedNetwork)
     raw = network.network.raw(torch.from_numpy(windows.astype(np.float32)))
     np.testing.assert_allclose(found, raw.detach(), atol=1e-6)
@@ -74,7 +76,7 @@ def test_filterbank_networks_give_the_frames_before_the_offset(tmp_path: Path) -
     windows = 0.1 * np.random.default_rng(0).normal(size=(2, WINDOW)).astype(np.float32)
     found = run(tmp_path, weights, windows)
     assert found.shape == (2, FRAMES, len(HEADS) * PITCHES)
-    assert isinstance(network, Transcriber)
+    assert isinstance(network, TranscriptionModel)
     probabilities = network.predict(torch.from_numpy(windows))
     logits = torch.from_numpy(found).unflatten(2, (len(HEADS), PITCHES)).transpose(1, 2) - 4
     torch.testing.assert_close(torch.sigmoid(logits), probabilities, atol=1e-5, rtol=0)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import CheckpointError, load, save_checkpoint
 from model.config import LIVE, RSEConfig
+from model.storage import WeightsError, load, save_weights
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 
 CONFIG = SymbolConfig(5, 4, RSEConfig(maps=4, blocks=1))
@@ -18,7 +18,7 @@ CONFIG = SymbolConfig(5, 4, RSEConfig(maps=4, blocks=1))
 def test_a_checkpoint_comes_back(tmp_path: Path, word_features: int) -> None:
     config = SymbolConfig(5, 4, CONFIG.rse, word_features)
     network = SymbolNetwork(config).eval()
-    save_checkpoint(network, {"config": config.to_json()}, tmp_path / "x.safetensors")
+    save_weights(network, {"config": config.to_json()}, tmp_path / "x.safetensors")
     loaded = load_symbol_network(tmp_path / "x.safetensors")
     assert loaded.config == config
     assert not loaded.training
@@ -42,9 +42,9 @@ def test_other_configurations_are_refused(change: dict[str, object]) -> None:
 
 def test_transcription_and_symbol_checkpoints_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
-    save_checkpoint(SymbolNetwork(CONFIG), {"config": CONFIG.to_json()}, path)
-    with pytest.raises(CheckpointError, match="not a network that transcribes"):
+    save_weights(SymbolNetwork(CONFIG), {"config": CONFIG.to_json()}, path)
+    with pytest.raises(WeightsError, match="not a network that transcribes"):
         load(path)
-    save_checkpoint(SymbolNetwork(CONFIG), {"config": LIVE.to_json()}, path)
-    with pytest.raises(CheckpointError, match="not the configuration of a network over symbols"):
+    save_weights(SymbolNetwork(CONFIG), {"config": LIVE.to_json()}, path)
+    with pytest.raises(WeightsError, match="not the configuration of a network over symbols"):
         load_symbol_network(path)

@@ -21,7 +21,7 @@ from model.config import (
     RSEConfig,
     StridedConfig,
 )
-from model.transcriber import StridedNetwork, Transcriber
+from model.transcriber import StridedNetwork, TranscriptionModel
 
 SMALL_RSE = RSEConfig(maps=8, blocks=1)
 SMALL_LIVE = replace(LIVE, front_end=FilterbankConfig(channels=4), rse=SMALL_RSE)
@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize(
 
 @BOTH
 def test_probabilities_of_every_head_frame_and_note(config: ModelConfig) -> None:
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     probabilities = transcriber.predict(torch.randn(2, WINDOW))
     assert probabilities.shape == (2, len(config.heads), FRAMES, PITCHES)
     assert probabilities.dtype == torch.float32
@@ -47,7 +47,7 @@ def test_probabilities_of_every_head_frame_and_note(config: ModelConfig) -> None
 @BOTH
 def test_a_stream_of_windows_gives_what_whole_windows_give(config: ModelConfig) -> None:
     torch.manual_seed(0)
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     context = config.context
     audio = torch.cat([torch.zeros(context), torch.randn(WINDOW + 100 * HOP) * 0.1])
     stream = transcriber.open_stream()
@@ -68,7 +68,7 @@ def test_a_stream_of_windows_gives_what_whole_windows_give(config: ModelConfig) 
 def test_a_front_end_with_history_forgets_where_it_began(begin: int) -> None:
     """After ``refill_hops`` a stream that began in the middle is as one that heard everything."""
     config = SMALL_HISTORY
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     audio = torch.randn(WINDOW + (begin + config.refill_hops) * HOP) * 0.1
     rows = []
     for first in (0, begin):
@@ -81,7 +81,7 @@ def test_a_front_end_with_history_forgets_where_it_began(begin: int) -> None:
 
 @BOTH
 def test_what_is_in_a_batch_does_not_change_a_window(config: ModelConfig) -> None:
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     windows = torch.randn(5, WINDOW) * 0.1
     alone = torch.cat([transcriber.predict(w[None]) for w in windows])
     torch.testing.assert_close(transcriber.predict(windows), alone, atol=1e-5, rtol=0)
@@ -89,11 +89,11 @@ def test_what_is_in_a_batch_does_not_change_a_window(config: ModelConfig) -> Non
 
 def test_windows_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="8192"):
-        Transcriber(SMALL_PAPER).predict(torch.zeros(1, 100))
+        TranscriptionModel(SMALL_PAPER).predict(torch.zeros(1, 100))
 
 
 def test_the_middle_frame_is_read_from_the_released_position() -> None:
-    network = Transcriber(SMALL_PAPER).eval().network
+    network = TranscriptionModel(SMALL_PAPER).eval().network
     assert isinstance(network, StridedNetwork)
     window = torch.randn(1, WINDOW)
     raw = network.raw(window)
@@ -104,17 +104,22 @@ def test_the_middle_frame_is_read_from_the_released_position() -> None:
 @pytest.mark.parametrize("convolutions", [0, 1, 2, 3, 4])
 def test_any_number_of_strided_convolutions(convolutions: int) -> None:
     config = replace(SMALL_PAPER, front_end=StridedConfig(convolutions=convolutions))
-    logits = Transcriber(config).eval()(torch.randn(1, 1024))
+    logits = TranscriptionModel(config).eval()(torch.randn(1, 1024))
     assert logits.shape == (1, 1, 7, PITCHES)
 
 
 def test_the_spectrum_can_take_the_place_of_the_samples() -> None:
     config = replace(SMALL_PAPER, front_end=StridedConfig(fourier=True))
-    assert Transcriber(config).predict(torch.randn(1, WINDOW)).shape == (1, 1, FRAMES, PITCHES)
+    assert TranscriptionModel(config).predict(torch.randn(1, WINDOW)).shape == (
+        1,
+        1,
+        FRAMES,
+        PITCHES,
+    )
 
 
 def test_calibration_scales_and_shifts_frame_logits_only() -> None:
-    transcriber = Transcriber(replace(SMALL_LIVE, calibration=True)).eval()
+    transcriber = TranscriptionModel(replace(SMALL_LIVE, calibration=True)).eval()
     torch.nn.init.constant_(transcriber.scale, 2.0)
     torch.nn.init.constant_(transcriber.offset, 1.0)
     logits = transcriber(torch.randn(1, WINDOW))
@@ -144,7 +149,7 @@ def test_configurations_with_unknown_parts_are_refused(
 
 
 def test_the_paper_network_has_the_papers_size() -> None:
-    count = sum(p.numel() for p in Transcriber(CONFIGS["released"]).parameters())
+    count = sum(p.numel() for p in TranscriptionModel(CONFIGS["released"]).parameters())
     assert count == 3_204_000
     assert round(count / 2**20, 2) == 3.06  # "3.06 M" in the paper counts in 2^20
 
@@ -152,7 +157,7 @@ def test_the_paper_network_has_the_papers_size() -> None:
 @BOTH
 def test_bfloat16_stays_near_float32(config: ModelConfig) -> None:
     torch.manual_seed(0)
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     window = torch.randn(1, WINDOW) * 0.1
     full = transcriber.predict(window)
     half = transcriber.compute_in(torch.bfloat16).predict(window)

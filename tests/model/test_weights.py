@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.checkpoint import WEIGHTS, load, shipped
 from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW
+from model.storage import WEIGHTS, load, shipped
 
 SHIPPED = ("accurate", "live")
 LIMIT_MIB = 16

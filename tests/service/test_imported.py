@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from model.config import RELEASED, RELEASED_RSE, StridedConfig
 from model.import_tf import main
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.app import create_app
 from service.settings import Settings
 from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
@@ -26,7 +26,7 @@ READY_S = 100.0
 
 @pytest.mark.parametrize("fourier", [False, True], ids=["waveform", "fourier"])
 def test_an_imported_checkpoint_transcribes_a_recording(tmp_path: Path, fourier: bool) -> None:
-    network = Transcriber(
+    network = TranscriptionModel(
         replace(
             RELEASED,
             front_end=StridedConfig(fourier=fourier),

@@ -18,9 +18,9 @@ import torch
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from model.checkpoint import save_checkpoint
 from model.config import ModelConfig, RSEConfig, StridedConfig
-from model.transcriber import Transcriber
+from model.storage import save_weights
+from model.transcriber import TranscriptionModel
 from service.ops.server import drain_budget
 from tests.service.apps import (
     MELODY,
@@ -223,7 +223,7 @@ def test_the_page_and_its_headers(tone_server: RunningServer) -> None:
 
 
 @pytest.fixture
-def tiny_checkpoint(tmp_path: Path) -> Path:
+def tiny_weights(tmp_path: Path) -> Path:
     """Random weights of the paper's architecture, as small as it gets."""
     config = ModelConfig(
         name="tiny",
@@ -233,20 +233,18 @@ def tiny_checkpoint(tmp_path: Path) -> Path:
     )
     torch.manual_seed(1)
     path = tmp_path / "tiny.safetensors"
-    save_checkpoint(Transcriber(config, {}), {"config": config.to_json()}, path)
+    save_weights(TranscriptionModel(config, {}), {"config": config.to_json()}, path)
     return path
 
 
-async def test_the_command_with_a_checkpoint(
-    start_server: StartServer, tiny_checkpoint: Path
-) -> None:
-    arguments = ("service", "--port", "{port}", "--device", "cpu", "--model", str(tiny_checkpoint))
+async def test_the_command_with_a_checkpoint(start_server: StartServer, tiny_weights: Path) -> None:
+    arguments = ("service", "--port", "{port}", "--device", "cpu", "--model", str(tiny_weights))
     server = start_server(*arguments)
     assert server.url in server.log
     async with httpx.AsyncClient(timeout=60) as client:
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("tiny", "cpu", True)
-    assert str(tiny_checkpoint.parent) not in json.dumps(info)
+    assert str(tiny_weights.parent) not in json.dumps(info)
     async with connect_to(server) as socket:
         ready = await begin(socket)
         assert ready["model"] == "tiny"
@@ -280,19 +278,19 @@ def test_the_command_refuses_what_cannot_be(
     assert "Traceback" not in server.log
 
 
-def test_a_port_that_is_taken_is_told(start_server: StartServer, tiny_checkpoint: Path) -> None:
+def test_a_port_that_is_taken_is_told(start_server: StartServer, tiny_weights: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        command = ("service", "--port", port, "--model", str(tiny_checkpoint))
+        command = ("service", "--port", port, "--model", str(tiny_weights))
         server = start_server(*command, wait=False)
         assert server.process.wait(240) > 0  # not aborted by a signal
     assert "address already in use" in server.log
     assert "terminate called" not in server.log
 
 
-def test_damaged_weights_end_the_command(start_server: StartServer, tiny_checkpoint: Path) -> None:
-    tiny_checkpoint.write_bytes(tiny_checkpoint.read_bytes()[:-100])
-    arguments = ("service", "--port", "{port}", "--model", str(tiny_checkpoint))
+def test_damaged_weights_end_the_command(start_server: StartServer, tiny_weights: Path) -> None:
+    tiny_weights.write_bytes(tiny_weights.read_bytes()[:-100])
+    arguments = ("service", "--port", "{port}", "--model", str(tiny_weights))
     server = start_server(*arguments, wait=False)
     assert server.process.wait(240) == 1
     assert "cannot load the model" in server.log

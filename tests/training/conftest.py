@@ -16,9 +16,9 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoint import save_checkpoint
 from model.config import LIVE, SAMPLE_RATE, FilterbankConfig, RSEConfig
-from model.transcriber import Transcriber
+from model.storage import save_weights
+from model.transcriber import TranscriptionModel
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
@@ -207,9 +207,9 @@ TINY = replace(
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small untrained transcription network on disk."""
     path = tmp_path_factory.mktemp("tiny") / "tiny.safetensors"
     torch.manual_seed(0)
-    save_checkpoint(Transcriber(TINY), {"config": TINY.to_json()}, path)
+    save_weights(TranscriptionModel(TINY), {"config": TINY.to_json()}, path)
     return path

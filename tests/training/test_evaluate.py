@@ -14,10 +14,10 @@ from training.music.metrics import DELAY_FIGURES, FIGURES
 
 
 def test_the_command_writes_json_and_pictures(
-    tones: Path, tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "out.json"
-    where = ["--data-dir", str(tones), "--model", str(tiny_checkpoint), "--json", str(out)]
+    where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
     status = main(["real", *where, "--label-shift-ms", "10", "--pictures", str(tmp_path / "png")])
     assert status == 0
     report = json.loads(out.read_text())
@@ -33,11 +33,11 @@ def test_the_command_writes_json_and_pictures(
 
 
 def test_what_is_not_scored_is_in_the_json_and_in_the_status(
-    tones: Path, tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     soundfile.write(tones / "orphan.flac", np.zeros(800), 8000)
     out = tmp_path / "out.json"
-    where = ["--data-dir", str(tones), "--model", str(tiny_checkpoint), "--json", str(out)]
+    where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
     assert main(["real", *where, "--jobs", "1"]) == 0  # a folder may hold more than a test set
     (tones / "broken.flac").write_bytes(b"fLaC no music")
     (tones / "broken.csv").write_text("0.1,0.2,60\n")
@@ -64,10 +64,10 @@ def test_bad_input_is_a_message_and_a_status(
     message: str,
     capsys: pytest.CaptureFixture[str],
     tones: Path,
-    tiny_checkpoint: Path,
+    tiny_weights: Path,
 ) -> None:
     arguments = [str(tones) if argument == "." else argument for argument in arguments]
     if "--model" not in arguments:
-        arguments = [*arguments, "--model", str(tiny_checkpoint)]
+        arguments = [*arguments, "--model", str(tiny_weights)]
     assert main(["real", *arguments]) == 1
     assert message in capsys.readouterr().err

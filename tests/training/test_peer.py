@@ -60,13 +60,13 @@ def peer(tmp_path: Path) -> Path:
 def test_both_are_scored_on_the_same_recordings(
     peer: Path,
     tones: Path,
-    tiny_checkpoint: Path,
+    tiny_weights: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "deep" / "out.json"
     where = ["--data-dir", str(tones), "--peer", str(peer), "--json", str(out)]
-    assert main([*where, "--model", str(tiny_checkpoint), "--jobs", "1"]) == 0
+    assert main([*where, "--model", str(tiny_weights), "--jobs", "1"]) == 0
     printed = capsys.readouterr().out
     assert "basic-pitch" in printed
     figures = json.loads(out.read_text())
@@ -86,12 +86,12 @@ def test_a_peer_that_is_not_there_is_a_message(
 
 
 def test_a_peer_that_fails_is_a_message(
-    peer: Path, tones: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    peer: Path, tones: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for suffix in (".wav", ".tsv"):
         (tones / f"tones{suffix}").rename(tones / f"broken{suffix}")
     where = ["--data-dir", str(tones), "--peer", str(peer), "--jobs", "1"]
-    assert main([*where, "--model", str(tiny_checkpoint)]) == 1
+    assert main([*where, "--model", str(tiny_weights)]) == 1
     assert "out of tune" in capsys.readouterr().err
 
 

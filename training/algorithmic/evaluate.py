@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from model.checkpoint import CheckpointError, read_card, write_whole
+from model.storage import WeightsError, read_card, write_whole
 from model.symbols import SymbolNetwork, load_symbol_network
 from training.algorithmic.data import Examples, distinct_examples
 from training.algorithmic.generators import PADDING, PROBLEMS, Problem
@@ -81,13 +81,13 @@ def generalisation(
 
 
 def load_trained(folder: Path, checkpoint: str = "best") -> tuple[SymbolNetwork, Problem]:
-    """Network and problem of a run's folder. Raises CheckpointError."""
+    """Network and problem of a run's folder. Raises WeightsError."""
     path = folder / f"{checkpoint}.safetensors"
     if not path.is_file():
-        raise CheckpointError(f"{folder} holds no {path.name}: has the run saved yet?")
+        raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
     network, name = load_symbol_network(path), read_card(path).get("name")
     if name not in PROBLEMS:
-        raise CheckpointError(f"{path} is of task {name!r}; expected one of {sorted(PROBLEMS)}")
+        raise WeightsError(f"{path} is of task {name!r}; expected one of {sorted(PROBLEMS)}")
     return network, PROBLEMS[name]
 
 
@@ -104,7 +104,7 @@ def table(scores: list[Score]) -> str:
 def evaluate_run(
     folder: Path, checkpoint: str, lengths: tuple[int, ...], examples: int
 ) -> list[Score]:
-    """Scores a run's checkpoint and keeps them in its folder. Raises CheckpointError."""
+    """Scores a run's checkpoint and keeps them in its folder. Raises WeightsError."""
     network, problem = load_trained(folder, checkpoint)
     network.to("cuda" if torch.cuda.is_available() else "cpu")
     scores = list(generalisation(network, problem, lengths, examples))
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     lengths = tuple(length for length in LENGTHS if length <= known.longest)
     try:
         scores = evaluate_run(known.run, known.checkpoint, lengths, known.examples)
-    except CheckpointError as error:
+    except WeightsError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(table(scores))
     return 0

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from model.checkpoint import CheckpointError, load, write_whole
 from model.config import LIVE, FilterbankConfig
+from model.storage import WeightsError, load, write_whole
 from training.evaluation.conditions import ConditionSet, Scores, table
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
         found = ablate(options)
-    except (CheckpointError, ArithmeticError, OSError, ValueError) as error:
+    except (WeightsError, ArithmeticError, OSError, ValueError) as error:
         print(f"training.evaluation.ablation: {error}", file=sys.stderr)
         return 1
     print(table(found))

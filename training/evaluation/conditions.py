@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoint import CheckpointError, load, write_whole
 from model.config import FRAMES, HOP
-from model.transcriber import Transcriber
+from model.storage import WeightsError, load, write_whole
+from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
@@ -131,7 +131,7 @@ class ConditionSet:
                 excerpt.write(int(where.integers(excerpt.positions)), batch, row)
         return batch
 
-    def score(self, network: Transcriber) -> dict[str, Scores]:
+    def score(self, network: TranscriptionModel) -> dict[str, Scores]:
         """``ap`` and ``onset_ap`` of each condition, ``notes`` a minute of each empty sound."""
         frame = FRAMES - int(LOOKAHEAD_MS / 1000 * self.rate / HOP)
         scores: dict[str, Scores] = {}
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = {Path(name).stem: conditions.score(load(name)) for name in options.weights}
         if options.json:
             write_whole(options.json, json.dumps(found, indent=1).encode())
-    except (CheckpointError, OSError, ValueError) as error:
+    except (WeightsError, OSError, ValueError) as error:
         print(f"training.evaluation.conditions: {error}", file=sys.stderr)
         return 1
     print(table(found))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from model.checkpoint import CheckpointError, read_card
+from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
 from training.lambada.baselines import COMMON, frequent_word, random_word
 from training.lambada.novels import TextError
@@ -45,17 +45,17 @@ class Result:
 
 
 def load_reader(folder: Path, checkpoint: str = "best", device: str = "cpu") -> Reader:
-    """A run's network with its vocabulary and preprocessing. Raises CheckpointError."""
+    """A run's network with its vocabulary and preprocessing. Raises WeightsError."""
     path = folder / f"{checkpoint}.safetensors"
     if not path.is_file():
-        raise CheckpointError(f"{folder} holds no {path.name}: has the run saved yet?")
+        raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
     card = read_card(path)
     if card.get("name") != "lambada":
-        raise CheckpointError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
+        raise WeightsError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
     network = load_symbol_network(path)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     if len(vocabulary) != network.config.vocabulary:
-        raise CheckpointError(
+        raise WeightsError(
             f"{folder / VOCABULARY} has {len(vocabulary)} symbols, the network "
             f"{network.config.vocabulary}"
         )
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
         passages = read_passages(options.data)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         result = evaluate(load_reader(options.run, options.checkpoint, device), passages)
-    except (CheckpointError, TextError) as error:
+    except (WeightsError, TextError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(json.dumps(asdict(result), indent=1) if options.json else table(result))
     if result.left_out:

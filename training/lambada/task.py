@@ -12,8 +12,8 @@ import torch
 from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
-from model.checkpoint import read_tensors, write_whole
 from model.config import RSEConfig
+from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, SymbolConfig, SymbolNetwork
 from training.lambada.data import Batch, Batches
 from training.lambada.embeddings import read_vectors
@@ -92,7 +92,7 @@ class LambadaTask:
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
         """folder: of the run, which keeps vocabulary and vectors beside the checkpoints; `resume`
-        takes them from there. Raises TextError, or CheckpointError for what the folder holds.
+        takes them from there. Raises TextError, or WeightsError for what the folder holds.
         """
         self.config = config
         self.windows = config.batch_size

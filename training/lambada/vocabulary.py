@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from model.checkpoint import CheckpointError, write_whole
+from model.storage import WeightsError, write_whole
 from training.lambada.novels import Novels
 
 KINDS = 4
@@ -74,13 +74,13 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Raises CheckpointError."""
+        """Raises WeightsError."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             lists = {"words": tuple(data["words"]), "names": frozenset(data["names"])}
             return cls(**{**data, **lists})
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"cannot read the vocabulary {path}: {error}") from error
+            raise WeightsError(f"cannot read the vocabulary {path}: {error}") from error
 
 
 def known_words(novels: Novels) -> list[str]:

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.checkpoint import CheckpointError, save_checkpoint
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
+from model.storage import WeightsError, save_weights
 from training.loop.config import LoopConfig
 from training.loop.log import MetricsLog
 from training.loop.optimizer import make_optimizer, running_average, schedule
@@ -102,14 +102,14 @@ class Trainer:
     def resume(self) -> None:
         """Continues from the folder's last checkpoint.
 
-        Raises CheckpointError if there is none, if it is damaged or of another configuration.
+        Raises WeightsError if there is none, if it is damaged or of another configuration.
         """
         state = read_state(self.folder, self.device, self.task.card()["config"])
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
         except RuntimeError as error:
-            raise CheckpointError(f"{self.folder} trains another network: {error}") from error
+            raise WeightsError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.earlier = state.get("earlier", [])
         self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
@@ -237,11 +237,11 @@ class Trainer:
             },
             "validation": metrics,
         }
-        save_checkpoint(network, card, self.folder / "last.safetensors")
+        save_weights(network, card, self.folder / "last.safetensors")
         score = metrics[self.task.score]
         if score > self.best:
             self.best = score
-            save_checkpoint(network, card, self.folder / "best.safetensors")
+            save_weights(network, card, self.folder / "best.safetensors")
         state = {
             "network": self.task.network.state_dict(),
             "average": self.average.state_dict(),

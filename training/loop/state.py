@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from model.checkpoint import CheckpointError, write_whole
+from model.storage import WeightsError, write_whole
 
 STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
 
@@ -25,22 +25,20 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
 def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any]:
     """The state of the run in this folder.
 
-    Raises CheckpointError if there is none, if it is damaged or of another configuration.
+    Raises WeightsError if there is none, if it is damaged or of another configuration.
     """
     path = folder / STATE
     if not path.is_file():
-        raise CheckpointError(f"nothing to resume: no {path}")
+        raise WeightsError(f"nothing to resume: no {path}")
     try:
         state = torch.load(path, weights_only=True, map_location=device)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+        raise WeightsError(f"cannot read {path}: {error}") from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path} is not the state of a run")
+        raise WeightsError(f"{path} is not the state of a run")
     theirs, ours = state.get("config"), _jsonable(config)
     if theirs is not None and theirs != ours:
-        raise CheckpointError(
-            f"{folder} trains another configuration: {_differences(theirs, ours)}"
-        )
+        raise WeightsError(f"{folder} trains another configuration: {_differences(theirs, ours)}")
     return state
 
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 
-from model.checkpoint import CheckpointError, load, resolve
 from model.config import FilterbankConfig, ModelConfig
 from model.rse import BenesBlock
-from model.transcriber import Transcriber
+from model.storage import WeightsError, load, resolve
+from model.transcriber import TranscriptionModel
 
 
 @torch.no_grad()
-def warm_start(network: Transcriber, name_or_path: str | Path) -> list[dict[str, Any]]:
+def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
     """Copies the weights of a checkpoint into the network; returns the training behind them.
 
-    :func:`stages` says in what form. Raises CheckpointError where the networks differ in more
+    :func:`stages` says in what form. Raises WeightsError where the networks differ in more
     than their blocks, heads, look-ahead and history, or where the new one is the smaller.
     """
     path = resolve(name_or_path)
@@ -78,11 +78,11 @@ def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
         rse=dataclasses.replace(theirs.rse, blocks=ours.rse.blocks),
     )
     if same != ours:
-        raise CheckpointError(f"{path} holds another kind of network than {ours.name!r}")
+        raise WeightsError(f"{path} holds another kind of network than {ours.name!r}")
     if not set(theirs.heads) <= set(ours.heads):
-        raise CheckpointError(f"{path} has heads {theirs.heads}, the new network {ours.heads}")
+        raise WeightsError(f"{path} has heads {theirs.heads}, the new network {ours.heads}")
     grows = ours.rse.blocks - theirs.rse.blocks
     if grows < 0:
-        raise CheckpointError(f"{path} has {-grows} more blocks than the new network")
+        raise WeightsError(f"{path} has {-grows} more blocks than the new network")
     if grows and (ours.rse.unit != "residual" or ours.rse.residual_scale == "none"):
-        raise CheckpointError("only residual switch units can begin as the identity")
+        raise WeightsError("only residual switch units can begin as the identity")

@@ -28,7 +28,7 @@ from model.config import (
     FilterbankConfig,
     ModelConfig,
 )
-from model.transcriber import StridedNetwork, Transcriber
+from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Share
 from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
@@ -81,7 +81,7 @@ class MusicTask:
         # Windows come with the audio before them that the network hears.
         self.synth = replace(config.synth, context=config.model.context)
         self.windows = config.batch_size
-        self.network: nn.Module = Transcriber(config.model)
+        self.network: nn.Module = TranscriptionModel(config.model)
         self.score = "ap_middle"
         if isinstance(config.model.front_end, FilterbankConfig):
             self.score = "ap_200ms"
@@ -119,7 +119,7 @@ class MusicTask:
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss of the task's own network."""
         transcriber = self.network
-        assert isinstance(transcriber, Transcriber)
+        assert isinstance(transcriber, TranscriptionModel)
         device = next(transcriber.parameters()).device
         audio, labels = to_tensors(batch, device)
         if len(transcriber.config.heads) > 1:
@@ -138,7 +138,7 @@ class MusicTask:
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Frame average precision on held-out timbres or recordings: of the middle frame, as in
         the paper, and for each look-ahead."""
-        assert isinstance(network, Transcriber)
+        assert isinstance(network, TranscriptionModel)
         if self._validation is None:
             count = self.config.validation_windows
             self._validation = (

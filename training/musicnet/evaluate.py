@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from model.config import CENTRE_FRAME
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from training.music.metrics import frame_average_precision
 from training.music.recordings import Collection, Recording
 from training.musicnet.cache import open_tracks
@@ -36,7 +36,7 @@ def labelled_test_set(config: ArchiveConfig) -> Collection:
 
 
 def middle_frames(
-    transcriber: Transcriber, config: ArchiveConfig, stride: int
+    transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
 ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.bool_]]]:
     """For each test recording its number, probabilities and labels, both (windows, PITCHES).
 
@@ -57,7 +57,9 @@ def middle_frames(
         yield track.number, np.concatenate(predicted), np.concatenate(labels)
 
 
-def papers_figure(transcriber: Transcriber, config: ArchiveConfig, stride: int) -> dict[str, Any]:
+def papers_figure(
+    transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
+) -> dict[str, Any]:
     """Average precision over all test recordings, and of each alone."""
     numbers, predicted, labels = zip(*middle_frames(transcriber, config, stride), strict=True)
     return {

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from model.checkpoint import read_card, write_whole
+from model.storage import read_card, write_whole
 from training.loop.warm_start import stages
 from training.music.metrics import FIGURES
 from training.shipping.sources import attributions

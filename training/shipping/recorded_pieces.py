@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
@@ -50,7 +50,7 @@ class RecordedPieces:
     settings."""
 
     def __init__(
-        self, transcriber: Transcriber, recordings: Sequence[ScoredRecording], seconds: float
+        self, transcriber: TranscriptionModel, recordings: Sequence[ScoredRecording], seconds: float
     ) -> None:
         """seconds: of each recording, from its beginning."""
         self.frame_s = HOP / transcriber.config.sample_rate

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from model.checkpoint import WEIGHTS, load, save_checkpoint
+from model.storage import WEIGHTS, load, save_weights
 from training.music.synth.config import SynthConfig
 from training.music.task import MusicConfig, MusicTask
 from training.shipping.card import write_card
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         "sources": sources(used),
     }
     path = options.out / f"{options.name}.safetensors"
-    save_checkpoint(trained, card, path, half=True)
+    save_weights(trained, card, path, half=True)
 
     music = MusicConfig(config, synth, validation_windows=options.windows)
     card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))

@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from model.checkpoint import CheckpointError, load, resolve, shipped
 from model.config import HOP
-from model.transcriber import Transcriber
+from model.storage import WeightsError, load, resolve, shipped
+from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
@@ -80,7 +80,7 @@ class HeldOutPieces:
     """Probabilities of the validation pieces, to be tracked with many settings."""
 
     def __init__(
-        self, transcriber: Transcriber, synth: SynthConfig, pieces: int, seconds: float
+        self, transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
     ) -> None:
         self.frame_s = HOP / transcriber.config.sample_rate
         self.heads = tuple(transcriber.config.heads)
@@ -215,7 +215,7 @@ class _Search:
 
 
 def settings_for(
-    transcriber: Transcriber, synth: SynthConfig, pieces: int, seconds: float
+    transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
     """The best settings for a model, on rendered pieces and, where ``synth.real_root`` names their
     folder, on real recordings.
@@ -255,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.write:
             card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
             write_card(Path(resolve(options.model)), card)
-    except (CheckpointError, ValueError, OSError) as error:
+    except (WeightsError, ValueError, OSError) as error:
         print(f"training.shipping.tune: {error}", file=sys.stderr)
         return 1
     return 0

@@ -124,7 +124,7 @@ def _transcribe_file(
     if not path.is_file():  # known without the seconds that torch takes to load
         complaint = "is not a file" if path.exists() else "does not exist"
     else:
-        from model.checkpoint import CheckpointError
+        from model.storage import WeightsError
         from rse_transcribe.models import DeviceError
         from rse_transcribe.recordings import IncompleteError, transcribe
         from service.protocol.options import LookaheadError
@@ -135,7 +135,7 @@ def _transcribe_file(
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)
-        except (CheckpointError, DeviceError, LookaheadError) as error:
+        except (WeightsError, DeviceError, LookaheadError) as error:
             parser.error(str(error))
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import torch
 
-from model import checkpoint
-from model.transcriber import Transcriber
+from model import storage
+from model.transcriber import TranscriptionModel
 from service.engine.engine import Transcriber as EngineModel
 
 Model = str | os.PathLike[str] | EngineModel
@@ -21,10 +21,10 @@ class DeviceError(ValueError):
 
 def available_models() -> list[str]:
     """Names of the weights in this package, for ``model=``."""
-    return checkpoint.shipped()
+    return storage.shipped()
 
 
-def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transcriber:
+def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> TranscriptionModel:
     """A network in evaluation mode, a ``torch.nn.Module``; give it as ``model=`` to use it again.
 
     Args:
@@ -32,7 +32,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: CUDA where it is there.
 
     Raises:
-        model.checkpoint.CheckpointError: a ValueError; no such weights, or damaged ones.
+        model.storage.WeightsError: a ValueError; no such weights, or damaged ones.
         DeviceError: a ValueError; no such device here.
     """
     if device == "auto":
@@ -42,11 +42,11 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
     except (RuntimeError, AssertionError) as error:  # a word that is no device; none in this build
         reason = str(error).partition("\n")[0]
         raise DeviceError(f"device {device!r} cannot be used: {reason}") from None
-    return checkpoint.load(os.fspath(model), device=device)
+    return storage.load(os.fspath(model), device=device)
 
 
 @lru_cache(maxsize=2)
-def _loaded(model: str, device: str) -> Transcriber:
+def _loaded(model: str, device: str) -> TranscriptionModel:
     return load(model, device)
 
 

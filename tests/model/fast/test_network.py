@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from model.checkpoint import load, shipped
 from model.config import (
     CONFIGS,
     FRAMES,
@@ -29,8 +28,9 @@ from model.fast.pruning import Direction
 from model.fast.shuffle_exchange import FastShuffleExchange, fused_switch
 from model.fast.switch import FastSwitch
 from model.rse import ResidualShuffleExchange
+from model.storage import load, shipped
 from model.switch import ResidualSwitchUnit
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from tests.benchmarks.compiled import compiled
 
 ALL = slice(0, FRAMES)
@@ -95,7 +95,7 @@ SMALL_CONFIGS = {
 
 @pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
 def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelConfig) -> None:
-    transcriber = Transcriber(config)
+    transcriber = TranscriptionModel(config)
     varied(transcriber)
     fast = fast_network(transcriber)
     assert fast is not None
@@ -109,7 +109,7 @@ def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelCo
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_reduced_precision_stays_near_the_plain_network(config: ModelConfig) -> None:
-    transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=48)))
+    transcriber = TranscriptionModel(replace(config, rse=replace(config.rse, maps=48)))
     varied(transcriber)
     features = rows(transcriber, 1)
     read = slice(48, 56)
@@ -122,7 +122,7 @@ def test_reduced_precision_stays_near_the_plain_network(config: ModelConfig) -> 
 
 
 @torch.no_grad()
-def spread_out(transcriber: Transcriber) -> Transcriber:
+def spread_out(transcriber: TranscriptionModel) -> TranscriptionModel:
     """Calibrated so that no probability hides a difference by being near 0 or 1."""
     logits = transcriber(0.1 * torch.randn(1, WINDOW))
     transcriber.scale.fill_(1 / logits.std())
@@ -130,12 +130,12 @@ def spread_out(transcriber: Transcriber) -> Transcriber:
     return transcriber
 
 
-def whole(name: str) -> Transcriber:
+def whole(name: str) -> TranscriptionModel:
     """A shipped network with its weights, or another configuration at its full size."""
     if name in shipped():
         return load(name, dtype=torch.float32)
     torch.manual_seed(0)
-    return spread_out(Transcriber(CONFIGS[name]).eval())
+    return spread_out(TranscriptionModel(CONFIGS[name]).eval())
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -189,7 +189,7 @@ def test_whole_networks_fed_hop_by_hop(name: str) -> None:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_compiled_networks(config: ModelConfig) -> None:
     torch.manual_seed(0)
-    transcriber = Transcriber(replace(config, rse=replace(config.rse, maps=12, blocks=1)))
+    transcriber = TranscriptionModel(replace(config, rse=replace(config.rse, maps=12, blocks=1)))
     varied(transcriber)
     features = rows(transcriber, 1)
     expected = transcriber.predict_features(features)
@@ -214,11 +214,11 @@ def test_a_kernel_that_does_not_run_is_done_without(
 
 
 def test_gated_networks_have_no_fast_arrangement() -> None:
-    transcriber = Transcriber(ModelConfig(rse=replace(SMALL, unit="gated")))
+    transcriber = TranscriptionModel(ModelConfig(rse=replace(SMALL, unit="gated")))
     assert fast_network(transcriber) is None
 
 
-def rows(transcriber: Transcriber, count: int) -> torch.Tensor:
+def rows(transcriber: TranscriptionModel, count: int) -> torch.Tensor:
     """Front-end rows of noise."""
     torch.manual_seed(1)
     return torch.stack(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from model.config import ACCURATE, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast.network import FastNetwork, fast_network
-from model.transcriber import FeatureStream, Transcriber
+from model.transcriber import FeatureStream, TranscriptionModel
 from tests.model.fast.test_network import varied
 
 POSITIONS = slice(50, 54)
@@ -36,8 +36,8 @@ ALL = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 HOPS = st.lists(st.one_of(st.integers(1, 33), st.sampled_from([2, 4, 8, 16])), max_size=6)
 
 
-def networks(config: ModelConfig) -> tuple[Transcriber, FastNetwork]:
-    transcriber = Transcriber(config)
+def networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
+    transcriber = TranscriptionModel(config)
     varied(transcriber)
     fast = fast_network(transcriber)
     assert fast is not None

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.checkpoint import CheckpointError
 from model.released.tf_checkpoint import read_checkpoint, read_index
+from model.storage import WeightsError
 from tests.conftest import SHARED
 from tests.model.released import tf_writer
 from tests.model.released.tf_writer import number, record, write_checkpoint
@@ -54,7 +54,7 @@ def test_nothing_survives_truncation_unnoticed(prefix: Path) -> None:
         whole = path.read_bytes()
         for length in range(len(whole)):
             path.write_bytes(whole[:length])
-            with pytest.raises(CheckpointError, match=path.name):
+            with pytest.raises(WeightsError, match=path.name):
                 read_checkpoint(prefix)
         path.write_bytes(whole)
     assert equal(read_checkpoint(prefix), VARIABLES)
@@ -74,7 +74,7 @@ def test_damage_is_noticed_or_harmless(prefix: Path, data: st.DataObject) -> Non
     path.write_bytes(damaged)
     try:
         found, message = read_checkpoint(prefix), ""
-    except CheckpointError as error:
+    except WeightsError as error:
         found, message = {}, str(error)
     path.write_bytes(whole)
     # Some bytes of the footer have no use.
@@ -90,22 +90,22 @@ def test_records_of_any_bytes_are_read_or_refused(
         write_checkpoint(prefix, VARIABLES, replaced={key: content})
         try:
             read_checkpoint(prefix)
-        except CheckpointError:
+        except WeightsError:
             continue
 
 
 def test_missing_files_are_named(prefix: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere\.index: No such file"):
+    with pytest.raises(WeightsError, match=r"nowhere\.index: No such file"):
         read_checkpoint(prefix.parent / "nowhere")
     Path(f"{prefix}.data-00000-of-00001").unlink()
-    with pytest.raises(CheckpointError, match="data-00000-of-00001: No such file"):
+    with pytest.raises(WeightsError, match="data-00000-of-00001: No such file"):
         read_checkpoint(prefix)
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "x", VARIABLES, shards=2)
     (tmp_path / "x.data-00001-of-00002").unlink()
-    with pytest.raises(CheckpointError, match="x.data-00001-of-00002: No such file"):
+    with pytest.raises(WeightsError, match="x.data-00001-of-00002: No such file"):
         read_checkpoint(tmp_path / "x")
 
 
@@ -134,23 +134,23 @@ def test_records_that_it_cannot_follow_are_refused(
     prefix: Path, key: str, content: bytes, message: str
 ) -> None:
     write_checkpoint(prefix, VARIABLES, replaced={key: content})
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(WeightsError, match=message):
         read_checkpoint(prefix)
 
 
 def test_compressed_tables_are_refused(prefix: Path) -> None:
     write_checkpoint(prefix, VARIABLES, block_type=1)
-    with pytest.raises(CheckpointError, match="compressed"):
+    with pytest.raises(WeightsError, match="compressed"):
         read_checkpoint(prefix)
 
 
 def test_tables_without_header_and_with_bad_entries_are_refused(prefix: Path) -> None:
     index = Path(f"{prefix}.index")
     index.write_bytes(tf_writer.table({"a": b""}, 4))
-    with pytest.raises(CheckpointError, match="header is missing"):
+    with pytest.raises(WeightsError, match="header is missing"):
         read_index(prefix)
     index.write_bytes(b"GIF89a" * 40)
-    with pytest.raises(CheckpointError, match="not the index"):
+    with pytest.raises(WeightsError, match="not the index"):
         read_index(prefix)
 
 

@@ -16,8 +16,8 @@ import ray
 from ray import serve
 from ray.serve._private import api, client
 
-from model import checkpoint
-from model.transcriber import Transcriber
+from model import storage
+from model.transcriber import TranscriptionModel
 from service.cluster import deployment as cluster
 from service.cluster import drain as cluster_drain
 from service.cluster.settings import ClusterSettings
@@ -43,8 +43,8 @@ class Relabelled:
     def __init__(self, training: str) -> None:
         self._training = training
 
-    def __call__(self, name: str, device: str) -> Transcriber:
-        transcriber = checkpoint.load(name, device)
+    def __call__(self, name: str, device: str) -> TranscriptionModel:
+        transcriber = storage.load(name, device)
         transcriber.card["training"] = self._training
         return transcriber
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model import checkpoint
+from model import storage
 from model.config import HOP, LIVE, WINDOW, FilterbankConfig
 from service.cluster.calls import OtherWeightsError, refill_windows
 from service.cluster.engine import RemoteEngine
@@ -115,7 +115,7 @@ async def test_events_and_frames_are_those_of_the_single_process(
 async def test_a_replica_that_takes_over_gives_the_bits_of_the_one_that_died() -> None:
     """With the shipped weights, whose front-end slides: its state is lost with the replica."""
     pcm, chunk = chords(4.0), 2_000
-    load = checkpoint.load
+    load = storage.load
     with Engine(load("live")) as single:
         expected = await transcribe(single, pcm, chunk)
     with workers_of(*(load("live") for _ in range(3))) as workers:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from model import checkpoint
+from model import storage
 from model.config import HOP, WINDOW
 from service.cluster.calls import WindowRequest
 from service.cluster.model import ModelWorker, weights_digest
@@ -135,9 +135,9 @@ async def test_more_windows_than_a_batch_holds_are_run_in_parts() -> None:
 
 
 def test_weights_of_one_name_are_told_apart() -> None:
-    network = checkpoint.load("live")
+    network = storage.load("live")
     digest = weights_digest(network)
-    assert weights_digest(checkpoint.load("live")) == digest
+    assert weights_digest(storage.load("live")) == digest
     with torch.no_grad():
         next(iter(network.parameters())).view(-1)[0] += 1e-3
     assert weights_digest(network) != digest

@@ -25,7 +25,7 @@ from websockets.sync.client import ClientConnection, connect
 from clients.client import TranscriptionClient
 from clients.events import Disconnected, Event
 from clients.protocol import NoteOff, NoteOn, StartOptions
-from model import checkpoint
+from model import storage
 from service.cluster.flow import TOO_FAR_AHEAD
 from tests.service.apps import RATE_HZ, START, chunks, hear, serving
 from tests.service.cluster.conftest import PATIENCE_S, Cluster
@@ -63,7 +63,7 @@ def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def expected() -> list[dict[str, Any]]:
     """The notes that the application without Ray tells."""
-    network: Any = checkpoint.load("live")
+    network: Any = storage.load("live")
     with serving(network) as (client, _), client.websocket_connect(ADDRESS) as socket:
         socket.send_json(START)
         for chunk in chunks(AUDIO):

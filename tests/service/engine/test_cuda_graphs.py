@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from model.config import CONFIGS, HOP, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast import shuffle_exchange
 from model.fast.network import FastNetwork, fast_network
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.batching import EngineSettings
 from service.engine.cuda_graphs import GraphRunner, Replay
@@ -42,9 +42,9 @@ def noise(count: int) -> list[NDArray[np.float32]]:
     return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
 
 
-def network(config: ModelConfig) -> tuple[Transcriber, FastNetwork]:
+def network(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
     torch.manual_seed(0)
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     fast = fast_network(transcriber)
     assert fast is not None
     return transcriber, fast

@@ -20,7 +20,7 @@ from model.config import (
     ModelConfig,
     RSEConfig,
 )
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine, Priority
 from service.engine.windows import WindowSchedule
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
@@ -36,7 +36,7 @@ TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a s
 
 
 def streamed(
-    transcriber: Transcriber,
+    transcriber: TranscriptionModel,
     samples: NDArray[np.float32],
     options: StreamOptions,
     chunk: int,
@@ -72,7 +72,7 @@ def test_streamed_frames_are_those_of_whole_windows(
     config: ModelConfig, options: StreamOptions
 ) -> None:
     torch.manual_seed(0)
-    transcriber = Transcriber(config).eval()
+    transcriber = TranscriptionModel(config).eval()
     rate_hz = config.sample_rate
     samples = play([(60, 0.1, 0.5), (76, 0.3, 0.9)], 1.1, rate_hz)
     samples += 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
@@ -94,7 +94,7 @@ def test_streamed_frames_are_those_of_whole_windows(
 
 def test_centre_mode_slides_by_single_hops() -> None:
     torch.manual_seed(0)
-    transcriber = Transcriber(FILTERBANK).eval()
+    transcriber = TranscriptionModel(FILTERBANK).eval()
     samples = play([(60, 0.05, 0.3)], 0.4, FILTERBANK.sample_rate)
     options = StreamOptions(mode=Mode.CENTRE)
     live = streamed(transcriber, samples, options, 777, Priority.LIVE)
@@ -109,7 +109,7 @@ def test_centre_mode_slides_by_single_hops() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_model_on_a_gpu_is_fed_there() -> None:
     torch.manual_seed(0)
-    transcriber = Transcriber(FILTERBANK).eval()
+    transcriber = TranscriptionModel(FILTERBANK).eval()
     samples = play([(60, 0.1, 0.5)], 0.8, FILTERBANK.sample_rate)
     cpu = streamed(transcriber, samples, StreamOptions(), 300, Priority.LIVE)
     gpu = streamed(transcriber.to("cuda"), samples, StreamOptions(), 300, Priority.LIVE)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.engine import runners
 from service.engine.engine import Engine, EngineSettings, Priority
 from service.engine.runner import Plan, Runner
@@ -39,9 +39,9 @@ def noise(count: int) -> list[NDArray[np.float32]]:
     return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
 
 
-def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcriber:
+def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> TranscriptionModel:
     torch.manual_seed(0)
-    return Transcriber(config).eval().compute_in(dtype)
+    return TranscriptionModel(config).eval().compute_in(dtype)
 
 
 def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
@@ -155,5 +155,5 @@ def test_streams_get_the_same_bits_from_any_number_of_workers(
 
 def test_other_transcribers_run_plainly() -> None:
     assert isinstance(runner_of(FakeTranscriber()), PlainRunner)
-    gated = Transcriber(replace(PAPER, rse=replace(SMALL, unit="gated")))
+    gated = TranscriptionModel(replace(PAPER, rse=replace(SMALL, unit="gated")))
     assert isinstance(runner_of(gated), PlainRunner)

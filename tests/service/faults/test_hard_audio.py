@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model import checkpoint
+from model import storage
 from model.config import WINDOW
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError
 from service.engine.engine import Engine, Priority
@@ -27,7 +27,7 @@ TIME_S = np.arange(2 * RATE_HZ) / RATE_HZ
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(checkpoint.load("live", "cpu")) as engine:
+    with Engine(storage.load("live", "cpu")) as engine:
         engine.warm_up()
         yield engine
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import rse_transcribe
-from model.checkpoint import CheckpointError
+from model.storage import WeightsError
 from rse_transcribe.models import DeviceError
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody
@@ -58,7 +58,7 @@ def test_plot_draws_frames_and_notes(transcription: rse_transcribe.Transcription
 def test_models_are_named_and_loaded() -> None:
     assert "live" in rse_transcribe.available_models()
     assert rse_transcribe.load("live").config.name == "live"
-    with pytest.raises(CheckpointError, match="no weights 'nothing'"):
+    with pytest.raises(WeightsError, match="no weights 'nothing'"):
         rse_transcribe.load("nothing")
     with pytest.raises(DeviceError, match="device 'abacus' cannot be used"):
         rse_transcribe.load("live", device="abacus")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.checkpoint import load
 from model.config import HEADS
+from model.storage import load
 from service.engine.engine import Engine
 from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions

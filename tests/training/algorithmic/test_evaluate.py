@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.checkpoint import save_checkpoint
 from model.config import LIVE, RSEConfig
+from model.storage import save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
 from training.algorithmic.data import Examples
 from training.algorithmic.evaluate import (
@@ -74,7 +74,7 @@ def test_a_runs_checkpoint_is_scored_from_the_command_line(
     problem = PROBLEMS["addition"]
     config = SymbolConfig(problem.vocabulary, problem.classes, RSEConfig(maps=4, blocks=1))
     card = {"name": "addition", "config": config.to_json()}
-    save_checkpoint(SymbolNetwork(config), card, tmp_path / "best.safetensors")
+    save_weights(SymbolNetwork(config), card, tmp_path / "best.safetensors")
     assert main([str(tmp_path), "--longest", "16", "--examples", "8"]) == 0
     assert "| 16 |" in capsys.readouterr().out
     result = json.loads((tmp_path / "generalisation.json").read_text())
@@ -90,7 +90,7 @@ def test_a_folder_without_a_fitting_checkpoint_is_refused(
         main([str(tmp_path)])
     assert error.value.code == 1
     assert "has the run saved yet" in capsys.readouterr().err
-    save_checkpoint(nn.Linear(1, 1), {"config": LIVE.to_json()}, tmp_path / "best.safetensors")
+    save_weights(nn.Linear(1, 1), {"config": LIVE.to_json()}, tmp_path / "best.safetensors")
     with pytest.raises(SystemExit):
         main([str(tmp_path)])
     assert "not the configuration of a network over symbols" in capsys.readouterr().err

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import read_tensors
 from model.config import RSEConfig
+from model.storage import read_tensors
 from training.algorithmic.task import AlgorithmicConfig
 from training.loop.config import LoopConfig
 from training.presets import AlgorithmicRun

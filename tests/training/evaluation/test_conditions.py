@@ -32,13 +32,13 @@ def test_a_condition_spoils_the_sound_and_moves_no_onset(name: str) -> None:
 
 
 def test_a_table_of_a_network(
-    synth_config: SynthConfig, tiny_checkpoint: Path, tmp_path: Path,
+    synth_config: SynthConfig, tiny_weights: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     report = tmp_path / "out.json"
     amount = ["--windows", "9", "--junk-seconds", "3", "--json", str(report)]
-    assert conditions.main([str(tiny_checkpoint), *folders, *amount]) == 0
+    assert conditions.main([str(tiny_weights), *folders, *amount]) == 0
     header, _, row = capsys.readouterr().out.splitlines()
     assert header.startswith("| | clean | room |")
     assert row.startswith("| tiny | 0.")

@@ -90,9 +90,9 @@ def test_recordings_add_up(tones: Path) -> None:
     assert len(TONES) > 0
 
 
-def test_the_command_writes_json(tones: Path, tmp_path: Path, tiny_checkpoint: Path) -> None:
+def test_the_command_writes_json(tones: Path, tmp_path: Path, tiny_weights: Path) -> None:
     out = tmp_path / "errors.json"
-    where = ["--data-dir", str(tones), "--model", str(tiny_checkpoint), "--json", str(out)]
+    where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
     assert main(["errors", *where]) == 0
     assert json.loads(out.read_text())["recordings"].keys() == {"tones"}
     (tones / "bad.wav").write_bytes((tones / "tones.wav").read_bytes())

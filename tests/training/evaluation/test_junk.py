@@ -59,12 +59,12 @@ def test_all_made_sounds_come_at_the_length_asked_for() -> None:
 
 
 def test_the_command_writes_json_with_sounds_of_ones_own(
-    tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "talk").mkdir()
     soundfile.write(tmp_path / "talk" / "a.wav", GHOSTS, FAKE_RATE_HZ)
     out = tmp_path / "deep" / "out.json"
-    where = ["--model", str(tiny_checkpoint), "--data-dir", str(tmp_path), "--json", str(out)]
+    where = ["--model", str(tiny_weights), "--data-dir", str(tmp_path), "--json", str(out)]
     assert main(["junk", *where, "--seconds", "0.2"]) == 0
     assert list(json.loads(out.read_text())["sounds"]) == [*SOUNDS, "a.wav"]
     assert "false notes" in capsys.readouterr().out
@@ -83,9 +83,9 @@ def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) 
 
 
 def test_bad_input_is_a_message_and_a_status(
-    tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ["--model", str(tiny_checkpoint)]
+    model = ["--model", str(tiny_weights)]
     assert main(["junk", *model, "--data-dir", str(tmp_path)]) == 1
     assert "no audio" in capsys.readouterr().err
     assert main(["junk", *model, "--seconds", "0"]) == 1

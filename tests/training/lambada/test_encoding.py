@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model.checkpoint import CheckpointError
+from model.storage import WeightsError
 from training.lambada.encoding import encode_clean, encode_released, place
 from training.lambada.novels import read_novels
 from training.lambada.vocabulary import Vocabulary, common_names, known_words
@@ -84,9 +84,9 @@ def test_vocabularies_are_kept_on_disk(tmp_path: Path) -> None:
     assert Vocabulary.load(path) == vocabulary
     assert vocabulary.names == {"ada"}
     path.write_text('{"first": 1}')
-    with pytest.raises(CheckpointError, match="cannot read the vocabulary"):
+    with pytest.raises(WeightsError, match="cannot read the vocabulary"):
         Vocabulary.load(path)
-    with pytest.raises(CheckpointError, match="cannot read the vocabulary"):
+    with pytest.raises(WeightsError, match="cannot read the vocabulary"):
         Vocabulary.load(tmp_path / "missing.json")
 
 

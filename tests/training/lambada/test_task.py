@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.checkpoint import CheckpointError, read_tensors
 from model.predict import load_any, predict
+from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
 from training.lambada.network import WordNetwork
 from training.lambada.passages import CutConfig
@@ -109,7 +109,7 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     outputs = predict(load_any(tmp_path / "best.safetensors"), symbols)
     assert outputs.shape == (1, 2, 3)
     (tmp_path / "vectors.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"vectors\.safetensors"):
+    with pytest.raises(WeightsError, match=r"vectors\.safetensors"):
         load_symbol_network(tmp_path / "best.safetensors")
 
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.checkpoint import read_tensors
 from model.config import RSEConfig
+from model.storage import read_tensors
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals

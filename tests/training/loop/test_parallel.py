@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import read_tensors
+from model.storage import read_tensors
 from training.loop.parallel import Share
 from training.presets import AlgorithmicRun
 from training.run import parse, train

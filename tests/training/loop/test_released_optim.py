@@ -17,7 +17,7 @@ from model.config import LIVE, PITCHES, FilterbankConfig, ModelConfig, RSEConfig
 from model.import_tf import infer_config
 from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
-from model.transcriber import StridedNetwork, Transcriber
+from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.conftest import SHARED
 from training.loop.released_optim import (
     ReleasedRAdam,
@@ -134,7 +134,7 @@ def test_networks_without_released_names_and_frozen_parameters_are_grouped_too()
         LIVE.heads,
         calibration=False,
     )
-    network = Transcriber(small)
+    network = TranscriptionModel(small)
     network.get_submodule("network.filterbank").requires_grad_(False)
     groups = released_groups(network, 0.01)
     trained = {id(p) for p in network.parameters() if p.requires_grad}
@@ -181,7 +181,7 @@ class Trace:
         self.network: nn.Module
         if isinstance(config, ModelConfig):
             front_end = StridedConfig(self.convolutions, input_noise=0.0)
-            self.network = Transcriber(replace(config, front_end=front_end))
+            self.network = TranscriptionModel(replace(config, front_end=front_end))
         else:
             self.network = SymbolNetwork(config)
         self.network.double()
@@ -217,7 +217,7 @@ class Trace:
         match self.meta["task"]:
             case "musicnet":
                 transcriber = self.network
-                assert isinstance(transcriber, Transcriber)
+                assert isinstance(transcriber, TranscriptionModel)
                 strided = transcriber.network
                 assert isinstance(strided, StridedNetwork)
                 raw = strided.raw(x.double())

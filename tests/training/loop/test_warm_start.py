@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import CheckpointError, load, save_checkpoint
 from model.config import HEADS, WINDOW, ModelConfig, RSEConfig
-from model.transcriber import Transcriber
+from model.storage import WeightsError, load, save_weights
+from model.transcriber import TranscriptionModel
 from tests.training.conftest import TINY as TINY_LIVE
 from training import run
 from training.loop.warm_start import warm_start
@@ -28,12 +28,12 @@ CARD = {
 }
 
 
-def saved(config: ModelConfig, path: Path) -> Transcriber:
+def saved(config: ModelConfig, path: Path) -> TranscriptionModel:
     torch.manual_seed(1)
-    network = Transcriber(config).eval()
+    network = TranscriptionModel(config).eval()
     for parameter in network.parameters():  # the biases of heads are zero at first
         parameter.data += 0.05 * torch.randn_like(parameter)
-    save_checkpoint(network, {**CARD, "config": config.to_json()}, path)
+    save_weights(network, {**CARD, "config": config.to_json()}, path)
     return network
 
 
@@ -47,7 +47,7 @@ def test_a_network_with_more_blocks_begins_as_exactly_the_small_one(
 ) -> None:
     path = tmp_path / "small.safetensors"
     before = saved(small, path)
-    network = Transcriber(grown(small, 3, small.heads)).eval()
+    network = TranscriptionModel(grown(small, 3, small.heads)).eval()
     stages = warm_start(network, path)
     windows = 0.3 * torch.randn(2, WINDOW)
     assert torch.equal(network.predict(windows), before.predict(windows))
@@ -62,7 +62,7 @@ def test_heads_keep_their_weights_wherever_they_come_to_lie(
     path = tmp_path / "small.safetensors"
     before = saved(small, path)
     heads = ("frame", "offset", "velocity", "onset")
-    network = Transcriber(grown(small, 2, heads)).eval()
+    network = TranscriptionModel(grown(small, 2, heads)).eval()
     warm_start(network, path)
     windows = 0.3 * torch.randn(2, WINDOW)
     after = network.predict(windows)
@@ -73,7 +73,7 @@ def test_heads_keep_their_weights_wherever_they_come_to_lie(
 def test_every_new_weight_is_trained(tmp_path: Path) -> None:
     path = tmp_path / "small.safetensors"
     saved(TINY, path)
-    network = Transcriber(grown(TINY, 2, HEADS))
+    network = TranscriptionModel(grown(TINY, 2, HEADS))
     warm_start(network, path)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
     windows = 0.3 * torch.randn(2, WINDOW)
@@ -103,15 +103,15 @@ def test_a_network_that_does_not_fit_is_refused(
     config: ModelConfig, message: str, tmp_path: Path
 ) -> None:
     saved(DEEP, tmp_path / "deep.safetensors")
-    with pytest.raises(CheckpointError, match=message):
-        warm_start(Transcriber(config), tmp_path / "deep.safetensors")
+    with pytest.raises(WeightsError, match=message):
+        warm_start(TranscriptionModel(config), tmp_path / "deep.safetensors")
 
 
 def test_gated_units_cannot_grow(tmp_path: Path) -> None:
     gated = replace(TINY, rse=replace(TINY.rse, unit="gated"))
     saved(gated, tmp_path / "gated.safetensors")
-    with pytest.raises(CheckpointError, match="residual"):
-        warm_start(Transcriber(grown(gated, 2, gated.heads)), tmp_path / "gated.safetensors")
+    with pytest.raises(WeightsError, match="residual"):
+        warm_start(TranscriptionModel(grown(gated, 2, gated.heads)), tmp_path / "gated.safetensors")
 
 
 def test_a_run_begins_with_the_weights_and_tells_of_every_stage(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import load
 from model.config import FRAMES, LIVE, ModelConfig, RSEConfig
+from model.storage import load
 from tests.training.conftest import TINY
 from training import run
 from training.loop.config import LoopConfig

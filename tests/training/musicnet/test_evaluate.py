@@ -10,8 +10,8 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from model.checkpoint import load
 from model.config import HOP, WINDOW
+from model.storage import load
 from tests.training.musicnet.conftest import scale
 from training.evaluate import main
 from training.music.metrics import FIGURES
@@ -22,16 +22,16 @@ from training.musicnet.layout import find
 
 
 def test_the_papers_figure_is_that_of_the_middle_frames(
-    archive: Path, tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.json"
-    arguments = ["--data-dir", str(archive), "--model", str(tiny_checkpoint), "--json", str(out)]
+    arguments = ["--data-dir", str(archive), "--model", str(tiny_weights), "--json", str(out)]
     assert main(["musicnet", *arguments, "--stride", "1280", "--jobs", "1"]) == 0
     report = json.loads(out.read_text())
     assert set(report["mean"]) == set(FIGURES)  # note-level scores, by mir_eval
     assert set(report["recordings"]) == {"2303", "1819"}
 
-    rate, transcriber = 11_025, load(tiny_checkpoint, dtype=torch.float32)
+    rate, transcriber = 11_025, load(tiny_weights, dtype=torch.float32)
     predicted, truth = [], []
     for number in (2303, 1819):
         (track,) = open_tracks([find(archive)[number]], rate, archive / "again")
@@ -59,7 +59,7 @@ def test_the_reference_notes_are_those_of_the_labels(archive: Path) -> None:
 
 
 def test_a_wrong_archive_is_a_message_and_a_status(
-    tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["musicnet", "--data-dir", str(tmp_path), "--model", str(tiny_checkpoint)]) == 1
+    assert main(["musicnet", "--data-dir", str(tmp_path), "--model", str(tiny_weights)]) == 1
     assert "is not the MusicNet archive" in capsys.readouterr().err

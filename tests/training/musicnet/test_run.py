@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import read_card, read_tensors
 from model.config import PAPER, RSEConfig
+from model.storage import read_card, read_tensors
 from tests.training.musicnet.conftest import HEADER
 from training.presets import MUSIC_PRESETS
 from training.run import main

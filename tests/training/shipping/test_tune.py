@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.training.conftest import TINY
 from training.music.synth.config import SynthConfig
@@ -82,7 +82,7 @@ def test_the_end_of_a_grid_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
-    pieces = HeldOutPieces(Transcriber(TINY), synth_config, pieces=1, seconds=4.0)
+    pieces = HeldOutPieces(TranscriptionModel(TINY), synth_config, pieces=1, seconds=4.0)
     assert pieces.heads == TINY.heads
     assert len(pieces.pieces) == 2  # one for each look-ahead
     for probabilities, reference in pieces.pieces:
@@ -114,7 +114,7 @@ def test_kinds_of_pieces_are_weighted_and_their_timing_is_levelled() -> None:
 
 
 def test_the_command_writes_what_it_finds_into_the_card(
-    tiny_checkpoint: Path,
+    tiny_weights: Path,
     synth_config: SynthConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -125,9 +125,9 @@ def test_the_command_writes_what_it_finds_into_the_card(
     told: list[dict[str, Any]] = []
     where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     little = ["--pieces", "1", "--seconds", "4"]
-    assert main(["--model", str(tiny_checkpoint), *where, *little]) == 0
+    assert main(["--model", str(tiny_weights), *where, *little]) == 0
     assert told == []
-    assert main(["--model", str(tiny_checkpoint), *where, *little, "--write"]) == 0
+    assert main(["--model", str(tiny_weights), *where, *little, "--write"]) == 0
     assert told[0]["tracker"]["onset_threshold"] == 0.45
     assert told[0]["config"]
     assert main(["--model", str(tmp_path / "none.safetensors"), *where, "--write"]) == 1

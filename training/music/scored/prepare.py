@@ -11,8 +11,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from model.checkpoint import load
 from model.config import SAMPLE_RATE
+from model.storage import load
 from service.engine.engine import Engine
 from training.evaluation.real import read_audio
 from training.music.metrics import NoteList

@@ -110,14 +110,14 @@ def test_files_are_aligned_through_the_service(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_labels_that_evaluation_reads(
-    tones: Path, tmp_path: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_midi(tmp_path / "score.mid", [(0, [(0.0, 0.4, 69, 70), (0.5, 1.0, 57, 70)])])
     coarse = tmp_path / "coarse.tsv"
     coarse.write_text("# by hand\nscore_s\taudio_s\n0.0\t0.7\n0.5\t1.1\n")
     out = tmp_path / "deep" / "labels.tsv"
     command = [str(tones / "tones.wav"), str(tmp_path / "score.mid"), "--out", str(out)]
-    command += ["--coarse", str(coarse), "--model", str(tiny_checkpoint)]
+    command += ["--coarse", str(coarse), "--model", str(tiny_weights)]
     assert main(command) == 0
     notes = read_table(out)
     assert sorted(notes.pitch.tolist()) == [57, 69]

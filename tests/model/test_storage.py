@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from model.checkpoint import (
-    CheckpointError,
+from model.config import LIVE, FilterbankConfig, RSEConfig
+from model.storage import (
+    WeightsError,
     load,
     resolve,
-    save_checkpoint,
+    save_weights,
     shipped,
     write_whole,
 )
-from model.config import LIVE, FilterbankConfig, RSEConfig
 from model.symbols import SymbolConfig
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 
 TINY = replace(
     LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
@@ -31,14 +31,14 @@ TINY = replace(
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.safetensors"
-    save_checkpoint(Transcriber(TINY), {"config": TINY.to_json(), "note": "hello"}, path)
+    save_weights(TranscriptionModel(TINY), {"config": TINY.to_json(), "note": "hello"}, path)
     return path
 
 
 def test_a_checkpoint_comes_back_with_its_card(tmp_path: Path) -> None:
-    transcriber = Transcriber(TINY).eval()
+    transcriber = TranscriptionModel(TINY).eval()
     path = tmp_path / "deep" / "folder" / "x.safetensors"
-    save_checkpoint(transcriber, {"config": TINY.to_json(), "note": "hello"}, path)
+    save_weights(transcriber, {"config": TINY.to_json(), "note": "hello"}, path)
     loaded = load(path, dtype=torch.float32)
     assert loaded.card["note"] == "hello"
     assert loaded.config == TINY
@@ -49,7 +49,7 @@ def test_a_checkpoint_comes_back_with_its_card(tmp_path: Path) -> None:
 
 def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path, saved: Path) -> None:
     half = tmp_path / "half.safetensors"
-    save_checkpoint(load(saved, dtype=torch.float32), {"config": TINY.to_json()}, half, half=True)
+    save_weights(load(saved, dtype=torch.float32), {"config": TINY.to_json()}, half, half=True)
     assert half.stat().st_size < 0.6 * saved.stat().st_size
     assert {p.dtype for p in load(half, dtype=torch.float32).parameters()} == {torch.float32}
 
@@ -62,35 +62,35 @@ def edit_card(path: Path, **changes: Any) -> None:
 def test_a_checkpoint_of_another_configuration_is_refused(saved: Path) -> None:
     wider = replace(TINY, rse=replace(TINY.rse, maps=6))
     edit_card(saved, config=wider.to_json())
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with pytest.raises(WeightsError, match="does not fit"):
         load(saved)
 
 
 @pytest.mark.parametrize("config", [{}, None, 3, SymbolConfig(7, 3).to_json()])
 def test_a_card_of_another_kind_is_refused(saved: Path, config: Any) -> None:
     edit_card(saved, config=config)
-    with pytest.raises(CheckpointError, match="not a network that transcribes"):
+    with pytest.raises(WeightsError, match="not a network that transcribes"):
         load(saved)
 
 
 def test_damage_is_named(saved: Path) -> None:
     data = saved.read_bytes()
     saved.write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointError, match="cannot read"):
+    with pytest.raises(WeightsError, match="cannot read"):
         load(saved)
     saved.write_bytes(data)
     saved.with_suffix(".json").write_text("{")
-    with pytest.raises(CheckpointError, match="card"):
+    with pytest.raises(WeightsError, match="card"):
         load(saved)
     saved.with_suffix(".json").unlink()
-    with pytest.raises(CheckpointError, match="card"):
+    with pytest.raises(WeightsError, match="card"):
         load(saved)
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="shipped"):
+    with pytest.raises(WeightsError, match="shipped"):
         resolve("no-such-model")
-    with pytest.raises(CheckpointError, match="no weights"):
+    with pytest.raises(WeightsError, match="no weights"):
         resolve("/no/such/file.safetensors")
 
 

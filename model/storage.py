@@ -21,12 +21,12 @@ from torch import Tensor
 
 from model.config import ModelConfig
 from model.precision import fastest_dtype
-from model.transcriber import Transcriber
+from model.transcriber import TranscriptionModel
 
 WEIGHTS = Path(__file__).parent / "weights"
 
 
-class CheckpointError(ValueError):
+class WeightsError(ValueError):
     """A checkpoint that is missing, damaged or does not fit its configuration."""
 
 
@@ -36,21 +36,21 @@ def shipped() -> list[str]:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The .safetensors file of a shipped name or a path. Raises CheckpointError if absent."""
+    """The .safetensors file of a shipped name or a path. Raises WeightsError if absent."""
     path = Path(name_or_path)
     if path.suffix != ".safetensors":
         path = WEIGHTS / f"{name_or_path}.safetensors"
     if not path.is_file():
-        raise CheckpointError(f"no weights {name_or_path!r}; shipped: {', '.join(shipped())}")
+        raise WeightsError(f"no weights {name_or_path!r}; shipped: {', '.join(shipped())}")
     return path
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file. Raises CheckpointError if it is damaged."""
+    """All tensors of a safetensors file. Raises WeightsError if it is damaged."""
     try:
         return safetensors_torch.load(path.read_bytes())
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+        raise WeightsError(f"cannot read {path}: {error}") from error
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -58,9 +58,9 @@ def read_card(path: Path) -> dict[str, Any]:
     try:
         card = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read the card of {path}: {error}") from error
+        raise WeightsError(f"cannot read the card of {path}: {error}") from error
     if not isinstance(card, dict) or "config" not in card:
-        raise CheckpointError(f"the card of {path} holds no configuration")
+        raise WeightsError(f"the card of {path} holds no configuration")
     return card
 
 
@@ -71,7 +71,7 @@ def load_weights(module: torch.nn.Module, tensors: Mapping[str, Tensor], origin:
     surplus = sorted(set(tensors) - set(expected))
     wrong = [k for k in expected if k in tensors and expected[k].shape != tensors[k].shape]
     if missing or surplus or wrong:
-        raise CheckpointError(
+        raise WeightsError(
             f"{origin} does not fit its configuration: "
             f"missing {missing}, not expected {surplus}, other shapes {wrong}"
         )
@@ -82,8 +82,8 @@ def load(
     name_or_path: str | Path = "live",
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,
-) -> Transcriber:
-    """A transcription network in evaluation mode. Raises CheckpointError.
+) -> TranscriptionModel:
+    """A transcription network in evaluation mode. Raises WeightsError.
 
     dtype: what it computes in; None takes what is fastest on the device. To save the weights
     again, load them in float32.
@@ -93,14 +93,14 @@ def load(
     try:
         config = ModelConfig.from_json(card["config"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a network that transcribes: {error!r}") from error
-    transcriber = Transcriber(config, card)
+        raise WeightsError(f"{path} is not a network that transcribes: {error!r}") from error
+    transcriber = TranscriptionModel(config, card)
     load_weights(transcriber, read_tensors(path), path)
     transcriber = transcriber.to(device).eval()
     return transcriber.compute_in(dtype or fastest_dtype(torch.device(device)))
 
 
-def save_checkpoint(
+def save_weights(
     module: torch.nn.Module, card: Mapping[str, Any], path: Path, half: bool = False
 ) -> None:
     """Writes weights and card; `half` stores floats as float16, for shipping."""

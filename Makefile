@@ -20,9 +20,6 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Failing tests of a whole run that are tried once more: a test of real processes can lose a race
-# that is no change's fault. It is printed with its first failure, to be mended; more fail the run.
-RERUNS ?= 2
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
@@ -35,7 +32,7 @@ serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PO
 	@exec $(PY) -m service --host $(HOST) --port $(PORT)
 
 test: lint ## format check, lint, types, tests
-	$(PY) -m pytest $(if $(filter-out 0,$(RERUNS)),--reruns 1 --max-suite-reruns $(RERUNS) --rerun-show-tracebacks)
+	$(PY) -m pytest
 
 fuzz: $(VENV)/.installed-dev ## INPUTS=105000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q

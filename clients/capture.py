@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-ENCODING = "pcm_s16le"
+from service.protocol.options import Encoding
+
+ENCODING = Encoding.PCM_S16LE
 FRAME_BYTES = 2
 FULL_SCALE = 32_768
 BLOCK_S = 0.01

@@ -1,7 +1,7 @@
 """Transcribe audio as it comes, over connections that may break.
 
     async def notes_of(pcm_blocks):  # 16-bit PCM at 48 kHz, in blocks of any size
-        options = StartOptions(encoding="pcm_s16le", sample_rate=48_000)
+        options = Start(encoding="pcm_s16le", sample_rate=48_000)
         async with TranscriptionClient("http://127.0.0.1:8000", options) as client:
             async for pcm in pcm_blocks:
                 await client.send(pcm)
@@ -23,6 +23,7 @@ from types import TracebackType
 from clients.backlog import Backlog
 from clients.backoff import delays_s
 from clients.changes import Changes
+from clients.connection import websocket_url
 from clients.errors import (
     ConnectError,
     ConnectionLostError,
@@ -30,13 +31,14 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import Disconnected, Event
+from clients.events import Disconnected, Event, Told
 from clients.notes import NoteList
 from clients.outlet import Outlet
 from clients.performance import Performance
-from clients.protocol import Done, Heard, Ready, StartOptions, websocket_url
 from clients.retry import Retry
 from clients.session import Session
+from service.protocol.client_messages import Start
+from service.protocol.server_messages import Done, Ready
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` takes before it waits for the service
 KEEPALIVE_S = 5.0
@@ -46,7 +48,7 @@ class TranscriptionClient:
     """A performance, transcribed in one session or, where connections break, in several.
 
     Args:
-        url: any address of the service (``clients.protocol.websocket_url``).
+        url: any address of the service (``clients.connection.websocket_url``).
         options: format of the audio that will be sent, and the wanted transcription.
         max_buffered_s: audio that is kept while there is no connection, with what a resumption
             needs to hear again (``ready.replay_ms``). What ``put`` brings beyond it displaces the
@@ -66,7 +68,7 @@ class TranscriptionClient:
     def __init__(
         self,
         url: str,
-        options: StartOptions,
+        options: Start,
         *,
         max_buffered_s: float = 60.0,
         hold_notes_s: float = 1.0,
@@ -323,7 +325,7 @@ class TranscriptionClient:
         finally:
             await session.close()
 
-    def _hear(self, message: Heard) -> None:
+    def _hear(self, message: Ready | Told) -> None:
         self._performance.hear(message)
         self._changes.tell()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
@@ -13,6 +14,7 @@ from clients.errors import ConnectError
 
 logger = logging.getLogger(__name__)
 
+WEBSOCKET_PATH = "/ws/transcribe"
 # ``done`` carries the MIDI file of the whole session: a note takes about 12 bytes of base64.
 MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
 # Closing waits for the server's half of the closing handshake this long, then drops the socket.
@@ -23,6 +25,23 @@ RETRYABLE = (429, 502, 503, 504)
 # In the environment a key is not shown to everybody who lists the processes.
 KEY_VARIABLE = "RSE_KEY"
 KEY_HELP = f"An API key, where the service asks for one, is given as ${KEY_VARIABLE}."
+
+
+def websocket_url(url: str) -> str:
+    """The address of the live endpoint from any address of the service.
+
+    ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all mean
+    ``ws://host:8000/ws/transcribe``; a path or a query that is given stays.
+
+    Raises:
+        ValueError: no host, or a scheme other than ws, wss, http, https.
+    """
+    parts = urlsplit(url if "://" in url else f"ws://{url}")
+    schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(f"not an address of the service: {url!r}")
+    path = parts.path if parts.path not in ("", "/") else WEBSOCKET_PATH
+    return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
 
 
 async def open_socket(

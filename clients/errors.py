@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clients.protocol import Done, ErrorMessage
+from service.protocol.server_messages import Done, Error
 
 
 class TranscriptionError(Exception):
@@ -25,7 +25,7 @@ class ConnectionLostError(TranscriptionError):
 class ServerError(TranscriptionError):
     """The server ended the session; ``code`` is one of PROTOCOL.md's."""
 
-    def __init__(self, error: ErrorMessage, done: Done | None = None) -> None:
+    def __init__(self, error: Error, done: Done | None = None) -> None:
         super().__init__(f"{error.message} ({error.code})", retryable=error.retryable, done=done)
         self.code = error.code
 

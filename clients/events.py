@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clients.errors import TranscriptionError
-from clients.protocol import Lagging, NoteOff, NoteOn, Progress, Ready
+from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress, Ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,4 +32,7 @@ class Gap:
     time_s: float
 
 
-Event = NoteOn | NoteOff | Progress | Lagging | Connected | Disconnected | Gap
+Told = NoteOn | NoteOff | Progress | Lagging
+"""What a session says while it runs."""
+
+Event = Told | Connected | Disconnected | Gap

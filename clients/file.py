@@ -16,17 +16,18 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clients.connection import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
 from clients.notes import NoteList
-from clients.protocol import MAX_CHANNELS, SAMPLE_BYTES, NoteOff, NoteOn
 from clients.recordings import find_recordings, pieces
 from clients.tempo_option import add_tempo_option, beat_of
 from clients.upload import transcribe
+from service.protocol.options import MAX_CHANNELS, Encoding
+from service.protocol.server_messages import NoteOff, NoteOn
 
 try:
     from rich.console import Console
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     pipe = parser.add_argument_group("raw PCM from standard input")
     pipe.add_argument("--rate", type=int, metavar="HZ", help="its sample rate; needed")
     pipe.add_argument("--channels", type=int, choices=range(1, MAX_CHANNELS + 1), default=1)
-    pipe.add_argument("--encoding", choices=sorted(SAMPLE_BYTES), default="pcm_s16le")
+    pipe.add_argument("--encoding", choices=list(Encoding), default=Encoding.PCM_S16LE)
     return parser
 
 
@@ -193,9 +194,9 @@ def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
                 case "started":
                     transcript.started = message
                 case "note_on":
-                    notes.event(_pick(NoteOn, message))
+                    notes.event(NoteOn(**message))
                 case "note_off":
-                    notes.event(_pick(NoteOff, message))
+                    notes.event(NoteOff(**message))
                 case "progress":
                     reached = {"frame": message["frames"], "time_s": message["time_s"]}
                     fraction, time_s = message["fraction"], message["time_s"]
@@ -217,11 +218,6 @@ def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
     for note in notes.sounding:
         notes.event(NoteOff(note_id=note.note_id, pitch=note.pitch, **reached))
     return transcript
-
-
-def _pick(kind: Any, message: dict[str, Any]) -> Any:
-    """A message of this kind, without the fields of a newer protocol."""
-    return kind(**{f.name: message[f.name] for f in fields(kind)})
 
 
 def _target(chosen: Path | None, source: Path, suffix: str) -> Path:

@@ -6,10 +6,7 @@ places markers (``flush``), which come back as soon as the audio before them is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from clients.protocol import Flushed
+from service.protocol.server_messages import Flushed, Limits
 
 MARKER_PREFIX = "acknowledge-"
 
@@ -39,14 +36,11 @@ class FlowControl:
         self._sent_bytes = first_sample * frame_bytes
         self._marked_samples = first_sample  # audio before the last marker
 
-    def limit(self, limits: Mapping[str, Any]) -> None:
+    def limit(self, limits: Limits) -> None:
         """Keep to the limits of the server's ``ready``, where they are the narrower ones."""
-        buffered_ms = limits.get("max_buffered_ms")
-        if isinstance(buffered_ms, int | float) and buffered_ms > 0:
-            self._window_samples = min(self._window_samples, self._samples(buffered_ms / 1000))
-        message_bytes = limits.get("max_message_bytes")
-        if isinstance(message_bytes, int) and message_bytes > 0:
-            self._max_message_bytes = message_bytes
+        window = self._samples(limits.max_buffered_ms / 1000)
+        self._window_samples = min(self._window_samples, window)
+        self._max_message_bytes = limits.max_message_bytes
 
     @property
     def sent_samples(self) -> int:

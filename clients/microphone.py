@@ -20,8 +20,8 @@ from clients.connection import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.notes import NoteList
-from clients.protocol import StartOptions
 from clients.tempo_option import add_tempo_option, beat_of
+from service.protocol.client_messages import Start
 
 try:
     import soundfile
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     device = int(args.device) if args.device and args.device.isdigit() else args.device
     microphone = Microphone(sounddevice, device, args.channel)
-    options = StartOptions(
+    options = Start(
         encoding=ENCODING,
         sample_rate=microphone.sample_rate,
         mode=args.mode,

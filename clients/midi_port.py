@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from clients.protocol import NoteOff, NoteOn
+from service.protocol.server_messages import NoteOff, NoteOn
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.beat import DEFAULT_BEAT, TICKS_PER_BEAT, Beat, TempoMap
-from clients.protocol import NoteOff, NoteOn
+from service.protocol.server_messages import NoteOff, NoteOn
 
 OFF_VELOCITY = 64  # the standard's value for "not measured"
 

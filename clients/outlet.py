@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Container
 
 from clients.errors import TranscriptionError
-from clients.events import Event
-from clients.part import Told
+from clients.events import Event, Told
 from clients.sounding import Sounding
 
 

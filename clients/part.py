@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
-from clients.protocol import Checkpoint, Lagging, NoteOff, NoteOn, Progress, Ready
-
-Told = NoteOn | NoteOff | Progress | Lagging
+from clients.events import Told
+from service.protocol.client_messages import Checkpoint, Resume
+from service.protocol.server_messages import NoteOff, NoteOn, Progress, Ready
 
 
 class Part:
@@ -44,31 +41,32 @@ class Part:
     @property
     def sounding(self) -> set[int]:
         """Notes that sound at the last checkpoint."""
-        return {self._first_note + note_id for note_id in self._checkpoint.sounding}
+        return {self._first_note + note.note_id for note in self._checkpoint.sounding}
 
     @property
-    def resume(self) -> dict[str, Any]:
+    def resume(self) -> Resume:
         """For the ``start`` of a session that goes on with this part."""
-        return {**self._checkpoint.raw, "known_events": self._known_events}
+        return Resume(**self._checkpoint.model_dump(), known_events=self._known_events)
 
     def hear(self, message: Told) -> Told:
         """Take in a message of the session; return it in the counts of the performance."""
         match message:
             case NoteOn() | NoteOff():
                 self._known_events += 1
-                return replace(
-                    message,
-                    note_id=message.note_id + self._first_note,
-                    frame=message.frame + self._shift_frames,
-                    time_s=message.time_s + self._shift_s,
-                )
+                moved = {
+                    "note_id": message.note_id + self._first_note,
+                    "frame": message.frame + self._shift_frames,
+                }
             case Progress():
                 self._checkpoint = message.checkpoint
                 self._known_events = 0
-                return replace(
-                    message,
-                    received_samples=message.received_samples + self._origin,
-                    frames=message.frames + self._shift_frames,
-                    time_s=message.time_s + self._shift_s,
-                )
-        return message
+                moved = {
+                    "received_samples": message.received_samples + self._origin,
+                    "frames": message.frames + self._shift_frames,
+                }
+            case _:
+                return message
+        # Numbers of messages are those of a session.
+        return message.model_copy(
+            update={**moved, "time_s": message.time_s + self._shift_s, "seq": 0}
+        )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
-from typing import Any
 
 from clients.backlog import Backlog
 from clients.errors import TranscriptionError
-from clients.events import Connected, Gap
+from clients.events import Connected, Gap, Told
 from clients.notes import NoteList
 from clients.outlet import Outlet
 from clients.part import Part
-from clients.protocol import Done, Heard, Progress, Ready, StartOptions
+from service.protocol.client_messages import Resume, Start
+from service.protocol.server_messages import Done, Progress, Ready
 
 
 class Performance:
@@ -30,7 +29,7 @@ class Performance:
         sessions: how many there were.
     """
 
-    def __init__(self, options: StartOptions, audio: Backlog, outlet: Outlet) -> None:
+    def __init__(self, options: Start, audio: Backlog, outlet: Outlet) -> None:
         self.ready: Ready | None = None
         self.notes = NoteList()
         self.lost_samples = 0
@@ -42,17 +41,12 @@ class Performance:
         self._ended_at = 0  # samples told of in the parts that have ended
 
     @property
-    def options(self) -> StartOptions:
+    def options(self) -> Start:
         """What the next session asks for: to be what the first came to be."""
         if self.ready is None:
             return self._options
-        return replace(
-            self._options,
-            mode=self.ready.mode,
-            lookahead_ms=self.ready.lookahead_ms,
-            block_frames=self.ready.block_frames,
-            model=self.ready.model,
-        )
+        taken = {"mode", "lookahead_ms", "block_frames", "model"}
+        return self._options.model_copy(update={name: getattr(self.ready, name) for name in taken})
 
     @property
     def resumable(self) -> bool:
@@ -70,13 +64,13 @@ class Performance:
         """Samples that the events so far tell of."""
         return self._part.decided if self._part else self._ended_at
 
-    def resume(self) -> dict[str, Any] | None:
+    def resume(self) -> Resume | None:
         """For the ``start`` of the next session; None where it follows on nothing."""
         if self._part is not None and self._part.needed < self._audio.start:
             self.end_part()  # displaced: it cannot be resumed over what is missing
         return self._part.resume if self._part else None
 
-    def hear(self, message: Heard) -> None:
+    def hear(self, message: Ready | Told) -> None:
         """Take in a message of a session."""
         if isinstance(message, Ready):
             self._begin(message)
@@ -118,14 +112,15 @@ class Performance:
         if self.sessions == 1:
             return done
         samples = self._audio.end
-        totals = {
-            **done.totals,
-            "notes": len(self.notes.notes),
-            "received_samples": samples,
-            "audio_s": samples / self._options.sample_rate,
-        }
+        totals = done.totals.model_copy(
+            update={
+                "notes": len(self.notes.notes),
+                "received_samples": samples,
+                "audio_s": samples / self._options.sample_rate,
+            }
+        )
         midi = base64.b64encode(self.notes.midi()).decode()
-        return replace(done, totals=totals, midi_base64=midi)
+        return done.model_copy(update={"totals": totals, "midi_base64": midi})
 
     def failed(self, failure: TranscriptionError) -> TranscriptionError:
         """The failure that ends it, with what there was until then."""

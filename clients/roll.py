@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from clients.protocol import NoteOff, NoteOn, Progress
+from service.protocol.server_messages import NoteOff, NoteOn, Progress
 
 PITCH_CLASSES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 COLUMN_S = 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -19,23 +19,22 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
+from clients.events import Told
 from clients.flow import FlowControl
-from clients.protocol import (
-    KEEPALIVE,
-    STOP,
+from service.protocol.client_messages import Flush, Keepalive, Resume, Start, Stop, to_json
+from service.protocol.server_messages import (
     Done,
     Draining,
-    ErrorMessage,
+    Error,
     Flushed,
-    Heard,
-    Message,
+    Lagging,
+    NoteOff,
+    NoteOn,
     Progress,
-    ProtocolError,
     Ready,
-    StartOptions,
-    UnknownMessage,
-    flush_message,
-    parse_message,
+    ServerMessage,
+    Unknown,
+    parse_server_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -63,9 +62,9 @@ class Session:
     def __init__(
         self,
         url: str,
-        options: StartOptions,
-        on_message: Callable[[Heard], None],
-        resume: Mapping[str, Any] | None = None,
+        options: Start,
+        on_message: Callable[[Ready | Told], None],
+        resume: Resume | None = None,
         *,
         open_timeout_s: float,
         stall_timeout_s: float,
@@ -78,20 +77,20 @@ class Session:
         self.ended = asyncio.Event()
         self._url = url
         self._key = key
-        self._start = options.to_json(resume)
+        self._start = to_json(options.model_copy(update={"resume": resume}))
         self._on_message = on_message
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
         self._socket: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._changes = Changes()
-        self._error: ErrorMessage | None = None
+        self._error: Error | None = None
         self._next_seq = 0
         self._flow = FlowControl(
             options.frame_bytes,
             options.sample_rate,
             max_unacknowledged_s,
-            first_sample=resume["from_sample"] if resume else 0,
+            first_sample=resume.from_sample if resume else 0,
         )
 
     async def open(self) -> Ready:
@@ -134,13 +133,13 @@ class Session:
             await self._send(bytes(chunk))
             marker = self._flow.sent(len(chunk))
             if marker is not None:
-                await self._send(flush_message(marker))
+                await self._send(to_json(Flush(id=marker)))
             if self._flow.full:
                 await self._wait_unless_silent(lambda: self.ended.is_set() or not self._flow.full)
 
     async def keepalive(self) -> None:
         """Hold off the server's idle timeout while there is no audio to send."""
-        await self._send(KEEPALIVE)
+        await self._send(to_json(Keepalive()))
 
     async def stop(self) -> Done:
         """End the audio and wait for the last notes.
@@ -149,7 +148,7 @@ class Session:
             ServerError: the audio ended in a fault; its ``done`` has the MIDI until there.
             ConnectionLostError: the server did not come to an end.
         """
-        await self._send(STOP)
+        await self._send(to_json(Stop()))
         await self._wait_unless_silent(self.ended.is_set)
         if self.done is None or self.failure is not None:
             raise self.over()
@@ -177,9 +176,11 @@ class Session:
         failure: TranscriptionError | None = None
         try:
             async for text in socket:
-                seq, message = parse_message(text)
-                if seq != self._next_seq:
-                    raise ProtocolError(f"message {self._next_seq} is missing, {seq} came")
+                message = parse_server_message(text)
+                if message.seq != self._next_seq:
+                    raise TranscriptionError(
+                        f"message {self._next_seq} is missing, {message.seq} came"
+                    )
                 self._next_seq += 1
                 self._take(message)
                 self._changes.tell()
@@ -189,18 +190,18 @@ class Session:
             failure = ConnectionLostError(f"the connection was lost: {closed}", retryable=True)
         except TranscriptionError as error:
             failure = error
-        except ProtocolError as error:
-            failure = TranscriptionError(str(error))
+        except ValidationError as error:
+            failure = TranscriptionError(f"the server sent what is not in the protocol: {error}")
         finally:
             self._end(failure)
             self._changes.tell()
             await socket.close()
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: ServerMessage | Unknown) -> None:
         match message:
             case Done():
                 self.done = message
-            case ErrorMessage():
+            case Error():
                 self._error = message
                 if message.retryable:
                     raise ServerError(message)
@@ -208,14 +209,14 @@ class Session:
                 raise SessionEndedError("the service is going down", retryable=True)
             case Flushed():
                 self._flow.returned(message)
-            case UnknownMessage():
-                pass
-            case _:
-                if isinstance(message, Ready):
-                    self.ready = message
-                    self._flow.limit(message.limits)
-                elif isinstance(message, Progress):
-                    self._flow.acknowledge(message.received_samples)
+            case Ready():
+                self.ready = message
+                self._flow.limit(message.limits)
+                self._on_message(message)
+            case Progress():
+                self._flow.acknowledge(message.received_samples)
+                self._on_message(message)
+            case NoteOn() | NoteOff() | Lagging():
                 self._on_message(message)
 
     def _end(self, failure: TranscriptionError | None) -> None:

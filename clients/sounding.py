@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from clients.protocol import Lagging, NoteOff, NoteOn, Progress
+from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
 
 
 class Sounding:

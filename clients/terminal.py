@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from clients.events import Connected, Disconnected, Event, Gap
-from clients.protocol import Lagging, NoteOff, NoteOn, Progress
 from clients.roll import Roll, note_name
+from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
 
 REFRESHES_PER_S = 15
 REMEMBERED_NOTES = 12

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
-from clients.connection import RETRYABLE, credentials
+from clients.connection import RETRYABLE, credentials, websocket_url
 from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
-from clients.protocol import websocket_url
 
 PATH = "/transcribe"
 # The model serves live streams first: a recording may wait for long without a word.

@@ -23,8 +23,9 @@ from websockets.typing import Origin, Subprotocol
 
 from clients.client import TranscriptionClient
 from clients.events import Event
-from clients.protocol import StartOptions
 from service.access.keys import hash_key
+from service.protocol.client_messages import Start, to_json
+from service.protocol.options import Encoding
 from service.settings import Settings
 from tests.clients.test_client import assert_no_stuck_note, collect
 from tests.conftest import REPOSITORY, require_system
@@ -47,7 +48,7 @@ SONG = pcm16(
         RATE_HZ,
     )
 )
-OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
+OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
 PLACES = 3  # sessions of each process
 KEY = "rse_a-key-of-the-processes"
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -197,7 +198,7 @@ async def test_a_full_process_is_passed_by(
         for _ in range(PLACES):
             opening = await page(url) if as_page else program(url)
             talk = await stack.enter_async_context(opening)
-            await talk.send(OPTIONS.to_json())
+            await talk.send(to_json(OPTIONS))
             assert json.loads(await talk.recv())["type"] == "ready"
         assert other.sessions() == PLACES
 
@@ -210,7 +211,7 @@ async def test_the_token_of_a_page_finds_its_process(
         opened = [await page(url) for _ in range(4)]
         for opening in opened:
             talk = await stack.enter_async_context(opening)
-            await talk.send(OPTIONS.to_json())
+            await talk.send(to_json(OPTIONS))
             assert json.loads(await talk.recv())["type"] == "ready"
         sessions = [server.sessions() for server in servers]
         assert sum(sessions) == 4

@@ -11,8 +11,9 @@ from service.live.outbox import Outbox
 from service.notes.events import Event, is_update
 from service.ops.metrics import Metrics
 from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import Lagging, Progress, event_message
+from service.protocol.server_messages import Lagging, Progress
 from service.session.session import TranscriptionSession
+from service.session.wire import checkpoint_of, event_message
 from service.settings import Settings
 
 
@@ -60,7 +61,7 @@ class Teller:
     @property
     def checkpoint(self) -> Checkpoint:
         """Where a client could resume that has heard all that was told."""
-        return Checkpoint.of(self._session_id, self._point)
+        return checkpoint_of(self._session_id, self._point)
 
     async def events(self, events: list[Event]) -> None:
         """What a push has returned, and the progress that it is."""

@@ -44,6 +44,7 @@ from service.protocol.options import AudioFormat, OptionsError, StreamOptions
 from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready, Totals
 from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
+from service.session.wire import resume_point
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class Connection:
         point = None
         if start.resume is not None:
             self._id = start.resume.session_id
-            point = start.resume.point()
+            point = resume_point(start.resume)
         if start.frames:
             self._heat = HeatLog(point.frames if point else 0)
         session = TranscriptionSession(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -17,8 +18,6 @@ from pydantic import (
 )
 
 from model.config import INSTRUMENTS
-from service.notes.belief import KEPT, Belief
-from service.notes.events import NoteEvent
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import (
     MAX_BLOCK_FRAMES,
@@ -31,7 +30,6 @@ from service.protocol.options import (
     StreamOptions,
     check_instruments,
 )
-from service.session.resume import ResumePoint
 
 
 class _ClientMessage(BaseModel):
@@ -76,10 +74,14 @@ class Choices(_ClientMessage):
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]  # what every JSON reader can count to
 _Pitch = Annotated[int, Field(ge=0, le=127)]
-_MOST_NOTES = 1 / (1 - KEPT) + 1  # that a belief is made of
 
 
-class SoundingNote(_ClientMessage):
+class _State(_ClientMessage):
+    # Comes from a server and goes to one, which may say more than this code knows.
+    model_config = ConfigDict(extra="allow")
+
+
+class SoundingNote(_State):
     """A note that has begun and not ended."""
 
     note_id: _Count
@@ -92,14 +94,14 @@ class SoundingNote(_ClientMessage):
     instrument_probability: float | None = Field(default=None, ge=0, le=1)
 
 
-class BeliefState(_ClientMessage):
+class BeliefState(_State):
     """Which instruments have played of late."""
 
     frame: _Count
-    weights: dict[_Instrument, Annotated[float, Field(gt=0, le=_MOST_NOTES)]]
+    weights: dict[_Instrument, Annotated[float, Field(gt=0)]]
 
 
-class Checkpoint(_ClientMessage):
+class Checkpoint(_State):
     """A moment of a performance from which any server of its model can go on."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
@@ -110,47 +112,6 @@ class Checkpoint(_ClientMessage):
     belief: BeliefState | None = None
     pedal: bool = False
     free: dict[_Pitch, _Count] = Field(default_factory=dict, max_length=128)
-
-    @classmethod
-    def of(cls, session_id: str, point: ResumePoint) -> Checkpoint:
-        return cls(
-            session_id=session_id,
-            from_sample=point.from_sample,
-            frames=point.frames,
-            notes=point.notes,
-            sounding=tuple(
-                SoundingNote(
-                    note_id=note.note_id,
-                    pitch=note.pitch,
-                    velocity=note.velocity,
-                    confidence=note.confidence,
-                    frame=note.frame,
-                    time_s=note.time_s,
-                    instrument=note.instrument,
-                    instrument_probability=note.instrument_probability,
-                )
-                for note in point.sounding
-            ),
-            belief=BeliefState(frame=point.belief.frame, weights=dict(point.belief.weights))
-            if point.belief.weights
-            else None,
-            pedal=point.pedal,
-            free=dict(point.free),
-        )
-
-    def point(self) -> ResumePoint:
-        """What a session is opened with; raises `service.session.resume.ResumeError`."""
-        return ResumePoint(
-            from_sample=self.from_sample,
-            frames=self.frames,
-            notes=self.notes,
-            sounding=tuple(
-                NoteEvent(kind="note_on", **note.model_dump()) for note in self.sounding
-            ),
-            belief=Belief(self.belief.weights, self.belief.frame) if self.belief else Belief(),
-            pedal=self.pedal,
-            free=self.free,
-        )
 
 
 class Resume(Checkpoint):
@@ -170,9 +131,15 @@ class Start(Choices):
     resume: Resume | None = None
 
     def audio(self) -> AudioFormat:
+        """The format of the audio that follows."""
         return AudioFormat(
             encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
         )
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one sample of all channels."""
+        return self.encoding.sample_bytes * self.channels
 
 
 class Stop(_ClientMessage):
@@ -199,6 +166,13 @@ CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
 ClientMessage = Annotated[Start | Stop | Keepalive | Flush, Field(discriminator="type")]
 
 _CLIENT: TypeAdapter[Start | Stop | Keepalive | Flush] = TypeAdapter(ClientMessage)
+
+
+def to_json(message: Start | Stop | Keepalive | Flush) -> str:
+    """What a client sends, without what it leaves to the server."""
+    return json.dumps(
+        {"type": message.type, **message.model_dump(mode="json", exclude_defaults=True)}
+    )
 
 
 def parse_message(text: str) -> Start | Stop | Keepalive | Flush:

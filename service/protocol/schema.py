@@ -28,8 +28,6 @@ def protocol_schema() -> dict[str, Any]:
         for message in messages:
             definition = schema["$defs"][message.__name__]
             definition["required"] = [*always, *definition.get("required", [])]
-            if side == "server":
-                del definition["additionalProperties"]  # a newer server may say more
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return schema
 

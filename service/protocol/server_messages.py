@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import base64
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from service.notes.events import Event, PedalEvent
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import Mode
 
 
 class _ServerMessage(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # A newer server may say more.
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     seq: int = Field(default=0, ge=0)
 
@@ -144,10 +145,15 @@ class Done(_ServerMessage):
     totals: Totals
     midi_base64: str
 
+    @property
+    def midi(self) -> bytes:
+        """The whole performance as a Standard MIDI File."""
+        return base64.b64decode(self.midi_base64)
+
 
 class Error(_ServerMessage):
     type: Literal["error"] = "error"
-    code: ErrorCode
+    code: ErrorCode | str  # a newer server may know more of them
     message: str
     retryable: bool
 
@@ -186,31 +192,22 @@ SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
     Error,
 )
 
+_SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
+    Annotated[ServerMessage, Field(discriminator="type")]
+)
 
-def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
-    """An event of the pipeline as a message."""
-    # Microseconds are far below a sample; longer tails would be most of the message.
-    time_s = round(event.time_s, 6)
-    if isinstance(event, PedalEvent):
-        return Pedal(down=event.down, frame=event.frame, time_s=time_s)
-    if event.kind == "note_update":
-        assert event.instrument is not None
-        assert event.instrument_probability is not None
-        return NoteUpdate(
-            note_id=event.note_id,
-            pitch=event.pitch,
-            instrument=event.instrument,
-            instrument_probability=event.instrument_probability,
-        )
-    if event.kind == "note_off":
-        return NoteOff(note_id=event.note_id, pitch=event.pitch, frame=event.frame, time_s=time_s)
-    return NoteOn(
-        note_id=event.note_id,
-        pitch=event.pitch,
-        velocity=event.velocity,
-        confidence=round(event.confidence, 4),
-        frame=event.frame,
-        time_s=time_s,
-        instrument=event.instrument,
-        instrument_probability=event.instrument_probability,
-    )
+
+class Unknown(_ServerMessage):
+    """A message of a newer protocol, to be ignored."""
+
+    type: str
+
+
+def parse_server_message(text: str | bytes) -> ServerMessage | Unknown:
+    """Read one text message of the server; raises `pydantic.ValidationError`."""
+    try:
+        return _SERVER.validate_json(text, strict=True)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] != "union_tag_invalid":
+            raise
+        return Unknown.model_validate_json(text, strict=True)

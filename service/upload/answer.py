@@ -21,9 +21,10 @@ from starlette.types import Message, Receive, Scope, Send
 from service.access.problems import Problem, ProblemCode, responses
 from service.notes.events import NoteEvent, PedalEvent, is_update
 from service.protocol.options import StreamOptions
-from service.protocol.server_messages import Done, Totals, event_message
+from service.protocol.server_messages import Done, Totals
 from service.session.description import chosen
 from service.session.transcribe import FileItem, FileProgress, Performance
+from service.session.wire import event_message
 from service.state import ServiceState
 from service.upload.outcome import as_problem, count
 

@@ -19,7 +19,9 @@ import soundfile
 import soxr
 
 from clients.client import TranscriptionClient
-from clients.protocol import Done, NoteOff, NoteOn, Progress, StartOptions
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import Done, NoteOff, NoteOn, Progress
 from tests.service.conftest import server_starter
 
 RATE_HZ = 48_000
@@ -41,7 +43,7 @@ class Stream:
     done: Done
 
 
-async def stream(url: str, pcm: np.ndarray, options: StartOptions) -> Stream:
+async def stream(url: str, pcm: np.ndarray, options: Start) -> Stream:
     """Sends int16 PCM in 20 ms chunks, each when a microphone would have it."""
     lateness: list[float] = []
     lag: list[tuple[float, float]] = []
@@ -91,7 +93,7 @@ def report(result: Stream, audio_s: float) -> dict[str, Any]:
     return {
         "audio_s": audio_s,
         "stated_delay_ms": result.delay_ms,
-        "frames": result.done.totals["frames"],
+        "frames": result.done.totals.frames,
         "frames_a_second": float(np.polyfit(clock, out, 1)[0]),
         "events": len(result.lateness_ms),
         "lateness_beyond_delay_ms": {f"p{p}": float(np.percentile(late, p)) for p in PERCENTILES},
@@ -104,7 +106,7 @@ def report(result: Stream, audio_s: float) -> dict[str, Any]:
 def run(audio: Path, seconds: float, model: str, lookahead_ms: float) -> dict[str, Any]:
     """Starts a server, streams the recording, returns the figures."""
     pcm = read_pcm(audio, seconds)
-    options = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ, lookahead_ms=lookahead_ms)
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=lookahead_ms)
     threads = str(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         server = start("service", "--port", "{port}", "--model", model, OMP_NUM_THREADS=threads)

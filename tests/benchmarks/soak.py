@@ -18,7 +18,9 @@ import numpy as np
 
 from clients.client import TranscriptionClient
 from clients.events import Event
-from clients.protocol import Progress, StartOptions
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import Progress
 from service.settings import Settings
 from tests.benchmarks import machine
 from tests.benchmarks.load import memory_mb
@@ -50,7 +52,7 @@ class Look:
 
 async def soak(server: RunningServer, pcm: np.ndarray, seconds: float) -> list[Look]:
     """Plays int16 PCM at `machine.RATE_HZ` again and again, up to so many seconds."""
-    options = StartOptions(encoding="pcm_s16le", sample_rate=machine.RATE_HZ)
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=machine.RATE_HZ)
     looks: list[Look] = []
     behind_ms = 0.0
     began_s = time.monotonic()

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from clients.client import TranscriptionClient
-from clients.protocol import NoteOn, StartOptions
 from service.engine.runners import available_cores
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOn
 from tests.benchmarks.machine import spread
 from tests.fakes import play
 from tests.service.conftest import server_starter
@@ -55,7 +57,7 @@ async def first_event(url: str) -> tuple[float, float | None]:
     pcm = (tone * 32767).astype("<i2")
     began = time.perf_counter()
     async with TranscriptionClient(
-        url, StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
+        url, Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
     ) as client:
         to_ready_s = time.perf_counter() - began
         streaming = time.perf_counter()

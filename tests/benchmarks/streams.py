@@ -19,15 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from clients.protocol import StartOptions
 from service.engine.runners import available_cores
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
 from tests.benchmarks.live import PERCENTILES, RATE_HZ, read_pcm, stream
 from tests.benchmarks.machine import write_music
 from tests.service.conftest import server_starter
 
 LATE_MS = 50.0
 MOST = 512
-STREAM = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ, lookahead_ms=100.0, block_frames=8)
+STREAM = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=100.0, block_frames=8)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

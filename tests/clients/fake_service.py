@@ -159,7 +159,7 @@ class _Session:
             return
         if resume is not None:
             self.transcribed_s = resume["frames"] * STEP_S
-            self.known_events = resume["known_events"]
+            self.known_events = resume.get("known_events", 0)
             sounding = {note["note_id"] for note in resume["sounding"]}
             for number in range(resume["notes"]):
                 end_s = None if number in sounding else 0.0
@@ -176,6 +176,7 @@ class _Session:
             lookahead_ms=self.heard.start.get("lookahead_ms", 100.0),
             block_frames=self.heard.start.get("block_frames", 4),
             delay_ms=150.0,
+            note_off_delay_ms=160.0,
             replay_ms=750.0,
             checkpoint=self._checkpoint(),
             limits={
@@ -287,8 +288,15 @@ class _Session:
             "frames": round(self.transcribed_s / STEP_S),
             "notes": len(self.notes),
             "sounding": [
-                {"note_id": number, "pitch": pitch}
-                for number, (pitch, _, end_s) in enumerate(self.notes)
+                {
+                    "note_id": number,
+                    "pitch": pitch,
+                    "velocity": 80,
+                    "confidence": 0.9,
+                    "frame": round(onset_s * FRAME_RATE_HZ),
+                    "time_s": onset_s,
+                }
+                for number, (pitch, onset_s, end_s) in enumerate(self.notes)
                 if end_s is None
             ],
         }

@@ -19,11 +19,13 @@ from clients.errors import (
     TranscriptionError,
 )
 from clients.events import Event
-from clients.protocol import NoteOff, NoteOn, Progress, StartOptions
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOff, NoteOn, Progress
 from tests.clients.fake_service import Behaviour, FakeService, nobody
 
 RATE = 8_000
-OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE)
+OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
 
 
 def seconds(count: float) -> bytes:
@@ -55,8 +57,8 @@ def assert_no_stuck_note(events: list[Event]) -> None:
 
 
 async def test_a_whole_session() -> None:
-    options = StartOptions(
-        encoding="pcm_f32le", sample_rate=RATE, channels=2, lookahead_ms=50, block_frames=8
+    options = Start(
+        encoding=Encoding.PCM_F32LE, sample_rate=RATE, channels=2, lookahead_ms=50, block_frames=8
     )
     async with FakeService().running() as service:
         async with TranscriptionClient(service.url, options) as client:
@@ -75,7 +77,7 @@ async def test_a_whole_session() -> None:
     assert_no_stuck_note(events)
     assert any(isinstance(event, Progress) for event in events)
     assert done.reason == "stop"
-    assert done.totals["notes"] == 3
+    assert done.totals.notes == 3
     assert done.midi.startswith(b"MThd")
 
 
@@ -275,4 +277,4 @@ async def test_audio_that_ends_within_a_sample_is_told_when_all_else_is_done() -
             with pytest.raises(TranscriptionError, match="within a sample") as caught:
                 await client.stop()
     assert caught.value.done is not None
-    assert caught.value.done.totals["notes"] == 2
+    assert caught.value.done.totals.notes == 2

@@ -20,7 +20,9 @@ from clients import backoff, file, microphone
 from clients.client import TranscriptionClient
 from clients.errors import ServerError, TranscriptionError
 from clients.events import Event
-from clients.protocol import NoteOff, NoteOn, StartOptions
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOff, NoteOn
 from tests.clients.cutting_proxy import CuttingProxy
 from tests.clients.fake_devices import RATE as DEVICE_RATE
 from tests.clients.fake_devices import FakePort, FakeSounddevice
@@ -88,8 +90,8 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
     samples = play(long, 40, 8_000)
     soundfile.write(path, samples, 8_000, subtype="FLOAT")
     assert await asyncio.to_thread(transcribe, server, path, "--json", notes) == 0
-    options = StartOptions(
-        encoding="pcm_f32le", sample_rate=8_000, lookahead_ms=200, block_frames=16
+    options = Start(
+        encoding=Encoding.PCM_F32LE, sample_rate=8_000, lookahead_ms=200, block_frames=16
     )
     async with TranscriptionClient(server.url, options) as client:
         await client.send(samples.astype("<f4").tobytes())
@@ -101,7 +103,7 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
 async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
     """Events, totals and the bytes of the MIDI file are those of a performance without a cut."""
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
-    options = StartOptions(encoding="pcm_s16le", sample_rate=RATE, lookahead_ms=50)
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50)
     results = []
     for cuts in ([], [0.9, 1.75]):
         proxy = CuttingProxy(server.port, [round(2 * RATE * cut_s) for cut_s in cuts])
@@ -114,7 +116,7 @@ async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
                 done = await client.stop()
                 events = [e async for e in client if isinstance(e, NoteOn | NoteOff)]
         assert client.sessions == len(cuts) + 1
-        results.append((events, done.midi, done.totals["notes"], done.totals["received_samples"]))
+        results.append((events, done.midi, done.totals.notes, done.totals.received_samples))
     assert results[0] == results[1]
     assert len(results[0][0]) == 2 * len(NOTES)
 
@@ -122,7 +124,7 @@ async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
 async def test_bad_audio_keeps_the_notes_before_it(server: RunningServer) -> None:
     audio = play(NOTES, DURATION_S, RATE)
     audio[int(2.1 * RATE)] = np.nan
-    options = StartOptions(encoding="pcm_f32le", sample_rate=RATE)
+    options = Start(encoding=Encoding.PCM_F32LE, sample_rate=RATE)
     events: list[Event] = []
     failure: TranscriptionError | None = None
     async with TranscriptionClient(server.url, options) as client:
@@ -147,7 +149,7 @@ async def test_bad_audio_keeps_the_notes_before_it(server: RunningServer) -> Non
 
 
 async def test_a_wrong_option_is_refused_by_name(server: RunningServer) -> None:
-    options = StartOptions(encoding="pcm_s16le", sample_rate=RATE, model="no such model")
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, model="no such model")
     with pytest.raises(ServerError) as caught:
         await TranscriptionClient(server.url, options).connect()
     assert caught.value.code == "unknown_model"

@@ -3,7 +3,7 @@
 import pytest
 
 from clients.flow import FlowControl
-from clients.protocol import Flushed
+from service.protocol.server_messages import Flushed, Limits
 
 RATE = 1_000  # samples a second, of 2 bytes
 
@@ -59,18 +59,24 @@ def test_a_flush_of_the_callers_own_acknowledges_nothing() -> None:
 @pytest.mark.parametrize(
     ("limits", "message_bytes", "window"),
     [
-        ({}, 200, 800),
-        ({"max_buffered_ms": 400, "max_message_bytes": 65_536}, 100, 400),
-        ({"max_buffered_ms": 10_000.0, "max_message_bytes": 64}, 64, 800),
-        ({"max_buffered_ms": "all", "max_message_bytes": -1}, 200, 800),
-        ({"max_buffered_ms": 1}, 2, 1),  # a message holds one sample at least
+        ((400, 65_536), 100, 400),
+        ((10_000, 64), 64, 800),
+        ((1, 65_536), 2, 1),  # a message holds one sample at least
     ],
 )
 def test_the_narrower_limit_counts(
-    limits: dict[str, object], message_bytes: int, window: int
+    limits: tuple[int, int], message_bytes: int, window: int
 ) -> None:
     counts = flow()
-    counts.limit(limits)
+    buffered_ms, bytes_ = limits
+    counts.limit(
+        Limits(
+            max_buffered_ms=buffered_ms,
+            max_message_bytes=bytes_,
+            max_session_s=3_600,
+            idle_timeout_s=30,
+        )
+    )
     assert counts.max_message_bytes == message_bytes
     counts.sent(2 * window)
     assert not counts.full

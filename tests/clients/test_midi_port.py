@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.midi_port import VIRTUAL_NAME, MidiOut, MidiPortError, open_port
-from clients.protocol import NoteOff, NoteOn
+from service.protocol.server_messages import NoteOff, NoteOn
 from tests.clients.fake_devices import FakePort
 
 

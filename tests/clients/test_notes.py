@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from clients.beat import TICKS_PER_BEAT, Beat, TempoMap
 from clients.notes import NoteList
-from clients.protocol import NoteOff, NoteOn
 from service.notes.events import Note as ServiceNote
 from service.notes.midi import midi_file
+from service.protocol.server_messages import NoteOff, NoteOn
 
 
 def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:

@@ -13,14 +13,16 @@ from clients.events import Connected, Event, Gap
 from clients.notes import NoteList
 from clients.outlet import Outlet
 from clients.performance import Performance
-from clients.protocol import Checkpoint, Done, NoteOff, NoteOn, Progress, Ready, StartOptions
+from service.protocol.client_messages import Checkpoint, Start
+from service.protocol.options import Encoding, Mode
+from service.protocol.server_messages import Done, Limits, NoteOff, NoteOn, Progress, Ready, Totals
 
 RATE = 8_000
-OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE)
+OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
 
 
 def checkpoint(from_sample: int = 0, frames: int = 0) -> Checkpoint:
-    return Checkpoint.parse({"from_sample": from_sample, "frames": frames, "sounding": []})
+    return Checkpoint(session_id="0a", from_sample=from_sample, frames=frames, notes=0, sounding=())
 
 
 def ready() -> Ready:
@@ -30,13 +32,16 @@ def ready() -> Ready:
         sample_rate_hz=8_000,
         hop_samples=80,
         frame_rate_hz=100,
-        mode="block",
+        mode=Mode.BLOCK,
         lookahead_ms=92.88,
         block_frames=4,
         delay_ms=150,
+        note_off_delay_ms=160,
         replay_ms=1_000,
         checkpoint=checkpoint(),
-        limits={},
+        limits=Limits(
+            max_message_bytes=65_536, max_session_s=3_600, idle_timeout_s=30, max_buffered_ms=2_000
+        ),
     )
 
 
@@ -98,7 +103,7 @@ def test_a_session_goes_on_from_the_last_checkpoint(
     assert (performance.needed, performance.decided) == (1_600, 4_000)
     resume = performance.resume()
     assert resume is not None
-    assert (resume["from_sample"], resume["known_events"]) == (1_600, 1)
+    assert (resume.from_sample, resume.known_events) == (1_600, 1)
     assert audio.start == 1_600  # what no session will need is forgotten
 
 
@@ -130,12 +135,16 @@ def test_the_end_is_that_of_all_sessions(performance: Performance, audio: Backlo
     for event in note(0, 20):
         performance.hear(event)
     nothing = NoteList().midi()
-    done = Done(reason="stop", totals={"notes": 0}, midi_base64="")
+    done = Done(
+        reason="stop",
+        totals=Totals(notes=0, frames=0, audio_s=0, received_samples=0, dropped_samples=0),
+        midi_base64="",
+    )
     assert performance.whole(done) is done  # one session has said it all
     performance.end_part()
     performance.hear(ready())
     whole = performance.whole(done)
-    assert (whole.totals["notes"], whole.totals["received_samples"]) == (1, RATE)
+    assert (whole.totals.notes, whole.totals.received_samples) == (1, RATE)
     assert whole.midi != nothing
     struck = [m for m in mido.MidiFile(file=io.BytesIO(whole.midi)) if m.type == "note_on"]
     assert [m.note for m in struck if m.velocity] == [60]

@@ -114,7 +114,7 @@ SYNTH = """
 import sys, time
 import mido
 from clients.midi_port import VIRTUAL, VIRTUAL_NAME, MidiOut, open_port
-from clients.protocol import NoteOff, NoteOn
+from service.protocol.server_messages import (NoteOff, NoteOn)
 
 JACK = "mido.backends.rtmidi/UNIX_JACK"
 port = open_port(VIRTUAL, [JACK])

@@ -11,13 +11,15 @@ from clients.backoff import delays_s
 from clients.client import TranscriptionClient
 from clients.errors import ConnectError, ServerError, TranscriptionError
 from clients.events import Connected, Disconnected, Event, Gap
-from clients.protocol import NoteOff, NoteOn, StartOptions
 from clients.retry import MAX_FRUITLESS
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOff, NoteOn
 from tests.clients.fake_service import Behaviour, FakeService, nobody
 from tests.clients.test_client import assert_no_stuck_note, collect, seconds
 
 RATE = 8_000
-OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE)
+OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
 
 
 def at_once() -> Iterator[float]:
@@ -88,8 +90,8 @@ async def test_the_midi_file_holds_the_whole_performance() -> None:
             await client.send(seconds(4))
             done = await client.stop()
     assert done.midi == client.notes.midi()
-    assert done.totals["notes"] == 4
-    assert done.totals["received_samples"] == 4 * RATE
+    assert done.totals.notes == 4
+    assert done.totals.received_samples == 4 * RATE
 
 
 async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
@@ -215,7 +217,7 @@ async def test_a_busy_service_is_asked_again() -> None:
             if isinstance(event, Connected):
                 break
         done = await client.stop()
-    assert done.totals["notes"] == 1
+    assert done.totals.notes == 1
 
 
 async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from clients.protocol import NoteOff, NoteOn
 from clients.roll import MARGIN, MAX_ROWS, Roll, note_name
+from service.protocol.server_messages import NoteOff, NoteOn
 
 
 def on(note_id: int, pitch: int, time_s: float) -> NoteOn:

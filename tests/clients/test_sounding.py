@@ -1,7 +1,8 @@
 """That every note of a session ends once."""
 
-from clients.protocol import Checkpoint, Lagging, NoteOff, NoteOn, Progress
 from clients.sounding import Sounding
+from service.protocol.client_messages import Checkpoint
+from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
 
 
 def on(note_id: int, time_s: float) -> NoteOn:
@@ -16,7 +17,7 @@ def off(note_id: int, time_s: float) -> NoteOff:
 
 
 def progress(frames: int, time_s: float) -> Progress:
-    nowhere = Checkpoint.parse({"from_sample": 0, "frames": 0, "sounding": []})
+    nowhere = Checkpoint(session_id="0a", from_sample=0, frames=0, notes=0, sounding=())
     return Progress(
         received_samples=0, frames=frames, time_s=time_s, behind_ms=0.0, checkpoint=nowhere
     )

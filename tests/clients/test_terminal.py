@@ -7,8 +7,9 @@ from rich.console import Console
 
 from clients.errors import ConnectionLostError
 from clients.events import Disconnected, Gap
-from clients.protocol import Checkpoint, NoteOff, NoteOn, Progress
 from clients.terminal import REMEMBERED_NOTES, Terminal
+from service.protocol.client_messages import Checkpoint
+from service.protocol.server_messages import NoteOff, NoteOn, Progress
 
 
 def on(note_id: int, pitch: int, time_s: float = 1.0) -> NoteOn:
@@ -45,7 +46,7 @@ def test_sounding_and_played_notes_are_shown() -> None:
 
 def test_lag_and_loss_are_shown() -> None:
     terminal = terminal_on(Console(file=io.StringIO()))
-    nowhere = Checkpoint.parse({"from_sample": 0, "frames": 0, "sounding": []})
+    nowhere = Checkpoint(session_id="0a", from_sample=0, frames=0, notes=0, sounding=())
     progress = Progress(
         received_samples=0, frames=0, time_s=0.0, behind_ms=2_500.0, checkpoint=nowhere
     )

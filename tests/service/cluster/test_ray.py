@@ -24,9 +24,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from clients.client import TranscriptionClient
 from clients.events import Disconnected, Event
-from clients.protocol import NoteOff, NoteOn, StartOptions
 from model import storage
 from service.cluster.flow import TOO_FAR_AHEAD
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOff, NoteOn
 from tests.service.apps import RATE_HZ, START, chunks, hear, serving
 from tests.service.cluster.conftest import PATIENCE_S, Cluster
 from tests.service.cluster.test_cluster_engine import chords
@@ -45,7 +47,7 @@ AUDIO = chords(4.5)
 PART_BYTES = len(AUDIO) // 3
 PARTS_END_S = (1.5, 3.0, 4.5)
 LATEST_S = 0.5  # after which a note is told, if more audio has come
-OPTIONS = StartOptions(encoding="pcm_s16le", sample_rate=RATE_HZ)
+OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
 ADDRESS = "/ws/transcribe"
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 

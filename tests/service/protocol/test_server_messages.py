@@ -1,18 +1,14 @@
-"""The server's messages: what they make of notes and totals."""
+"""The server's messages, written and read: strictly where they are known, ignored where not."""
 
 import json
+from typing import Any
 
-from service.notes.events import NoteEvent
-from service.protocol.server_messages import Done, NoteOff, NoteOn, Totals, event_message
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-
-def test_notes_become_messages() -> None:
-    event = NoteEvent("note_on", 7, 60, 100, 0.123456, 43, 0.49922902494)
-    assert event_message(event) == NoteOn(
-        note_id=7, pitch=60, velocity=100, confidence=0.1235, frame=43, time_s=0.499229
-    )
-    end = NoteEvent("note_off", 7, 60, 100, 0.123456, 86, 0.998)
-    assert event_message(end) == NoteOff(note_id=7, pitch=60, frame=86, time_s=0.998)
+from service.protocol.server_messages import Done, NoteOn, Totals, Unknown, parse_server_message
 
 
 def test_done_takes_the_session_totals() -> None:
@@ -24,3 +20,49 @@ def test_done_takes_the_session_totals() -> None:
         "totals": totals.model_dump(),
         "midi_base64": "",
     }
+
+
+NOTE_ON = {
+    "seq": 3,
+    "type": "note_on",
+    "note_id": 0,
+    "pitch": 69,
+    "velocity": 84,
+    "confidence": 1,
+    "frame": 43,
+    "time_s": 0.5,
+}
+
+
+def test_note_on_is_read_and_a_whole_number_is_a_float() -> None:
+    assert parse_server_message(json.dumps(NOTE_ON)) == NoteOn(
+        seq=3, note_id=0, pitch=69, velocity=84, confidence=1.0, frame=43, time_s=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pitch": "69"}, {"pitch": True}, {"pitch": 128}, {"time_s": None}, {"seq": 1.5}],
+)
+def test_a_wrong_field_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        parse_server_message(json.dumps({**NOTE_ON, **wrong}))
+
+
+def test_newer_fields_and_messages_are_ignored() -> None:
+    newer = json.dumps({**NOTE_ON, "timbre": "oboe"})
+    assert parse_server_message(newer) == parse_server_message(json.dumps(NOTE_ON))
+    tempo = parse_server_message('{"seq": 7, "type": "tempo", "bpm": 120}')
+    assert tempo == Unknown(seq=7, type="tempo")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_junk_is_refused(value: Any) -> None:
+    for candidate in (value, {"seq": 0, "type": "done", "totals": value, "midi_base64": value}):
+        with pytest.raises(ValidationError):
+            parse_server_message(json.dumps(candidate))

@@ -1,0 +1,79 @@
+"""The pipeline's events and resume points as messages of the protocol, and back."""
+
+from __future__ import annotations
+
+from service.notes.belief import KEPT, Belief
+from service.notes.events import Event, NoteEvent, PedalEvent
+from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNote
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+from service.session.resume import ResumeError, ResumePoint
+
+_MOST_NOTES = 1 / (1 - KEPT) + 1  # that a belief is made of
+
+
+def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
+    """An event of the pipeline as a message."""
+    # Microseconds are far below a sample; longer tails would be most of the message.
+    time_s = round(event.time_s, 6)
+    if isinstance(event, PedalEvent):
+        return Pedal(down=event.down, frame=event.frame, time_s=time_s)
+    if event.kind == "note_update":
+        assert event.instrument is not None
+        assert event.instrument_probability is not None
+        return NoteUpdate(
+            note_id=event.note_id,
+            pitch=event.pitch,
+            instrument=event.instrument,
+            instrument_probability=event.instrument_probability,
+        )
+    if event.kind == "note_off":
+        return NoteOff(note_id=event.note_id, pitch=event.pitch, frame=event.frame, time_s=time_s)
+    return NoteOn(
+        note_id=event.note_id,
+        pitch=event.pitch,
+        velocity=event.velocity,
+        confidence=round(event.confidence, 4),
+        frame=event.frame,
+        time_s=time_s,
+        instrument=event.instrument,
+        instrument_probability=event.instrument_probability,
+    )
+
+
+def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
+    """What a client is given to resume from."""
+    belief = point.belief
+    return Checkpoint(
+        session_id=session_id,
+        from_sample=point.from_sample,
+        frames=point.frames,
+        notes=point.notes,
+        sounding=tuple(
+            SoundingNote.model_validate(note, from_attributes=True) for note in point.sounding
+        ),
+        belief=BeliefState(frame=belief.frame, weights=dict(belief.weights))
+        if belief.weights
+        else None,
+        pedal=point.pedal,
+        free=dict(point.free),
+    )
+
+
+def resume_point(checkpoint: Checkpoint) -> ResumePoint:
+    """What a session is opened with; raises ResumeError where it cannot be."""
+    belief = checkpoint.belief
+    if belief is not None and max(belief.weights.values(), default=0) > _MOST_NOTES:
+        raise ResumeError(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
+    known = set(SoundingNote.model_fields)
+    return ResumePoint(
+        from_sample=checkpoint.from_sample,
+        frames=checkpoint.frames,
+        notes=checkpoint.notes,
+        sounding=tuple(
+            NoteEvent(kind="note_on", **note.model_dump(include=known))
+            for note in checkpoint.sounding
+        ),
+        belief=Belief(belief.weights, belief.frame) if belief else Belief(),
+        pedal=checkpoint.pedal,
+        free=checkpoint.free,
+    )

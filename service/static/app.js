@@ -60,7 +60,10 @@ $("save-all").addEventListener("click", () =>
   saveAll(takes.all, filter).catch((error) => say(error.message, true)),
 );
 stage.player.addEventListener("trouble", ({ detail }) => say(detail, true));
-stage.player.addEventListener("note", ({ detail }) => midi.play(detail.note, detail.inSeconds));
+stage.player.addEventListener("note", ({ detail }) => {
+  midi.programs = stage.take.programs;
+  midi.play(detail.note, detail.inSeconds);
+});
 stage.player.addEventListener("pause", () => midi.silence());
 
 new FilterPanel(filter);

@@ -97,7 +97,8 @@ export class LivePanel extends EventTarget {
       this.#notice = words;
       this.#changed();
     });
-    on("ready", ({ delay_ms }) => {
+    on("ready", ({ delay_ms, instruments }) => {
+      this.#midi.programs = instruments ?? {};
       $("delay").textContent = milliseconds(delay_ms);
       this.#readOut(0);
       if (live.reconnects === 0) this.#enterTab(); // only now: `ready` takes older words back
@@ -108,11 +109,12 @@ export class LivePanel extends EventTarget {
       this.#stage.tellPosition();
     });
     on("note_on", ({ key, note }) => {
-      if (note.confidence >= this.#filter.confidence) {
+      if (note.confidence >= this.#filter.confidence && this.#filter.hears(note.instrument)) {
         this.#midi.noteOn(key, note, this.#filter.seconds);
       }
     });
     on("note_off", ({ key }) => this.#midi.noteOff(key));
+    on("pedal", (down) => this.#midi.pedal(down));
     on("silence", () => this.#midi.silence());
     on("abandoned", () => {
       this.#live = null;

@@ -2,7 +2,7 @@
  * One live take: a source of sound -> socket -> notes.
  *
  * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `level`,
- * `note_on` and `note_off` {key, note}, `silence` (end whatever sounds elsewhere), `notice` (words
+ * `note_on` and `note_off` {key, note}, `pedal` (whether it is down), `silence` (end whatever sounds elsewhere), `notice` (words
  * for the page, "" to take them back) and `finish` once, last. Whatever ends the take, its open
  * notes are closed. A take that is stopped before its source was there is `abandoned` instead.
  */
@@ -78,6 +78,7 @@ export class LiveTake extends EventTarget {
       channels: 1,
       lookahead_ms: lookaheadMs,
       frames: true,
+      updates: true,
     });
     this.#socket = socket;
     this.#listen(socket);
@@ -124,6 +125,7 @@ export class LiveTake extends EventTarget {
     on("ready", (ready) => {
       this.#delay = ready.delay_ms / 1000;
       take.stalled = false;
+      take.programs = ready.instruments ?? {};
       take.heat ??= new Heat(1 / ready.frame_rate_hz);
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
@@ -134,6 +136,11 @@ export class LiveTake extends EventTarget {
       this.#delays.push(this.#clock() - note.time_s);
       if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
       this.#tell("note_on", { key: note.key, note });
+    });
+    on("note_update", ({ key, instrument }) => take.rename(key, instrument));
+    on("pedal", ({ down, time_s }) => {
+      take.pedalMoved(down, time_s);
+      this.#tell("pedal", down);
     });
     on("note_off", (note) => {
       take.noteOff(note.key, note.time_s);
@@ -153,7 +160,10 @@ export class LiveTake extends EventTarget {
       take.stalled = true;
       this.#tell("silence");
     });
-    on("lost", () => this.#closeAllBut(new Set()));
+    on("lost", () => {
+      this.#closeAllBut(new Set());
+      take.pedalMoved(false, take.head);
+    });
     on("retry", ({ attempt, seconds, words }) => {
       if (this.state !== "finishing") this.#enter("reconnecting");
       const why = words || "The connection was lost";
@@ -182,7 +192,7 @@ export class LiveTake extends EventTarget {
     this.#tell("silence");
     // The server's file covers one session; a take pieced together from several is written here.
     const whole = done && this.#socket.sessions === 1;
-    const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes);
+    const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });
     if (words) this.#say(words);
     this.#tell("finish");

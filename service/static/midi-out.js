@@ -1,13 +1,19 @@
 /**
- * Notes to a synthesiser or a DAW over Web MIDI, on channel 1.
+ * Notes to a synthesiser or a DAW over Web MIDI, on a channel for each instrument in the order in
+ * which they are first heard; notes without one are on channel 1.
  *
  * Whatever happens, no note sticks: `silence` ends all that sound, and is called at every end.
  * Events: `ports` when the list changes.
  */
 
+import { hasPedal } from "./instruments.js";
+import { channelOf } from "./midi.js";
+
 const NOTE_ON = 0x90;
 const NOTE_OFF = 0x80;
 const CONTROL = 0xb0;
+const PROGRAM = 0xc0;
+const SUSTAIN = 64;
 const ALL_NOTES_OFF = 123;
 const RELEASE = 64; // velocity of a note's end
 const SCHEDULED_MS = 500; // further ahead than this nothing was handed over
@@ -15,8 +21,12 @@ const SCHEDULED_MS = 500; // further ahead than this nothing was handed over
 export class MidiOut extends EventTarget {
   #access = null;
   #port = null;
-  #sounding = new Map(); // key of a note -> its pitch, held by the receiver
+  #sounding = new Map(); // key of a note -> {pitch, channel}, held by the receiver
+  #channels = new Map(); // instrument -> channel
+  #pressed = new Set(); // channels whose pedal is down
   #waiting = new Map(); // key -> timer of a note that must first prove long enough
+
+  programs = {}; // instrument -> its program
 
   static get supported() {
     return "requestMIDIAccess" in navigator;
@@ -44,6 +54,7 @@ export class MidiOut extends EventTarget {
   choose(id) {
     this.silence();
     this.#port = this.#access?.outputs.get(id) ?? null;
+    this.#channels.clear(); // the next port knows no programs yet
   }
 
   /** `afterS`: seconds that the note must sound before it counts; it is sent that much later. */
@@ -56,11 +67,24 @@ export class MidiOut extends EventTarget {
   noteOff(key) {
     clearTimeout(this.#waiting.get(key));
     this.#waiting.delete(key);
-    const pitch = this.#sounding.get(key);
-    if (pitch === undefined) return;
+    const ended = this.#sounding.get(key);
+    if (ended === undefined) return;
     this.#sounding.delete(key);
+    const { pitch, channel } = ended;
     // Another note of the pitch may have begun before this one's end was known.
-    if (![...this.#sounding.values()].includes(pitch)) this.#send([NOTE_OFF, pitch, RELEASE]);
+    const held = [...this.#sounding.values()];
+    if (held.some((note) => note.pitch === pitch && note.channel === channel)) return;
+    this.#send([NOTE_OFF | channel, pitch, RELEASE]);
+  }
+
+  /** The sustain pedal of the instruments that have one. */
+  pedal(down) {
+    for (const [instrument, channel] of this.#channels) {
+      if (!hasPedal(instrument) || this.#pressed.has(channel) === down) continue;
+      if (down) this.#pressed.add(channel);
+      else this.#pressed.delete(channel);
+      this.#send([CONTROL | channel, SUSTAIN, down ? 127 : 0]);
+    }
   }
 
   /** A whole note, to begin `inSeconds` from now: less than SCHEDULED_MS. */
@@ -76,18 +100,35 @@ export class MidiOut extends EventTarget {
   silence() {
     for (const timer of this.#waiting.values()) clearTimeout(timer);
     this.#waiting.clear();
-    const ends = [...new Set(this.#sounding.values())].map((pitch) => [NOTE_OFF, pitch, RELEASE]);
+    const ends = [...this.#sounding.values()].map(({ pitch, channel }) => [
+      NOTE_OFF | channel, pitch, RELEASE,
+    ]);
     this.#sounding.clear();
-    ends.push([CONTROL, ALL_NOTES_OFF, 0]);
+    for (const channel of this.#pressed) ends.push([CONTROL | channel, SUSTAIN, 0]);
+    this.#pressed.clear();
+    for (const channel of new Set([0, ...this.#channels.values()])) {
+      ends.push([CONTROL | channel, ALL_NOTES_OFF, 0]);
+    }
     for (const at of [0, performance.now() + SCHEDULED_MS]) {
       for (const message of ends) this.#send(message, at);
     }
   }
 
-  #start(key, { pitch, velocity }, at = 0) {
+  #start(key, { pitch, velocity, instrument }, at = 0) {
     this.#waiting.delete(key);
-    this.#sounding.set(key, pitch);
-    this.#send([NOTE_ON, pitch, velocity], at);
+    const channel = instrument ? this.#channelOf(instrument) : 0;
+    this.#sounding.set(key, { pitch, channel });
+    this.#send([NOTE_ON | channel, pitch, velocity], at);
+  }
+
+  #channelOf(instrument) {
+    let channel = this.#channels.get(instrument);
+    if (channel === undefined) {
+      channel = channelOf(this.#channels.size);
+      this.#channels.set(instrument, channel);
+      this.#send([PROGRAM | channel, this.programs[instrument] ?? 0]);
+    }
+    return channel;
   }
 
   #send(message, at = 0) {

@@ -33,7 +33,7 @@ export class MidiPanel {
     $("midi-connect").hidden = true;
     $("midi-field").hidden = false;
     $("midi-hint").textContent = ports.length
-      ? "Notes are sent on channel 1, live and on playback, as late as the delay above."
+      ? "Notes are sent on a channel for each instrument, live and on playback, as late as the delay above."
       : "No MIDI port is there. Connect a synthesiser, or open a virtual port for your DAW.";
   }
 }

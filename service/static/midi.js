@@ -1,43 +1,89 @@
 /**
- * A Standard MIDI File (format 0, 120 bpm) from notes.
+ * A Standard MIDI File (120 bpm) from notes.
  *
  * The server sends the file of each finished session; this one is for takes that no single
- * session covers: after a reconnect, or when the server went away before the end.
+ * session covers, after a reconnect or when the server went away before the end, and for notes
+ * that were chosen here. As there, notes with instruments have a track, a program and a channel
+ * for each of them; others make a file of one track.
  */
+
+import { countInstruments, hasPedal } from "./instruments.js";
 
 const TICKS_PER_BEAT = 480;
 const TICKS_PER_SECOND = TICKS_PER_BEAT * 2; // 120 bpm
 const TEMPO_US_PER_BEAT = 500_000;
+const NOTE_ON = 0x90;
+const NOTE_OFF = 0x80;
+const CONTROL = 0xb0;
+const PROGRAM = 0xc0;
+const SUSTAIN = 64;
 
-export function midiFile(notes) {
-  const events = [];
-  for (const { pitch, velocity, onset, offset } of notes) {
-    const on = Math.round(onset * TICKS_PER_SECOND);
-    const off = Math.max(on + 1, Math.round(offset * TICKS_PER_SECOND));
-    events.push({ tick: on, order: 1, bytes: [0x90, pitch, velocity] });
-    events.push({ tick: off, order: 0, bytes: [0x80, pitch, 64] });
-  }
-  // At one tick offs come first, or a struck-again note would be cut by its own predecessor.
-  events.sort((a, b) => a.tick - b.tick || a.order - b.order);
-
+/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]. */
+export function midiFile(notes, { programs = {}, pedal = [] } = {}) {
+  const names = [...countInstruments(notes, programs).keys()];
   const tempo = [16, 8, 0].map((shift) => (TEMPO_US_PER_BEAT >> shift) & 0xff);
-  const track = [0, 0xff, 0x51, 3, ...tempo];
-  let tick = 0;
-  for (const event of events) {
-    track.push(...variableLength(event.tick - tick), ...event.bytes);
-    tick = event.tick;
+  const unnamed = notes.filter(({ instrument }) => !instrument);
+  const events = eventsOf(unnamed, names.length ? [] : pedal, 0);
+  const tracks = [track([{ tick: 0, order: 0, bytes: [0xff, 0x51, 3, ...tempo] }, ...events])];
+  for (const [index, name] of names.entries()) {
+    const channel = channelOf(index);
+    const own = notes.filter(({ instrument }) => instrument === name);
+    const text = ascii(name);
+    tracks.push(
+      track([
+        { tick: 0, order: 0, bytes: [0xff, 0x03, text.length, ...text] },
+        { tick: 0, order: 0, bytes: [PROGRAM | channel, programs[name] ?? 0] },
+        ...eventsOf(own, hasPedal(name) ? pedal : [], channel),
+      ]),
+    );
   }
-  track.push(0, 0xff, 0x2f, 0);
   return new Uint8Array([
-    ...ascii("MThd"), ...uint32(6), 0, 0, 0, 1, TICKS_PER_BEAT >> 8, TICKS_PER_BEAT & 0xff,
-    ...ascii("MTrk"), ...uint32(track.length),
-    ...track,
+    ...ascii("MThd"), ...uint32(6), 0, names.length ? 1 : 0, ...uint16(tracks.length),
+    ...uint16(TICKS_PER_BEAT), ...tracks.flat(),
   ]);
 }
 
+/** The channel of the instrument with this index, 0 to 15, but for 9: that is percussion's. */
+export const channelOf = (index) => [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15][index % 15];
+
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
+function eventsOf(notes, pedal, channel) {
+  const events = [];
+  const span = ({ onset, offset }) => {
+    const on = Math.round(onset * TICKS_PER_SECOND);
+    return [on, Math.max(on + 1, Math.round(offset * TICKS_PER_SECOND))];
+  };
+  for (const press of pedal) {
+    const [on, off] = span(press);
+    events.push({ tick: off, order: 1, bytes: [CONTROL | channel, SUSTAIN, 0] });
+    events.push({ tick: on, order: 2, bytes: [CONTROL | channel, SUSTAIN, 127] });
+  }
+  for (const note of notes) {
+    const [on, off] = span(note);
+    events.push({ tick: on, order: 4, bytes: [NOTE_ON | channel, note.pitch, note.velocity] });
+    events.push({ tick: off, order: 3, bytes: [NOTE_OFF | channel, note.pitch, 64] });
+  }
+  return events;
+}
+
+/** At one tick offs come first, or a struck-again note would be cut by its own predecessor. */
+function track(events) {
+  events.sort((a, b) => a.tick - b.tick || a.order - b.order);
+  const bytes = [];
+  let tick = 0;
+  for (const event of events) {
+    // Not spread at once: an hour of music has more bytes than a call takes arguments.
+    bytes.push(...variableLength(event.tick - tick), ...event.bytes);
+    tick = event.tick;
+  }
+  bytes.push(0, 0xff, 0x2f, 0);
+  return [...ascii("MTrk"), ...uint32(bytes.length), ...bytes];
+}
+
 const ascii = (text) => [...text].map((char) => char.charCodeAt(0));
+
+const uint16 = (value) => [value >>> 8, value & 0xff];
 
 const uint32 = (value) => [24, 16, 8, 0].map((shift) => (value >>> shift) & 0xff);
 

@@ -41,7 +41,8 @@ export class NoteList {
     const rows = this.#filter.notesOf(this.#take).slice(-MAX_ROWS).map((note) => {
       const row = document.createElement("tr");
       const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;
-      for (const text of [noteName(note.pitch), clockText(note.onset), length, note.velocity]) {
+      const { pitch, velocity, instrument } = note;
+      for (const text of [noteName(pitch), clockText(note.onset), length, velocity, instrument]) {
         row.insertCell().textContent = text;
       }
       return row;

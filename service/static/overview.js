@@ -1,6 +1,6 @@
 /** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
 
-import { opacity, Palette } from "./palette.js";
+import { Palette } from "./palette.js";
 import { pitchRange } from "./pitch.js";
 
 const LIVE_WAIT_MS = 250;
@@ -61,11 +61,12 @@ export class Overview {
     const step = live ? Math.ceil(notes.length / MAX_LIVE_NOTES) : 1;
     for (let i = 0; i < notes.length; i += step) {
       if (!this.#filter.passes(notes[i], head)) continue;
-      const { pitch, velocity, confidence, onset, offset } = notes[i];
+      const { pitch, onset, offset } = notes[i];
       const from = (onset / duration) * width;
       const until = ((offset ?? duration) / duration) * width;
-      context.globalAlpha = opacity(confidence);
-      context.fillStyle = this.#palette.velocity(velocity);
+      const { colour, opacity } = this.#palette.note(notes[i]);
+      context.globalAlpha = opacity;
+      context.fillStyle = colour;
       const y = 4 + (high - pitch) * row;
       context.fillRect(from, y, Math.max(1, until - from), Math.max(1.2, row));
     }

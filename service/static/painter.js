@@ -4,7 +4,7 @@
  */
 
 import { drawKeyboard } from "./keyboard.js";
-import { opacity, Palette } from "./palette.js";
+import { Palette } from "./palette.js";
 import { clockText, isBlackKey, noteName } from "./pitch.js";
 
 const RULER_HEIGHT = 20;
@@ -15,6 +15,7 @@ const GRID_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300];
 const GRID_MIN_PIXELS = 64;
 const NAME_MIN_ROW = 10; // pixels a note needs for its name
 const NAME_MIN_WIDTH = 24;
+const PEDAL_HEIGHT = 4; // pixels
 const FAINT = 0.75; // opacity below which a note's name is in the page's ink
 const BAND_OPACITY = 0.14; // of the row from a lit key to its note
 const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be seen
@@ -70,6 +71,7 @@ export class Painter {
     this.#seconds(layout);
     if (heat && take.heat) this.#heat(layout, take.heat);
     const drawn = this.#notes(layout, take, head, filter);
+    this.#pedal(layout, take, head);
     if (head !== null) this.#line(layout, head, { opacity: 0.45, width: 1 });
     else if (take.notes.length) this.#line(layout, cursor, { opacity: 1, width: 2, flag: true });
     const box = { width: keys, top: RULER_HEIGHT, height: height - RULER_HEIGHT };
@@ -156,8 +158,9 @@ export class Painter {
       const left = x(note.onset);
       const barWidth = Math.max(2, x(until) - left - 1);
       const y = rows.top(note.pitch) + 0.5;
-      context.globalAlpha = opacity(note.confidence);
-      context.fillStyle = palette.velocity(note.velocity);
+      const { colour, opacity } = palette.note(note);
+      context.globalAlpha = opacity;
+      context.fillStyle = colour;
       if (barWidth <= PLAIN_WIDTH) {
         context.fillRect(left, y, barWidth, barHeight);
         continue;
@@ -174,6 +177,24 @@ export class Painter {
     }
     context.restore();
     return drawn;
+  }
+
+  /** The sustain pedal, as a line at the foot of the roll where it is down. */
+  #pedal(layout, take, head) {
+    if (!take.pedal.length) return;
+    const { height, start, end, x } = layout;
+    const context = this.#context;
+    context.save();
+    this.#clip(layout);
+    context.fillStyle = this.palette.strong;
+    for (const { onset, offset } of take.pedal) {
+      const until = offset ?? Math.max(take.head, head ?? 0);
+      if (until < start || onset > end) continue;
+      const left = x(onset);
+      context.fillRect(left, height - PEDAL_HEIGHT, Math.max(2, x(until) - left), PEDAL_HEIGHT);
+      context.fillRect(left, height - 2 * PEDAL_HEIGHT, 1, PEDAL_HEIGHT); // pressed here
+    }
+    context.restore();
   }
 
   /** An upright line at a moment, with a flag on the ruler where it can be moved. */

@@ -3,6 +3,8 @@
  * Velocity runs soft -> middle -> loud through three hues that also differ in lightness.
  */
 
+import { colourOf, loudness } from "./instruments.js";
+
 // Players rarely leave this range of velocity: all colours are spent within it.
 const SOFT = 25;
 const LOUD = 105;
@@ -26,11 +28,19 @@ export class Palette {
     this.keyText = read("key-text");
     this.onNote = read("on-note");
     this.heat = channels(read("heat"));
+    this.lightness = read("instrument-lightness");
     this.font = style.fontFamily;
     const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
     this.velocities = Array.from({ length: 128 }, (_, velocity) =>
       ramp(stops, Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)))),
     );
+  }
+
+  /** Colour and opacity of a note: of its instrument and loudness, else of loudness and confidence. */
+  note({ instrument, velocity, confidence }) {
+    return instrument
+      ? { colour: colourOf(instrument, this.lightness), opacity: loudness(velocity) }
+      : { colour: this.velocity(velocity), opacity: opacity(confidence) };
   }
 
   velocity(value) {
@@ -43,7 +53,7 @@ export class Palette {
 }
 
 /** Confidence shows as opacity, never so faint that a note cannot be seen. */
-export const opacity = (confidence) => 0.35 + 0.65 * Math.max(0, Math.min(1, confidence));
+const opacity = (confidence) => 0.35 + 0.65 * Math.max(0, Math.min(1, confidence));
 
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 

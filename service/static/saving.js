@@ -7,21 +7,30 @@ const KEEP_URL_MS = 60_000; // a large file is still being written to disk
 
 export function midiOf(take, filter) {
   // The server's own file where it holds the very same notes.
-  const bytes = filter.neutral && take.midi ? take.midi : midiFile(filter.notesOf(take));
+  const whole = filter.neutral && take.midi;
+  const bytes = whole ? take.midi : midiFile(filter.notesOf(take), take);
   return new Blob([bytes], { type: "audio/midi" });
+}
+
+/** The notes of one instrument, with its program. */
+export function midiOfOne(take, filter, name) {
+  const notes = filter.notesOf(take).filter(({ instrument }) => instrument === name);
+  return new Blob([midiFile(notes, take)], { type: "audio/midi" });
 }
 
 /** The notes under the names that `POST /transcribe` gives them. */
 export function jsonOf(take, filter) {
-  const notes = filter.notesOf(take).map(({ pitch, velocity, confidence, onset, offset }) => ({
+  const notes = filter.notesOf(take).map(({ pitch, velocity, confidence, instrument, onset, offset }) => ({
     pitch,
     velocity,
     confidence,
     onset_s: onset,
     offset_s: offset,
+    ...(instrument ? { instrument } : {}),
   }));
   const least = { confidence: filter.confidence, length_s: filter.seconds };
-  const document = { name: take.name, duration_s: take.duration, least, notes };
+  const pedal = take.pedal.map(({ onset, offset }) => ({ onset_s: onset, offset_s: offset }));
+  const document = { name: take.name, duration_s: take.duration, least, notes, pedal };
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 

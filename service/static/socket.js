@@ -8,7 +8,7 @@
  * clock starts at zero; events leave here on the clock of the whole stream, in seconds since its
  * first sample.
  *
- * Events: `ready`, `note_on`, `note_off`, `progress`, `lagging`, `frames` (detail: the message,
+ * Events: `ready`, `note_on`, `note_update`, `note_off`, `pedal`, `progress`, `lagging`, `frames` (detail: the message,
  * with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys: no other note sounds),
  * `stall` (the connection is gone, notes may go on), `lost` (they will not: end all), `retry`
  * {attempt, seconds, words}, `end` {done, words} once, last.
@@ -26,7 +26,8 @@ const MAX_KEPT_S = 300; // of audio, for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
 const PUMP_MS = 50;
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
-const TOLD = ["note_on", "note_off", "progress", "lagging", "frames"];
+const EVENTS = ["note_on", "note_update", "note_off", "pedal"];
+const TOLD = [...EVENTS, "progress", "lagging", "frames"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;
@@ -152,10 +153,8 @@ export class TranscriptionSocket extends EventTarget {
     if ("time_s" in message) {
       message = { ...message, time_s: message.time_s + this.#origin / this.#rate };
     }
-    if ("note_id" in message) {
-      this.#known += 1;
-      message.key = this.#key(message.note_id);
-    }
+    if (EVENTS.includes(type)) this.#known += 1;
+    if ("note_id" in message) message.key = this.#key(message.note_id);
     if (type === "progress") this.#advance(message);
     if (TOLD.includes(type)) this.#tell(type, message);
   }

@@ -1,11 +1,12 @@
 /** The take in view: its roll, its overview, its list of notes, and what plays and saves it. */
 
+import { Legend } from "./legend.js";
 import { NoteList } from "./note-list.js";
 import { Overview } from "./overview.js";
 import { clockText, countText } from "./pitch.js";
 import { Player } from "./player.js";
 import { Roll } from "./roll.js";
-import { jsonOf, midiOf, save, stemOf } from "./saving.js";
+import { jsonOf, midiOf, midiOfOne, save, stemOf } from "./saving.js";
 import { Take } from "./take.js";
 
 const ZOOM_STEP = 1.5;
@@ -17,6 +18,7 @@ export class Stage {
   #filter;
   #overview;
   #noteList;
+  #legend;
   #describe = () => this.#tellCount();
   take = new Take("New take");
 
@@ -25,6 +27,7 @@ export class Stage {
     this.roll = new Roll($("roll"), filter);
     this.#overview = new Overview($("overview"), filter);
     this.#noteList = new NoteList($("notes-panel"), $("notes"), filter);
+    this.#legend = new Legend($("instruments"), filter);
     this.player = new Player(filter);
     this.#listen();
     this.roll.show(this.take);
@@ -38,6 +41,7 @@ export class Stage {
     this.roll.show(take);
     this.#overview.show(take);
     this.#noteList.show(take);
+    this.#legend.show(take);
     $("empty").hidden = true;
     $("take-name").textContent = take.name;
     this.#tellCount();
@@ -132,6 +136,9 @@ export class Stage {
     press("save-midi", () => saveAs("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => saveAs("json", jsonOf(this.take, this.#filter)));
     press("save-wav", () => saveAs("wav", this.take.recording.wav()));
+    this.#legend.addEventListener("save", ({ detail }) =>
+      save(midiOfOne(this.take, this.#filter, detail), `${stemOf(this.take)}.${detail}.mid`),
+    );
     $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
     roll.addEventListener("seek", ({ detail }) => this.#seek(detail));
     player.addEventListener("play", () => this.#tellPlaying(true));

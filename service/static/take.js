@@ -20,6 +20,8 @@ export class Take extends EventTarget {
     this.stalled = false; // ... but not now: the connection is gone, and nothing sounds
     this.heat = null; // probabilities of its frames (heat.js), where the server sent them
     this.recording = null; // its sound (recording.js), where the page has it
+    this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
+    this.programs = {}; // instrument -> program of General MIDI, where the server tells instruments
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
   }
 
@@ -27,9 +29,9 @@ export class Take extends EventTarget {
     return Math.max(this.length, this.head);
   }
 
-  noteOn(key, { pitch, velocity, confidence }, onset) {
+  noteOn(key, { pitch, velocity, confidence, instrument = null }, onset) {
     this.noteOff(key, onset);
-    const note = { pitch, velocity, confidence, onset, offset: null };
+    const note = { pitch, velocity, confidence, instrument, onset, offset: null };
     // Events come in order of time, so this ends at once but for a replay after a reconnect.
     let at = this.notes.length;
     while (at > 0 && this.notes[at - 1].onset > onset) at -= 1;
@@ -49,9 +51,25 @@ export class Take extends EventTarget {
     this.#changed();
   }
 
+  /** A sounding note is of another instrument than was told. */
+  rename(key, instrument) {
+    const note = this.open.get(key);
+    if (!note) return;
+    note.instrument = instrument;
+    this.#changed();
+  }
+
+  pedalMoved(down, time) {
+    const last = this.pedal.at(-1);
+    if (last && last.offset === null) last.offset = Math.max(time, last.onset);
+    if (down) this.pedal.push({ onset: time, offset: null });
+    this.#changed();
+  }
+
   /** End every sounding note: called at any end, so that no note can stick. */
   closeAll() {
     for (const key of [...this.open.keys()]) this.noteOff(key, this.head);
+    this.pedalMoved(false, this.head);
   }
 
   advance(head) {

@@ -2,7 +2,7 @@
  * Sends one recording and reports its notes as the server finds them.
  *
  * `transcribe(file, on, signal)` posts the file and calls `on.progress`, `on.note_on`,
- * `on.note_off` with each message; it resolves with `done` and throws an Error whose message is
+ * `on.note_off` and so on with each message; it resolves with `done` and throws an Error whose message is
  * fit for the page, a BusyError where the server may take the file later.
  */
 
@@ -22,7 +22,7 @@ export class BusyError extends Error {
 export async function transcribe(file, on, signal) {
   const form = new FormData();
   form.append("file", file);
-  const response = await fetch(new URL("transcribe?answer=ndjson", document.baseURI), {
+  const response = await fetch(new URL("transcribe?answer=ndjson&updates=true", document.baseURI), {
     method: "POST",
     headers: authorization(),
     body: form,

@@ -62,6 +62,11 @@ export class Uploads extends EventTarget {
     const { take } = job;
     const on = {
       note_on: (note) => take.noteOn(note.note_id, note, note.time_s),
+      started: ({ instruments }) => {
+        take.programs = instruments ?? {};
+      },
+      note_update: ({ note_id, instrument }) => take.rename(note_id, instrument),
+      pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
       note_off: (note) => take.noteOff(note.note_id, note.time_s),
       progress: ({ time_s }) => {
         job.words = "";
@@ -76,7 +81,7 @@ export class Uploads extends EventTarget {
     } catch (error) {
       take.closeAll();
       // What was found is kept, and can still be saved.
-      take.finish({ midi: take.notes.length ? midiFile(take.notes) : null });
+      take.finish({ midi: take.notes.length ? midiFile(take.notes, take) : null });
       job.state = signal.aborted ? "cancelled" : "failed";
       job.words = signal.aborted ? "cancelled" : error.message;
     }

@@ -1,4 +1,6 @@
-"""`python -m tests.service.serve_fake PORT`: the real service, with a model of no weights.
+"""`python -m tests.service.serve_fake PORT [HEADS]`: the real service, with a model of no weights.
+
+HEADS is `notes`, or `all` for those of instruments and the pedal too.
 
 Tones louder than any music make its model fail: `RAISING` the batch that they are in, `HANGING`
 the worker for good. `rse_tasks` at /metrics counts the tasks of the event loop.
@@ -13,6 +15,7 @@ from typing import NoReturn
 
 from torch import Tensor
 
+from model.config import HEADS
 from service.__main__ import leave
 from service.app import create_app
 from service.ops.server import DrainingServer, server_config
@@ -35,9 +38,10 @@ class FaultyTranscriber(FakeTranscriber):
         return super().predict_features(features)
 
 
-def main(port: int) -> NoReturn:
+def main(port: int, heads: str = "notes") -> NoReturn:
+    told = HEADS if heads == "all" else HEADS[:3]
     settings = Settings(port=port, device="cpu")
-    app = create_app(settings, load_model=lambda name, device: FaultyTranscriber())
+    app = create_app(settings, load_model=lambda name, device: FaultyTranscriber(told))
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))
     server = DrainingServer(server_config(app, settings), state)
@@ -46,4 +50,4 @@ def main(port: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

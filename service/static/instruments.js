@@ -1,0 +1,32 @@
+/** How the page names and colours instruments; a take tells their programs of General MIDI. */
+
+const HUES = {
+  piano: 255, "electric piano": 240, harpsichord: 225, organ: 305, plucked: 180,
+  violin: 25, viola: 150, cello: 85, contrabass: 320,
+  flute: 200, oboe: 125, clarinet: 290, bassoon: 55, saxophone: 345,
+  horn: 105, brass: 70, voice: 5, mallets: 170,
+};
+const UNKNOWN_HUE = 0; // of an instrument that only a newer server knows
+const PEDALLED = ["piano", "electric piano"];
+const SOFT = 25; // velocities from which on opacity grows, and up to which
+const LOUD = 105;
+
+/** A CSS colour; `lightness` 0 to 1 is that of the page's scheme. */
+export const colourOf = (instrument, lightness) =>
+  `oklch(${lightness} 0.15 ${HUES[instrument] ?? UNKNOWN_HUE})`;
+
+/** Of a note whose colour is its instrument: loudness, never so faint that it cannot be seen. */
+export const loudness = (velocity) =>
+  0.3 + 0.7 * Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)));
+
+/** instrument -> number of its notes, in the order of the instruments' programs. */
+export function countInstruments(notes, programs) {
+  const counts = new Map();
+  for (const { instrument } of notes) {
+    if (instrument) counts.set(instrument, (counts.get(instrument) ?? 0) + 1);
+  }
+  const place = (name) => programs[name] ?? 128;
+  return new Map([...counts].sort(([a], [b]) => place(a) - place(b)));
+}
+
+export const hasPedal = (instrument) => PEDALLED.includes(instrument);

@@ -1,0 +1,141 @@
+"""Instruments on the page: colours, the legend, mute and solo, the pedal, files of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pretty_midi
+import pytest
+import soundfile
+from playwright.sync_api import Browser, expect
+
+from model.config import INSTRUMENTS
+from model.instruments import PROGRAMS
+from service.notes.pedal import PEDALLED
+from tests.fakes import play
+from tests.service.conftest import TONES, RunningServer, server_starter
+from tests.service.page.browser import Tab, notes_of, pitches_of, saved
+
+pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
+
+RATE_HZ = 22_050
+DURATION_S = 2.2
+# A tone's loudness is its instrument to the fake.
+PARTS = [(81, 0.2, 0.7, 0.17), (57, 0.8, 1.2, 0.2), (69, 1.4, 1.9, 0.14), (93, 1.4, 1.9, 0.14)]
+LEGEND = {"piano": 1, "violin": 1, "viola": 2}
+
+
+@pytest.fixture(scope="module")
+def trio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recordings") / "trio.wav"
+    parts = [play([(p, on, off)], DURATION_S, RATE_HZ, level) for p, on, off, level in PARTS]
+    soundfile.write(path, np.sum(parts, axis=0), RATE_HZ, subtype="PCM_16")
+    return path
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with server_starter(tmp_path_factory.mktemp("server")) as start:
+        yield start(*TONES, "all", RSE_MAX_REQUEST_BURST="100000")
+
+
+@pytest.fixture
+def page_of(browser: Browser, listening: RunningServer) -> Iterator[Tab]:
+    context = browser.new_context()
+    tab = Tab(context.new_page(), listening)
+    yield tab
+    context.close()
+    assert tab.complaints == []
+
+
+def legend(tab: Tab) -> dict[str, int]:
+    rows = tab.page.locator("#instruments li:visible").all()
+    names = [row.locator(".instrument-name").inner_text() for row in rows]
+    counts = [int(row.locator(".instrument-count").inner_text()) for row in rows]
+    return dict(zip(names, counts, strict=True))
+
+
+def test_the_legend_mutes_and_plays_alone(page_of: Tab, trio: Path, tmp_path: Path) -> None:
+    tab, page = page_of, page_of.page
+    tab.upload(trio)
+    expect(page.locator("#instruments")).to_be_visible()
+    expect(page.locator("#instruments li:visible")).to_have_count(len(LEGEND))
+    assert legend(tab) == LEGEND
+    notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
+    assert [note["instrument"] for note in notes] == ["violin", "piano", "viola", "viola"]
+
+    tab.press("Mute viola")
+    expect(page.locator("#note-count")).to_have_text("2 of 4 notes")
+    assert pitches_of(saved(tab.download(), tmp_path)) == [81, 57]
+    tab.press("Mute viola")
+    tab.press("Solo violin")
+    expect(page.locator("#note-count")).to_have_text("1 of 4 notes")
+    expect(page.get_by_role("button", name="Solo violin")).to_have_attribute("aria-pressed", "true")
+    tab.press("Solo violin")
+    expect(page.locator("#note-count")).to_have_text("4 notes")
+
+
+def test_files_of_one_instrument_and_of_all(page_of: Tab, trio: Path, tmp_path: Path) -> None:
+    tab = page_of
+    tab.upload(trio)
+    own = saved(tab.download("Download MIDI of viola"), tmp_path)
+    assert own.name == "trio.viola.mid"
+    (viola,) = pretty_midi.PrettyMIDI(str(own)).instruments
+    assert (viola.name, viola.program) == ("viola", PROGRAMS["viola"])
+    assert sorted(note.pitch for note in viola.notes) == [69, 93]
+
+    tab.slide("#least-length", 10)  # the page's own file, not the server's
+    parts = pretty_midi.PrettyMIDI(str(saved(tab.download(), tmp_path))).instruments
+    assert {part.name: len(part.notes) for part in parts} == LEGEND
+    assert all(part.program == PROGRAMS[part.name] for part in parts)
+    (piano,) = [part for part in parts if part.name == "piano"]
+    assert [(c.number, c.value) for c in piano.control_changes] == [(64, 127), (64, 0)]
+
+
+def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
+    known, pedalled = page_of.run(
+        """async (names) => {
+          const { colourOf, hasPedal } = await import('./instruments.js');
+          const colours = names.map((name) => colourOf(name, 0.6));
+          return [new Set(colours).size, names.filter(hasPedal)];
+        }""",
+        list(INSTRUMENTS),
+    )
+    assert known == len(INSTRUMENTS)
+    assert tuple(pedalled) == PEDALLED
+
+
+def test_midi_out_has_a_channel_for_each_instrument(page_of: Tab) -> None:
+    sent = page_of.run(
+        """async () => {
+          const sent = [];
+          const port = { id: 'p', state: 'connected', send: (bytes) => sent.push([...bytes]) };
+          const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+          navigator.requestMIDIAccess = async () => access;
+          const { MidiOut } = await import('./midi-out.js');
+          const out = new MidiOut();
+          await out.open();
+          out.choose('p');
+          sent.length = 0;
+          out.programs = { piano: 0, violin: 40 };
+          out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
+          out.noteOn(2, { pitch: 60, velocity: 70, instrument: 'piano' });
+          out.pedal(true);
+          out.noteOff(1);
+          out.silence();
+          return sent;
+        }"""
+    )
+    ends = [[0x81, 60, 64], [0xB1, 64, 0], [0xB0, 123, 0], [0xB1, 123, 0]]
+    assert sent == [
+        [0xC0, 40],
+        [0x90, 60, 90],
+        [0xC1, 0],
+        [0x91, 60, 70],
+        [0xB1, 64, 127],
+        [0x80, 60, 64],
+        *ends,
+        *ends,
+    ]

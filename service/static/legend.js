@@ -56,6 +56,8 @@ export class Legend extends EventTarget {
       this.#list.append(item);
     }
     this.#list.hidden = counts.size === 0;
+    // Where colour is the instrument, loudness is opacity.
+    document.body.classList.toggle("by-instrument", counts.size > 0);
     this.#press();
   }
 

@@ -86,7 +86,7 @@ def model_card(card: dict[str, Any]) -> str:
         "## Known failures",
         "",
         KNOWN_FAILURES,
-        "## Note tracker thresholds (chosen on held-out instruments)",
+        "## Note tracker settings (chosen on validation material)",
         "",
         *(f"- `{name}`: {value}" for name, value in card["tracker"].items()),
         "",

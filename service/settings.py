@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.access.origins import is_loopback
-from service.ops.logs import LogFormat
 from service.protocol.options import Mode
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
@@ -18,6 +18,24 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+")
 # The narrowest stream that must always make progress: half a second of the widest audio that is
 # accepted (192 kHz, two channels, float32) would be 768 KiB, so a message may be much smaller.
 _LEAST_MESSAGE_BYTES = 1024
+
+
+def is_loopback(address: str) -> bool:
+    """Whether nobody but this machine reaches a server that listens on this address."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """Given with commas between them."""

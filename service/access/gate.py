@@ -27,7 +27,6 @@ from service.access.origins import (
     LOOPBACK_HOSTS,
     host_allowed,
     host_is_private,
-    is_loopback,
     origin_allowed,
 )
 from service.access.problems import Problem, ProblemCode
@@ -35,7 +34,7 @@ from service.access.rate import RateLimiter
 from service.access.refusal import deny, offered_token, refuse
 from service.access.tokens import TokenBook
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.settings import Settings
+from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 

@@ -23,16 +23,6 @@ _AUTHORITY = re.compile(
 )
 
 
-def is_loopback(address: str) -> bool:
-    """Whether nobody but this machine reaches a server that listens on this address."""
-    if address.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
     """Whether a `Host` header, of any port, names one of the allowed; `*.example.org` is a suffix.
 

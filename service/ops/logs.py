@@ -10,18 +10,12 @@ import json
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
+
+from service.settings import LogFormat
 
 session_id: ContextVar[str] = ContextVar("session_id", default="")
 """The session that the present task serves; tasks started by it inherit it."""
-
-
-class LogFormat(StrEnum):
-    """How a line looks."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class SessionFilter(logging.Filter):

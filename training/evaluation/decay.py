@@ -20,10 +20,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.evaluation.real import AudioError, read_audio
 from training.music.label_tables import LabelError
 from training.music.metrics import NoteList
-from training.music.recordings import read_collection
+from training.music.recordings import AudioError, read_audio, read_collection
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import load_material, random_tuning, score_excerpt

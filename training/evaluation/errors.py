@@ -21,14 +21,13 @@ from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.breakdown import OCTAVES
-from training.evaluation.real import read_audio
 from training.music.metrics import (
     ONSET_TOLERANCE_S,
     NoteList,
     estimated_notes,
     matched_onsets,
 )
-from training.music.recordings import Recording
+from training.music.recordings import Recording, read_audio
 
 AFTER_END_S = 1.0
 RINGING_S = (0.0, 0.2, 0.5)

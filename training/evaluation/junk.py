@@ -17,8 +17,7 @@ from service.engine.runner import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.junk_sounds import NOISES, RATE_HZ, SOUNDS
-from training.evaluation.real import AudioError, read_audio
-from training.music.recordings import AUDIO
+from training.music.recordings import AUDIO, AudioError, read_audio
 from training.music.synth.acoustics.backgrounds import load_backgrounds
 
 GOAL_A_MINUTE = 6.0

@@ -42,13 +42,9 @@ from training.music.metrics import (
     note_on_delays,
     scores,
 )
-from training.music.recordings import Collection, Recording
+from training.music.recordings import AudioError, Collection, Recording, read_audio
 
 END_TOLERANCE_S = 1.0  # by which labels may begin after the audio's end without a word
-
-
-class AudioError(ValueError):
-    """Audio that cannot be read."""
 
 
 def evaluate_collection(
@@ -191,15 +187,6 @@ def score(
         polyphony=by_polyphony(heard),
         confusion=confusion(reference, estimated, matched),
     )
-
-
-def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:
-    """Mono samples [n] and their rate in Hz. Raises AudioError."""
-    try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (soundfile.SoundFileError, OSError) as error:
-        raise AudioError(f"cannot read {path}: {error}") from None
-    return samples.mean(axis=1), rate
 
 
 def _check_length(

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
 from training.music.label_tables import LabelError, read_alignment, read_columns, read_table
 from training.music.metrics import NoteList
 from training.music.midi_labels import read_midi
@@ -20,6 +24,10 @@ from training.music.midi_labels import read_midi
 AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
 MIDI = {".mid", ".midi"}
 TABLES = {".tsv", ".csv"}
+
+
+class AudioError(ValueError):
+    """Audio that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +123,12 @@ def _start_seconds(info: Path, stem: str) -> float:
                 raise LabelError(f"{info}: {stem} has no start as hours:minutes:seconds") from None
             return 3600.0 * hours + 60 * minutes + seconds
     raise LabelError(f"{info} does not know {stem}")
+
+
+def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:
+    """Mono samples [n] and their rate in Hz. Raises AudioError."""
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise AudioError(f"cannot read {path}: {error}") from None
+    return samples.mean(axis=1), rate

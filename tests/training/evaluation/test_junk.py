@@ -22,7 +22,7 @@ from training.evaluation.junk import (
     recorded_sounds,
 )
 from training.evaluation.junk_sounds import NOISES, SOUNDS
-from training.evaluation.real import AudioError
+from training.music.recordings import AudioError
 
 GHOSTS = play([(69, 0.1, 0.3), (69, 0.5, 0.7), (81, 0.5, 0.7)], 1.0, FAKE_RATE_HZ)
 

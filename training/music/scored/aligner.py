@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from model.config import HOP
 from service.engine.engine import Engine
 from service.session.transcribe import transcribe_array
-from training.evaluation.real import read_audio
 from training.music.label_tables import LabelError
 from training.music.metrics import NoteList
 from training.music.midi_labels import read_midi
+from training.music.recordings import read_audio
 from training.music.scored.coarse import warp
 from training.music.scored.refine import FOUND, TOLERANCE_S, Aligned, refine
 from training.music.scored.time_map import TimeMap, read_time_map

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from model.config import SAMPLE_RATE
 from model.storage import load
 from service.engine.engine import Engine
-from training.evaluation.real import read_audio
 from training.music.metrics import NoteList
+from training.music.recordings import read_audio
 from training.music.scored.aligner import Heard, align, hear, read_score, unwritten
 from training.music.scored.corpus import PCM_SCALE
 from training.music.scored.masks import RELEASE_S

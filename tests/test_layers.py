@@ -1,0 +1,92 @@
+"""Imports go one way: a module may use its own room and those below it, never one above."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+# From the bottom to the top; rooms of one line know nothing of each other. The longest name that
+# fits tells a module's room.
+LAYERS = [
+    ["model"],
+    ["model.fast", "model.released"],
+    ["model.import_tf"],
+    ["service.protocol"],
+    ["clients"],
+    ["service.settings"],
+    ["service.notes"],
+    ["service.audio"],
+    ["service.engine"],
+    ["service.session"],
+    ["service.access"],
+    ["service.ops"],
+    ["service.state"],
+    ["service.live", "service.upload", "service.page"],
+    ["service.app"],
+    ["service.cluster", "service.__main__", "service.keys", "service.schema"],
+    ["service.library"],
+    ["training.loop.parallel"],
+    ["training.task"],
+    ["training.loop"],
+    ["training.music.metrics"],
+    ["training.musicnet.layout"],
+    ["training.music"],
+    ["training.musicnet"],
+    ["training.music.task", "training.algorithmic", "training.lambada"],
+    ["training.presets"],
+    ["training.evaluation"],
+    ["training.shipping"],
+    ["training.run", "training.evaluate", "training.align", "training.archive"],
+]
+HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+PACKAGES = sorted({room.partition(".")[0] for room in HEIGHT})
+# Beside the layers: what whole packages may use of each other.
+USES = {
+    "model": {"model"},
+    "service": {"service", "model", "clients.recordings"},
+    "training": {"training", "service", "model"},
+    "clients": {"clients", "service.protocol"},
+}
+
+
+def room_of(module: str) -> str:
+    """The longest room that holds a module; "" of a package itself."""
+    parts = module.split(".")
+    names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((name for name in names if name in HEIGHT), "")
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Names and sources of all modules."""
+    for package in PACKAGES:
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+            yield name.removesuffix(".__init__"), path.read_text(encoding="utf-8")
+
+
+SOURCES = dict(modules())
+
+
+def imports(source: str) -> Iterator[str]:
+    """Modules of ours that a source imports, at its top or within functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in SOURCES)
+        elif isinstance(node, ast.ImportFrom) and node.module in SOURCES:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in SOURCES else node.module
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES))
+def test_imports_go_down(module: str) -> None:
+    room = room_of(module)
+    package = module.partition(".")[0]
+    for imported in imports(SOURCES[module]):
+        below = room_of(imported)
+        assert any(f"{imported}.".startswith(f"{use}.") for use in USES[package]), imported
+        assert below == room or HEIGHT[below] < HEIGHT[room], f"{module} imports {imported}"

@@ -59,8 +59,10 @@ class Kept:
         """The outputs of the window that ends at this hop."""
         if self._windows:
             step = hop - self._windows[-1][0]
-            needed = math.lcm(step, self._multiple)  # if windows go on so
-            while self._windows and hop - self._windows[0][0] >= min(needed, self._longest + 1):
+            needed = math.lcm(step, self._multiple)  # hops back, if windows go on so
+            if needed > self._longest:
+                self._windows.clear()
+            while self._windows and hop - self._windows[0][0] >= needed:
                 self._windows.popleft()
         self._windows.append((hop, outputs))
 

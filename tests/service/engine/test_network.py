@@ -8,6 +8,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import (
@@ -24,12 +26,17 @@ from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine, Priority
 from service.engine.windows import WindowSchedule
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import play
 
 SMALL = RSEConfig(maps=12, blocks=1)
 FILTERBANK = dataclasses.replace(
     LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1)
+)
+HISTORY = dataclasses.replace(
+    FILTERBANK,
+    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
 )
 STRIDED = dataclasses.replace(PAPER, rse=SMALL)
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
@@ -62,7 +69,9 @@ def streamed(
     return np.concatenate(kept, axis=1)
 
 
-@pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
+@pytest.mark.parametrize(
+    "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
+)
 @pytest.mark.parametrize(
     "options",
     [StreamOptions(block_frames=8), StreamOptions(lookahead_ms=200, block_frames=16)],
@@ -81,15 +90,66 @@ def test_streamed_frames_are_those_of_whole_windows(
     np.testing.assert_allclose(file, live, atol=TOLERANCE)
 
     schedule = WindowSchedule.of(options, rate_hz)
-    padding = np.zeros(WINDOW, np.float32)
+    length = config.context + WINDOW
+    padding = np.zeros(length, np.float32)
     padded = np.concatenate([padding, samples, padding])
     windows = [
-        padded[schedule.end_sample(j) : schedule.end_sample(j) + WINDOW]
+        padded[schedule.end_sample(j) : schedule.end_sample(j) + length]
         for j in range(schedule.blocks(len(samples)))
     ]
     direct = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, schedule.positions]
     whole = np.concatenate(list(direct.numpy()), axis=1)[:, : schedule.frames(len(samples))]
     np.testing.assert_allclose(live, whole, atol=TOLERANCE)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    chunk=st.integers(50, 30_000),
+    block_frames=st.sampled_from([1, 2, 3, 8, 16]),
+    company=st.lists(st.sampled_from([1, 4, 16]), max_size=2),
+    cut=st.floats(0.3, 0.9),
+)
+def test_live_file_and_resumed_frames_have_the_same_bits(
+    chunk: int, block_frames: int, company: list[int], cut: float
+) -> None:
+    """Whatever the chunks, the other streams, and wherever a session goes on."""
+    torch.manual_seed(0)
+    transcriber = TranscriptionModel(HISTORY).eval()
+    rate_hz = HISTORY.sample_rate
+    options = StreamOptions(block_frames=block_frames)
+    samples = play([(60, 0.1, 0.5), (64, 1.9, 2.8), (76, 0.3, 2.9)], 3.0, rate_hz)
+    file = streamed(transcriber, samples, options, len(samples), Priority.FILE)
+
+    async def heard(engine: Engine, options: StreamOptions) -> dict[int, NDArray[np.float32]]:
+        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
+        frames: dict[int, NDArray[np.float32]] = {}
+        point = ResumePoint()
+
+        def keep(first: int, probabilities: NDArray[np.float32]) -> None:
+            for frame in range(first, first + probabilities.shape[1]):
+                if frame >= point.frames:  # those before it are heard again to get ready
+                    frames[frame] = probabilities[:, frame - first]
+
+        session = TranscriptionSession(engine, audio, options, on_frames=keep)
+        for begin in range(0, int(cut * len(samples)), chunk):
+            await session.push_samples(samples[begin : begin + chunk])
+        point = session.point
+        session.abort()
+        session = TranscriptionSession(engine, audio, options, on_frames=keep, resume=point)
+        for begin in range(point.from_sample, len(samples), chunk):
+            await session.push_samples(samples[begin : begin + chunk])
+        await session.finish()
+        return frames
+
+    async def run(engine: Engine) -> dict[int, NDArray[np.float32]]:
+        others = [heard(engine, StreamOptions(block_frames=blocks)) for blocks in company]
+        return (await asyncio.gather(heard(engine, options), *others))[0]
+
+    with Engine(transcriber) as engine:
+        frames = asyncio.run(run(engine))
+    assert sorted(frames) == list(range(file.shape[1]))
+    for number, frame in frames.items():
+        np.testing.assert_array_equal(frame, file[:, number])
 
 
 def test_centre_mode_slides_by_single_hops() -> None:

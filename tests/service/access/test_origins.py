@@ -10,9 +10,9 @@ from service.access.origins import (
     LOOPBACK_HOSTS,
     host_allowed,
     host_is_private,
-    is_loopback,
     origin_allowed,
 )
+from service.settings import is_loopback
 
 
 @pytest.mark.parametrize(

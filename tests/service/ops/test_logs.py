@@ -12,12 +12,12 @@ import pytest
 
 from service.ops.logs import (
     JsonFormatter,
-    LogFormat,
     SessionFilter,
     TextFormatter,
     configure,
     session_id,
 )
+from service.settings import LogFormat
 
 
 def record(text: str, *arguments: object, **fields: object) -> logging.LogRecord:

@@ -137,7 +137,10 @@ def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
         quantization.quantize_dynamic(
             source, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True
         )
-        return onnx.load(target)
+        small = onnx.load(target)
+    del small.metadata_props[:]  # which the quantiser writes to, not in JSON
+    small.metadata_props.extend(model.metadata_props)
+    return small
 
 
 def largest_change(before: onnx.ModelProto, after: onnx.ModelProto) -> float:

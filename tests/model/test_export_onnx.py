@@ -178,6 +178,7 @@ def test_metadata_says_what_a_host_needs(
 
 def test_quantised_is_smaller_and_close(windows: Model) -> None:
     small = export_onnx.quantised(windows)
+    assert export_onnx.facts(small) == export_onnx.facts(windows)
     assert small.ByteSize() < 0.9 * windows.ByteSize()
     assert 0 < export_onnx.largest_change(windows, small) < 0.05
 

@@ -1,9 +1,9 @@
-"""Dimensions of every network in this package, as frozen dataclasses that checkpoints carry.
+"""Configurations of the networks, as frozen dataclasses that are stored with the weights.
 
-Two families of choices meet here. The *paper* (Draguns et al., AAAI 2021) normalises over
-features, uses the erf GELU and describes one shuffle direction; the authors' *released* code
-normalises over the sequence, uses the sigmoid GELU and shuffles the other way round. Each choice
-is a field of its own, so that either, or a mixture, can be trained and loaded.
+The *paper* (Draguns et al., AAAI 2021) normalises over features, uses the erf GELU and describes
+one shuffle direction; the authors' *released* code normalises over the sequence, uses the sigmoid
+GELU and shuffles the other way. Each choice is a separate field, so both and any mixture can be
+trained and loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from model.ranges import check_choices, check_each, check_number, check_whole, i
 HOP = 128  # samples between two frames
 WINDOW = 8192  # samples the network sees at once
 PITCHES = 128  # MIDI note numbers
-FRAMES = WINDOW // HOP - 1  # 63: frame i of a window describes sample HOP * (i + 1) of it
+FRAMES = WINDOW // HOP - 1  # 63: frame i describes sample HOP * (i + 1) of the window
 CENTRE_FRAME = FRAMES // 2  # 31: describes sample 4096, the middle of the window
 SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
 
@@ -41,13 +41,13 @@ INSTRUMENTS = (
     "voice",
     "mallets",
 )
-"""Classes of instruments; an index into this is a class number."""
+"""Instrument classes; the index is the class number."""
 INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
-STEM_REACH = 2  # columns on either side that the first convolution sees
+STEM_REACH = 2  # columns that the first convolution sees on either side
 KEPT_HOPS = 24  # that a stream looks back for what it has computed already, at most
-LOGIT_OFFSET = -4.0  # released code: starts every note as improbable (class imbalance)
+LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,16 @@ class RSEConfig:
     """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
 
     maps: int = 192
-    """m, the features of one sequence element."""
+    """m, features per position."""
     blocks: int = 2
     """Beneš blocks; the final switch layer comes on top."""
     norm: Literal["feature", "sequence", "none"] = "feature"
-    """Axis of the normalisation in each unit: the paper's LayerNorm over features, or the
-    released code's over the sequence."""
+    """Normalisation in each switch unit: over features (paper's LayerNorm) or over the sequence
+    (released code)."""
     activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
-    """The paper's GELU, the released code's x sigma(1.702 x), or an ablation of the paper."""
+    """The paper's GELU, the released code's x sigma(1.702 x), or ReLU (an ablation)."""
     hidden_factor: int = 2
-    """Width of the hidden layer over the width of the unit's input (2m)."""
+    """Width of the hidden layer divided by the width of the unit's input (2m)."""
     residual: float = 0.9
     """r: initial residual scale sigma(S); also fixes h = sqrt(1 - r^2) / 4."""
     residual_speed: float = 1.0
@@ -74,10 +74,10 @@ class RSEConfig:
     dropout: float = 0.1
     """Divided by log2 of the sequence length and applied after every switch layer."""
     unit: Literal["residual", "gated"] = "residual"
-    """The paper's unit, or the gated one of the original Shuffle-Exchange network, for which only
-    maps, blocks, shuffle and dropout count."""
+    """The paper's unit, or the gated one of the original Shuffle-Exchange network, which uses only
+    maps, blocks, shuffle and dropout."""
     residual_scale: Literal["learned", "one", "none"] = "learned"
-    """sigma(S); or an ablation of the paper: o = i + h c ("one"), o = c ("none")."""
+    """sigma(S), or one of the paper's ablations: o = i + h c ("one"), o = c ("none")."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -98,10 +98,10 @@ class StridedConfig:
     convolutions: int = 2
     """Each halves the length of the sequence."""
     input_noise: float = 0.001
-    """Standard deviation of noise added to the waveform while training (released code)."""
+    """Standard deviation of the noise added to the waveform in training (released code)."""
     fourier: bool = False
-    """Feed the interleaved complex spectrum of the window in place of its samples
-    (the released checkpoint's input)."""
+    """Read the interleaved complex spectrum of the window instead of its samples, as the
+    published MusicNet weights do."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -116,31 +116,31 @@ class FilterbankConfig:
     lowest_pitch: int = 21
     """MIDI note of the lowest filter (A0)."""
     semitones: int = 91
-    """Pitches with filters; the topmost lie just under the Nyquist frequency."""
+    """Pitches with filters; the highest are just below the Nyquist frequency."""
     bins_per_semitone: int = 3
     """Filters of each pitch, evenly spaced."""
     kernel_lengths: tuple[int, ...] = (1024, 2048, 4096)
-    """Samples; each filter takes the shortest that resolves its semitone."""
+    """Samples; each filter uses the shortest kernel that resolves its semitone."""
     quality: float = 40.0
     """Periods in a filter's window, where the kernel length allows."""
     lookahead: int = 512
-    """Samples of a kernel that lie behind the moment its frame describes (46 ms)."""
+    """Samples of a kernel after the moment its frame describes."""
     floor_db: float = -90.0
-    """Power below a full-scale sine at which the logarithm flattens."""
+    """Power relative to a full-scale sine at which the logarithm flattens."""
     harmonics: tuple[float, ...] = (0.5, 1, 2, 3, 4, 5, 6, 7)
-    """Multiples of a pitch's frequency whose filters stand beside its own."""
+    """Multiples of a pitch's frequency whose filters become its channels."""
     octaves: int = 8
-    """Patches of 12 pitches a frame; each is a position of the shuffle-exchange network."""
+    """Patches of 12 pitches in a column; each is a position of the shuffle-exchange network."""
     channels: int = 32
-    """Of every convolution."""
+    """Output channels of every convolution."""
     convolutions: int = 3
-    """3 x 3 convolutions over pitch and time after the first one."""
+    """3 x 3 convolutions over pitch and time after the first convolution."""
     frames_per_patch: int = 2
-    """Neighbouring frames that share a position."""
+    """Adjacent frames that share a position."""
     history: bool = False
-    """Columns hear the audio before the window, :attr:`context` samples of it, so that a column
-    is the same in every window that holds it and can be kept from hop to hop. Without it, filters
-    that begin before the window read as silence."""
+    """Columns see the audio before the window (:attr:`context` samples), so a column is the same
+    in every window that contains it and can be kept from hop to hop. Without history, filters that
+    begin before the window read silence."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -166,7 +166,7 @@ class FilterbankConfig:
 
     @property
     def halo(self) -> int:
-        """Columns before the window that the convolutions reach back to."""
+        """Columns before the window that the convolutions reach."""
         return STEM_REACH + self.convolutions if self.history else 0
 
     @property
@@ -182,15 +182,15 @@ class ModelConfig:
     """A transcription network: front-end, shuffle-exchange network, heads."""
 
     name: str = "paper"
-    """What the network is called in cards and by the service."""
+    """Shown in cards and by the service."""
     sample_rate: int = 11_000
     """Hz of the audio in the window."""
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: tuple[str, ...] = ("frame",)
-    """What is predicted: frame first, then any others of :data:`HEADS`."""
+    """Predictions: "frame" first, then any others of :data:`HEADS`."""
     calibration: bool = True
-    """Per-note scale and offset on the frame logits, trained beside the network (released code)."""
+    """Per-note scale and offset of the frame logits, trained with the network (released code)."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -254,7 +254,7 @@ class ModelConfig:
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples, frozen dataclasses want them."""
+    """JSON has no tuples; frozen dataclasses need them."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
@@ -262,7 +262,7 @@ PAPER = ModelConfig()
 """The paper's MusicNet network: raw waveform, two convolutions, m = 192, two Beneš blocks."""
 
 RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
-"""The same as the authors' released code computes it."""
+"""The paper's network as the authors' released code computes it."""
 
 LIVE = ModelConfig(
     name="live",
@@ -275,6 +275,6 @@ LIVE = ModelConfig(
 """Real-time on a laptop's CPU: filterbank front-end, one Beneš block, all heads."""
 
 ACCURATE = replace(LIVE, name="accurate", rse=replace(LIVE.rse, blocks=2))
-"""For a GPU, or where time does not matter: two Beneš blocks."""
+"""For GPUs and recordings: two Beneš blocks."""
 
 CONFIGS = {config.name: config for config in (PAPER, RELEASED, LIVE, ACCURATE)}

@@ -4,13 +4,13 @@ Writes two graphs with a free batch axis, for hosts without torch:
 
 - ``live.onnx``: ``windows`` (batch, samples) at the model's rate -> ``probabilities`` (batch,
   heads, 63, 128); frame i describes sample 128 * (i + 1) of the last 8192.
-- ``live.step.onnx``: ``new`` (batch, 128 * block_frames) samples and the state that the step
-  before left, zeros at first -> ``probabilities`` (batch, heads, block_frames, 128) of the frames
-  whose look-ahead is complete, and ``next_...`` for every state. Step j, from 0, gives the frames
-  from ``block_frames * j + first_frame`` on; those below 0 lie before the stream.
+- ``live.step.onnx``: ``new`` (batch, 128 * block_frames) samples and the state of the previous
+  step, initially zeros -> ``probabilities`` (batch, heads, block_frames, 128) of the frames whose
+  look-ahead is complete, and ``next_...`` for every state. Step j, from 0, returns the frames from
+  ``block_frames * j + first_frame`` on; negative frames precede the stream.
 
-Frame f of a stream describes its sample 128 * f. Sample rate, heads, thresholds of notes, shapes
-of the state and the rest stand in the metadata of both files and, for hosts that cannot read
+Frame f of a stream describes its sample 128 * f. Sample rate, heads, note tracker settings, shapes
+of the state and the rest are in the metadata of both files and, for hosts that cannot read
 metadata, in ``live.onnx.json`` and ``live.step.onnx.json``.
 """
 
@@ -46,7 +46,7 @@ OPSET = 20
 LOOKAHEAD_HOPS = 9
 BLOCK_FRAMES = 4
 _ANY = 1 << 40  # elements of a folded tensor
-_TRIED_WINDOWS = 16  # of noise, to state what quantisation changes
+_TRIED_WINDOWS = 16  # of noise, to measure the error of quantisation
 
 
 def window_model(transcriber: TranscriptionModel) -> onnx.ModelProto:
@@ -62,7 +62,7 @@ def step_model(
     lookahead_hops: int = LOOKAHEAD_HOPS,
     block_frames: int = BLOCK_FRAMES,
 ) -> onnx.ModelProto:
-    """A step of a stream. Raises ValueError where look-ahead and block exceed a window."""
+    """A step of a stream. Raises ValueError if look-ahead and block exceed a window."""
     graph = step_graph(transcriber, lookahead_hops, block_frames)
     shapes = graph.state_shapes
     inputs = {"new": torch.zeros(2, HOP * block_frames)}
@@ -77,7 +77,7 @@ def step_model(
 
 
 def _metadata(transcriber: TranscriptionModel) -> dict[str, Any]:
-    """What a host needs to know of the network, ready for JSON."""
+    """What a host needs to know about the network, ready for JSON."""
     config = transcriber.config
     return {
         "model": config.name,
@@ -89,7 +89,7 @@ def _metadata(transcriber: TranscriptionModel) -> dict[str, Any]:
 
 
 def facts(model: onnx.ModelProto) -> dict[str, Any]:
-    """What the metadata of an exported graph says."""
+    """The metadata of an exported graph."""
     return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 
 
@@ -110,7 +110,7 @@ def _export(
             opset_version=OPSET,
             dynamo=True,
             dynamic_shapes=tuple({0: batch} for _ in inputs),
-            # Its rewriting takes the addition of 1e-9 for one of zero: silence would be infinite.
+            # Its rewriting drops an addition of 1e-9 as if it were 0: silence would be infinite.
             optimize=False,
             verbose=False,
         )
@@ -122,7 +122,7 @@ def _export(
 
 
 def _simplify(model: onnx_ir.Model) -> None:
-    """Computes what depends on weights alone; first the same once, where layers share weights."""
+    """Folds what depends on weights alone, after merging duplicates from shared weights."""
     passes.CommonSubexpressionEliminationPass()(model)
     onnxscript.optimizer.fold_constants(model, input_size_limit=_ANY, output_size_limit=_ANY)
     onnxscript.optimizer.remove_unused_nodes(model)
@@ -130,7 +130,7 @@ def _simplify(model: onnx_ir.Model) -> None:
 
 
 def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same with matrix products of 8-bit integers."""
+    """The same model with 8-bit integer matrix products."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         onnx.save(model, source)
@@ -144,7 +144,7 @@ def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def largest_change(before: onnx.ModelProto, after: onnx.ModelProto) -> float:
-    """Of any probability, between two graphs of windows, over noise from -80 dB to full scale."""
+    """The largest change of a probability between two window graphs, on noise from -80 to 0 dB."""
     (windows,) = before.graph.input
     samples = windows.type.tensor_type.shape.dim[1].dim_value
     noise = torch.randn(_TRIED_WINDOWS, samples, generator=torch.Generator().manual_seed(0))
@@ -168,20 +168,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("weights", help="a shipped name, or a path to .safetensors")
     parser.add_argument("out", metavar="OUT.onnx", type=Path)
     parser.add_argument(
-        "--quantise", action="store_true", help="matrix products of 8-bit integers; says the error"
+        "--quantise", action="store_true", help="8-bit matrix products; prints the error"
     )
     parser.add_argument(
         "--lookahead-hops",
         type=int,
         default=LOOKAHEAD_HOPS,
-        help="of the step, from its newest frame to the end of its audio (default: %(default)d)",
+        help="from a step's newest frame to the end of its audio (default: %(default)d)",
     )
     parser.add_argument(
-        "--block-frames", type=int, default=BLOCK_FRAMES, help="of a step (default: %(default)d)"
+        "--block-frames",
+        type=int,
+        default=BLOCK_FRAMES,
+        help="frames of a step (default: %(default)d)",
     )
     options = parser.parse_args(arguments)
     out: Path = options.out
-    logging.disable(logging.WARNING)  # of what torch.onnx and onnxruntime would like to have
+    logging.disable(logging.WARNING)  # torch.onnx and onnxruntime suggest optional packages
     try:
         transcriber = load(options.weights, dtype=torch.float32)
         models = {
@@ -195,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
             exact = models[out]
             models = {path: quantised(model) for path, model in models.items()}
             change = largest_change(exact, models[out])
-            error = f"; 8 bits move no probability by more than {change:.3f}"
+            error = f"; 8 bits change probabilities by at most {change:.3f}"
         for path, model in models.items():
             data = model.SerializeToString()
             write_whole(path, data)

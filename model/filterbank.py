@@ -1,8 +1,8 @@
 """Learnable constant-Q filterbank whose frames stay valid while the window slides.
 
 Frame i of a window describes sample HOP * (i + 1). Each filter's kernel ends `lookahead` samples
-behind that moment and begins as long before it as the pitch needs; its window rises slowly and
-falls quickly, so that low and high filters peak at the same time::
+after that moment and begins as early as its pitch requires; it rises slowly and falls quickly, so
+low and high filters peak at the same time::
 
                         frame time
                             |
@@ -11,10 +11,9 @@ falls quickly, so that low and high filters peak at the same time::
       treble          ...##|#    1024
                             |<-->| lookahead
 
-A frame computed once is kept while the window moves on. With ``FilterbankConfig.history`` kernels
-reach back over the window's left edge, and `halo` columns before the window come with it, for the
-convolutions; without it, kernels that begin before the window read as silence. Kernels that end
-after the window read as silence in either case.
+With ``FilterbankConfig.history`` kernels reach back past the window's left edge, and `halo` columns
+before the window are computed too, for the convolutions; without it, kernels that begin before the
+window yield silence. Kernels that end after the window always yield silence.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from torch.nn import functional as F
 from model.config import HOP, WINDOW, FilterbankConfig
 
 GRID = WINDOW // HOP  # 64 columns of the feature grid; the last describes the window's end
-DB_SCALE = 20.0  # decibels to one unit of feature
+DB_SCALE = 20.0  # decibels per feature unit
 
 
 class Filterbank(nn.Module):
@@ -45,7 +44,7 @@ class Filterbank(nn.Module):
         if frequencies[-1] >= sample_rate / 2:
             raise ValueError(
                 f"semitones must leave the highest filter, at {frequencies[-1]:.0f} Hz, below half "
-                f"of the sample rate of {sample_rate} Hz"
+                f"the sample rate of {sample_rate} Hz"
             )
         lengths = [self._window_length(f, sample_rate) for f in frequencies]
         groups = [
@@ -75,7 +74,7 @@ class Filterbank(nn.Module):
         return min(max(wanted, shortest // 2), longest)
 
     def _valid(self, groups: list[int]) -> Tensor:
-        """(bins, columns) of 0 and 1: whose kernel lies inside the window and its context."""
+        """(bins, columns), 1 where the kernel lies inside the window and its context, else 0."""
         moment = HOP * torch.arange(1 - self.config.halo, GRID + 1)
         begins = moment[None] + self.config.lookahead - torch.tensor(groups)[:, None]
         ends = moment[None] + self.config.lookahead
@@ -89,9 +88,9 @@ class Filterbank(nn.Module):
     def power(self, audio: Tensor) -> Tensor:
         """Squared magnitudes of all frames whose kernels lie inside the audio.
 
-        audio: (batch, samples), samples a multiple of HOP and at least ``longest``; -> (batch,
-        bins, frames) with frames = (samples - longest) / HOP + 1, the first of which describes
-        sample ``longest - lookahead`` of the audio. A full-scale sine gives 1.
+        audio: (batch, samples), samples a multiple of HOP and at least ``longest`` -> (batch, bins,
+        frames), frames = (samples - longest) / HOP + 1. The first describes sample
+        ``longest - lookahead``. A full-scale sine gives 1.
         """
         blocks = audio.unflatten(1, (-1, HOP)).transpose(1, 2)  # (batch, HOP, blocks)
         frames = audio.shape[1] // HOP - self.longest // HOP + 1
@@ -112,8 +111,8 @@ class Filterbank(nn.Module):
     def forward(self, window: Tensor) -> Tensor:
         """window: (batch, samples) -> (batch, bins, columns), silence where a kernel does not fit.
 
-        The last WINDOW samples are the window; those before it are its context, zeros where they
-        are missing.
+        The last WINDOW samples are the window, those before it its context; missing context reads
+        as zeros.
         """
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
@@ -121,18 +120,18 @@ class Filterbank(nn.Module):
         return self.mask(self.compress(self.power(F.pad(window, (before, after)))))
 
     def mask(self, features: Tensor) -> Tensor:
-        """Replaces filter outputs that reach out of the window by silence."""
+        """Replaces the output of kernels that reach outside the window with silence."""
         silence = self.compress(features.new_zeros(()))
         return torch.where(self.valid > 0, features, silence)
 
     def slide(self, features: Tensor, window: Tensor, new_hops: int) -> Tensor:
-        """Unmasked features of a window that moved on, computing only what is new.
+        """Unmasked features after the window moved, computing only the new columns.
 
-        features: (bins, columns) of the previous window, unmasked; window: (WINDOW,) samples now;
-        new_hops: how far it moved. Columns within ``lookahead`` of the end are not valid yet and
-        are computed again later.
+        features: (bins, columns) of the previous window, unmasked; window: (WINDOW,) current
+        samples; new_hops: how far it moved. Columns within ``lookahead`` of the end are not valid
+        yet and are computed again later.
         """
-        edge = self.config.lookahead // HOP  # columns at the right end that are not complete
+        edge = self.config.lookahead // HOP  # incomplete columns at the right end
         fresh = min(new_hops, self.columns - edge)
         span = self.longest + (fresh - 1) * HOP
         if span > WINDOW or fresh <= 0:
@@ -144,12 +143,12 @@ class Filterbank(nn.Module):
 
     @property
     def longest_slide(self) -> int:
-        """Hops that :meth:`slide` can take at once."""
+        """The most hops that :meth:`slide` accepts."""
         return (WINDOW - self.longest) // HOP + 1
 
 
 def bin_frequencies(config: FilterbankConfig) -> list[float]:
-    """Hz of each filter: `bins_per_semitone` around every pitch, the middle one in tune."""
+    """Hz of each filter: `bins_per_semitone` per pitch, the middle one in tune."""
     per = config.bins_per_semitone
     return [
         440.0 * 2 ** ((config.lowest_pitch - 69 + (b - per // 2) / per) / 12)
@@ -160,10 +159,10 @@ def bin_frequencies(config: FilterbankConfig) -> list[float]:
 def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:
-    """Complex kernel of `size` samples: a sine under an asymmetric Hann window of `length`.
+    """Complex kernel of `size` samples: a sine under an asymmetric Hann window of `length` samples.
 
-    The window peaks `lookahead` samples before the kernel's end, or in its own middle if it is
-    shorter than twice that. Scaled so that a full-scale sine in tune gives magnitude 1.
+    The window peaks `lookahead` samples before the kernel's end and falls for at most that long.
+    A full-scale sine in tune gives magnitude 1.
     """
     fall = min(length // 2, lookahead)
     rise = length - fall

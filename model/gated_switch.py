@@ -8,10 +8,10 @@ networks")::
     u      = sigma(Wu s + Bu)                              update gate
     [o1, o2] = u * swapHalf(s1, s2) + (1 - u) * [c1, c2]
 
-swapHalf lets each element keep the first half of its features and take the second half of its
-neighbour's, so that an idle unit (u = 1) still mixes. The residual unit needs no skip
-connections; this one does: in every Beneš block but the first, gates and candidates see
-s + D * p, where p is what the same layer of the block before put out and D a learnt vector.
+swapHalf keeps the first half of each element's features and takes the second half from its
+neighbour, so an idle unit (u = 1) still mixes. Unlike the residual unit, this one needs skip
+connections: after the first Beneš block, gates and candidates see s + D * p, where p is the output
+of the same layer in the previous block and D a learned vector.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from model.config import RSEConfig
 from model.shuffle import deinterleave, interleave
 from model.switch import depth_scaled
 
-GATE_BIAS = 0.5  # released code: gates begin a little open
-SKIP_SCALE = 0.5  # released code: first value of D, kept within 0 ... 1
+GATE_BIAS = 0.5  # released code: gates start slightly open
+SKIP_SCALE = 0.5  # released code: initial D, kept within 0 ... 1
 
 
 class GatedSwitchUnit(nn.Module):
     """One switch layer: the same gated unit on every pair of neighbours."""
 
     def __init__(self, config: RSEConfig, skip: bool = False) -> None:
-        """skip: whether the unit takes the output of the block before (D exists)."""
+        """skip: whether the unit reads the previous block's output (D exists)."""
         super().__init__()
         pair = 2 * config.maps
         self.gates = nn.Linear(pair, 3 * pair)  # reset gates r1 and r2, update gate u
         self.candidate1 = nn.Linear(pair, config.maps)
         self.candidate2 = nn.Linear(pair, config.maps)
         self.skip_scale = nn.Parameter(torch.full((config.maps,), SKIP_SCALE)) if skip else None
-        for gate in self.gates.weight.detach().chunk(3):  # each like a matrix of its own
+        for gate in self.gates.weight.detach().chunk(3):  # three separate matrices
             nn.init.xavier_uniform_(gate)
         nn.init.constant_(self.gates.bias, GATE_BIAS)
         for candidate in (self.candidate1, self.candidate2):
@@ -49,7 +49,7 @@ class GatedSwitchUnit(nn.Module):
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
         """x, before: (batch, n, m), n even -> the same shape.
 
-        before: this layer's output in the block before, where the unit was made with `skip`.
+        before: the same layer's output in the previous block, used with `skip`.
         """
         batch, n, maps = x.shape
         seen = x
@@ -63,7 +63,7 @@ class GatedSwitchUnit(nn.Module):
 
 
 def swap_half(x: Tensor) -> Tensor:
-    """(batch, n, m) -> pairs (batch, n/2, 2m) whose second feature halves changed places."""
+    """(batch, n, m) -> pairs (batch, n/2, 2m) with their second feature halves swapped."""
     batch, n, maps = x.shape
     pairs = x.reshape(batch, n // 2, 2, maps)
     kept, given = pairs.split([maps // 2, maps - maps // 2], dim=-1)
@@ -71,7 +71,7 @@ def swap_half(x: Tensor) -> Tensor:
 
 
 class GatedBenesBlock(nn.Module):
-    """A Beneš block of gated units that hands its layers' outputs to the block after it."""
+    """A Beneš block of gated units that also returns its layers' outputs, for the next block."""
 
     def __init__(self, config: RSEConfig, first: bool) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class GatedBenesBlock(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, before: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
-        """x: (batch, n, m), n a power of two; before: the second result of the block before."""
+        """x: (batch, n, m), n a power of two; before: the previous block's layer outputs."""
         layers = x.shape[1].bit_length() - 2  # in each half
         rate = depth_scaled(self.dropout, layers + 1)
         outputs: list[Tensor] = []

@@ -1,8 +1,8 @@
-"""The networks as graphs for other runtimes: a batch of windows, and a step of a stream.
+"""The networks as graphs for other runtimes: a batch of windows, or one step of a stream.
 
-A step takes the samples of the next hops and the state that the step before left; it gives the
-frames whose look-ahead is complete and the state for the next step, so that a host needs no ring
-of its own. State tensors begin as zeros, which stand for silence.
+A step takes the samples of the next hops and the state of the previous step; it returns the frames
+whose look-ahead is complete and the next state, so the host needs no ring buffer. Initial state
+tensors are zeros, which mean silence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WindowGraph(nn.Module):
 
 
 class StepGraph(nn.Module, ABC):
-    """The next hops of a stream to probabilities of as many frames.
+    """The next hops of a stream to probabilities of the same number of frames.
 
     ``forward`` takes (batch, block_frames * HOP) samples and the state; it returns probabilities
     (batch, heads, block_frames, PITCHES) and the next state.
@@ -42,10 +42,10 @@ class StepGraph(nn.Module, ABC):
     ) -> None:
         """Args:
             lookahead_hops: from the newest frame to the end of the audio.
-            block_frames: hops of a step, which are its frames.
+            block_frames: hops, and frames, of a step.
 
         Raises:
-            ValueError: a window does not hold them.
+            ValueError: they do not fit into a window.
         """
         super().__init__()
         newest = FRAMES - lookahead_hops
@@ -61,15 +61,15 @@ class StepGraph(nn.Module, ABC):
     @property
     @abstractmethod
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of one stream, without the batch axis."""
+        """Shapes of the state tensors, without the batch axis."""
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Of the step's frames, from the logits of a window."""
+        """Probabilities of the step's frames, from the logits of a window."""
         return torch.sigmoid(self.transcriber.calibrate(logits)[:, :, self.positions])
 
 
 class WaveformStep(StepGraph):
-    """Of a network that reads samples: the state is the rest of its window."""
+    """Step of a network that reads samples; the state is the rest of its window."""
 
     @property
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -83,7 +83,7 @@ class WaveformStep(StepGraph):
 
 
 class FilterbankStep(StepGraph):
-    """Of a network with a filterbank: only the new constant-Q columns are computed."""
+    """Step of a network with a filterbank; only the new constant-Q columns are computed."""
 
     def __init__(
         self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
@@ -92,11 +92,11 @@ class FilterbankStep(StepGraph):
         assert isinstance(transcriber.network, FilterbankNetwork)
         self.network = transcriber.network
         self.bank = transcriber.network.filterbank
-        self.edge = self.bank.config.lookahead // HOP  # last columns, whose kernels reach too far
+        self.edge = self.bank.config.lookahead // HOP  # last columns, whose kernels are incomplete
 
     @property
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The samples that kernels reach back to, and known columns, as differences to silence."""
+        """The samples that kernels reach back to, and the known columns minus silence."""
         columns = self.bank.columns - self.edge - self.block_frames
         return {"samples": (self.bank.longest - HOP,), "columns": (self.bank.bins, columns)}
 
@@ -117,7 +117,7 @@ class FilterbankStep(StepGraph):
 def step_graph(
     transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
 ) -> StepGraph:
-    """The step of a transcriber, whatever its front-end. Raises ValueError (see ``StepGraph``)."""
+    """The step graph for a transcriber's front-end. Raises ValueError (see ``StepGraph``)."""
     filtered = isinstance(transcriber.network, FilterbankNetwork)
     kind = FilterbankStep if filtered else WaveformStep
     return kind(transcriber, lookahead_hops, block_frames)

@@ -1,12 +1,12 @@
 """Import a TensorFlow checkpoint of the authors' released code.
 
 ``python -m model.import_tf CHECKPOINT_PREFIX OUT.safetensors`` reads CHECKPOINT_PREFIX.index and
-its data, finds out which network it holds from the names and shapes of its variables, and writes
-OUT.safetensors with its card, OUT.json. Every name, shape and checksum is checked. Networks that
-transcribe keep their calibration and run in the service, others in ``python -m model.predict``.
+its data, infers the network from the names and shapes of the variables, and writes OUT.safetensors
+and its card, OUT.json. Every name, shape and checksum is verified. Transcription networks keep
+their calibration and run in the service; others run in ``python -m model.predict``.
 
 The checkpoint that the authors published reads the spectrum of the window: import it with
---fourier. Those trained as in the paper read the waveform; names and shapes are the same.
+--fourier. Networks trained as in the paper read the waveform; names and shapes are the same.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SLOTS = ("/RAdam", "/RAdam_1")  # the optimiser's momentum and mean square of a 
 SCALARS = re.compile(
     r"Variable(_\d+)?|global_step|step|beta[12]_power|current_loss_scale|good_steps"
 )
-"""Counters, rates and the loss scale of the training; not part of the network."""
-STEPS = "Variable"  # how many training steps were taken
+"""Training counters, rates and the loss scale; not part of the network."""
+STEPS = "Variable"  # training steps taken
 LAMBADA_CLASSES = 3
 
 
@@ -72,9 +72,8 @@ def import_checkpoint(
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
     """The network in a checkpoint of the released code, and its card.
 
-    name: what the network is to be called; fourier: as ``StridedConfig.fourier``. Raises
-    WeightsError for files that are missing or damaged and for variables that are unknown,
-    missing, of another shape or not finite.
+    name: of the network; fourier: as ``StridedConfig.fourier``. Raises WeightsError for missing or
+    damaged files and for variables that are unknown, missing, misshapen or not finite.
     """
     variables = read_checkpoint(prefix)
     try:
@@ -100,10 +99,10 @@ def import_checkpoint(
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, int]:
-    """The network, without values, that variables of these names and shapes belong to.
+    """The network with variables of these names and shapes, without values.
 
-    Also returns the number of its convolutions. Raises WeightsError where they belong to none
-    and names all that do not fit.
+    Also returns its number of convolutions. Raises WeightsError listing all variables that do not
+    fit.
     """
     config, convolutions = infer_config(shapes, name, fourier)
     with torch.device("meta"):
@@ -128,7 +127,7 @@ def build(
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Without what belongs to the optimiser."""
+    """The variables without those of the optimiser."""
     return {
         name: shape
         for name, shape in shapes.items()
@@ -142,7 +141,7 @@ def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 def infer_config(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> tuple[ModelConfig | SymbolConfig, int]:
-    """The configuration that names and shapes tell of, and the number of convolutions."""
+    """The configuration that names and shapes imply, and the number of convolutions."""
     maps, classes = _matrix(shapes, f"{ROOT}output/CvK")
     steps = f"{ROOT}steps_recursive/"
     blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)
@@ -155,7 +154,7 @@ def infer_config(
     rse = replace(RELEASED_RSE, maps=maps, blocks=blocks, hidden_factor=hidden // (2 * maps))
     if f"{ROOT}embedding" in shapes:
         if fourier:
-            raise WeightsError("a network over symbols has no spectrum to read")
+            raise WeightsError("a symbol network reads no spectrum: leave out --fourier")
         return _symbol_config(shapes, classes, rse), 0
     convolutions = _count_convolutions(shapes)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
@@ -169,13 +168,13 @@ def _symbol_config(shapes: Mapping[str, Shape], classes: int, rse: RSEConfig) ->
 
 
 def _count_convolutions(shapes: Mapping[str, Shape]) -> int:
-    """Convolution kernels have three dimensions; the linear map behind them has two."""
+    """Convolution kernels have three dimensions; the linear map after them has two."""
     kernels = re.compile(rf"{ROOT}pool1/conv\d+/CvK")
     return sum(bool(kernels.fullmatch(key)) and len(shape) == 3 for key, shape in shapes.items())
 
 
 def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
-    """The shape of a variable that every network has. Raises WeightsError."""
+    """The shape of a required matrix. Raises WeightsError."""
     shape = shapes.get(name)
     if shape is None:
         raise WeightsError(f"not a network of the released code: {name} is missing")
@@ -185,7 +184,7 @@ def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
 
 
 def as_tensor(name: str, value: NDArray) -> torch.Tensor:
-    """A variable in float32. Raises WeightsError if it is of integers or not finite."""
+    """A variable in float32. Raises WeightsError if it is not floating-point or not finite."""
     if value.dtype.kind != "f":
         raise WeightsError(f"{name} has type {value.dtype}, expected a floating-point type")
     if not np.isfinite(value).all():
@@ -194,7 +193,7 @@ def as_tensor(name: str, value: NDArray) -> torch.Tensor:
 
 
 def task_of(network: TranscriptionModel | SymbolNetwork) -> str:
-    """What the released code trained such a network for."""
+    """The task that the released code trains such a network for."""
     if isinstance(network, TranscriptionModel):
         return "musicnet"
     return "lambada" if network.config.classes == LAMBADA_CLASSES else "algorithmic"

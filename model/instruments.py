@@ -26,7 +26,7 @@ PROGRAMS: Mapping[str, int] = {
     "voice": 52,
     "mallets": 12,
 }
-"""The program that a class of instruments is played with in MIDI files."""
+"""The program that plays each instrument class in MIDI files."""
 
 UNKNOWN = -1
 """The class number of notes of which it is not known what plays them."""
@@ -63,7 +63,7 @@ _CLASS_OF = {program: name for programs, name in _CLASSES for program in program
 
 
 def instrument_of(program: int) -> str | None:
-    """The class that a program belongs to; None where it is a section, a synthesiser or noise."""
+    """A program's instrument class; None for sections, synthesisers and noise."""
     return _CLASS_OF.get(program)
 
 
@@ -74,7 +74,7 @@ def class_of(program: int) -> int:
 
 
 def told_by(heads: tuple[str, ...]) -> tuple[str, ...]:
-    """The classes that a network of these heads tells apart, by class number."""
+    """The instrument classes that a network with these heads predicts, by class number."""
     return tuple(
         name for name, head in zip(INSTRUMENTS, INSTRUMENT_HEADS, strict=True) if head in heads
     )

@@ -1,7 +1,7 @@
 """From constant-Q features to the positions of the shuffle-exchange network.
 
-The features are stacked harmonically (each pitch sees its sub-octave and overtones as channels),
-a few small convolutions over pitch and time follow, and every octave of a few neighbouring frames
+The features are stacked harmonically (each pitch sees its sub-octave and overtones as channels) and
+pass through a few small convolutions over pitch and time. Each octave of a few adjacent frames then
 becomes one position; all octaves share the same weights.
 """
 
@@ -43,8 +43,8 @@ class PitchConvolutions(nn.Module):
     """Harmonic stack to features of every pitch and frame.
 
     The first convolution strides over the bins of a semitone; the others are residual. Columns
-    before the window (``FilterbankConfig.halo``) are dropped at the end: those that the window
-    keeps know all their left neighbours. After the window there is silence.
+    before the window (``FilterbankConfig.halo``) are dropped at the end, so those that remain have
+    seen all their left neighbours. Zeros pad the end of the window.
     """
 
     def __init__(self, config: FilterbankConfig) -> None:
@@ -77,8 +77,8 @@ class PitchConvolutions(nn.Module):
 class OctavePatches(nn.Module):
     """Cuts (batch, channels, octaves * 12, GRID) into positions and back.
 
-    A position holds one octave of `frames_per_patch` frames; octaves vary fastest, so that the
-    first switch layers join the octaves of a moment and later ones reach through time.
+    A position holds one octave of `frames_per_patch` frames. Octaves vary fastest, so the first
+    switch layers combine the octaves of a moment and later ones reach through time.
     """
 
     def __init__(self, config: FilterbankConfig) -> None:
@@ -89,7 +89,7 @@ class OctavePatches(nn.Module):
 
     @property
     def cells(self) -> int:
-        """Pitches times frames in a patch."""
+        """Pitches times frames of a patch."""
         return SEMITONES * self.frames
 
     @property
@@ -106,7 +106,7 @@ class OctavePatches(nn.Module):
     def join(self, x: Tensor) -> Tensor:
         """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, frames).
 
-        The positions may be those of some neighbouring columns; frames is GRID for all of them.
+        Takes any run of adjacent columns; frames is GRID for all of them.
         """
         batch, positions = x.shape[:2]
         columns = positions // self.octaves

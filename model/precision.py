@@ -1,4 +1,4 @@
-"""Which number format a device computes fastest in without losing notes."""
+"""The fastest number format of a device that loses no notes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where the processor multiplies it in hardware, else float32.
+    """bfloat16 where the hardware multiplies it, else float32.
 
-    Elsewhere bfloat16 is emulated and slower than float32; so it is where ``ATEN_CPU_CAPABILITY``
-    holds torch to older instructions.
+    Emulated bfloat16 is slower than float32, also where ``ATEN_CPU_CAPABILITY`` limits torch to
+    older instructions.
     """
     match device.type:
         case "cuda":

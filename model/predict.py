@@ -1,16 +1,15 @@
 """The raw output of a network for a batch of inputs, for comparisons and scripts.
 
-``python -m model.predict WEIGHTS.safetensors X.npy Y.npy`` reads a batch of inputs and writes
-what the network's last layer puts out for each, float32, of shape (batch, positions, classes):
+``python -m model.predict WEIGHTS.safetensors X.npy Y.npy`` reads a batch of inputs and writes the
+output of the network's last layer, float32, of shape (batch, positions, classes):
 
-- networks over symbols: X (batch, length) of integers; Y has the logits of all classes at each
+- symbol networks: X (batch, length) of integers; Y holds the logits of all classes at each
   position.
 - the paper's network on the waveform: X (batch, samples) of numbers, a multiple of 4 with two
-  convolutions; Y has all positions, a quarter of the samples, and the 128 notes of each head in
+  convolutions; Y holds all positions, a quarter of the samples, and the 128 notes of each head in
   turn, before the logit offset of -4 and before calibration.
-- networks with a filterbank: X (batch, 8192); Y has the 63 frames, 128 samples apart, and the 128
-  notes of each head in turn, before the logit offset; notes that the network does not model read
-  -26 throughout.
+- networks with a filterbank: X (batch, 8192); Y holds the 63 frames, 128 samples apart, and the 128
+  notes of each head in turn, before the logit offset; notes outside the network's range are -26.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from model.storage import WeightsError, load, read_card, resolve, write_whole
 from model.symbols import KIND, SymbolNetwork, load_symbol_network
 from model.transcriber import FilterbankNetwork, StridedNetwork, TranscriptionModel
 
-BATCH = 16  # inputs at once, which bounds the memory
+BATCH = 16  # inputs at once, to bound the memory
 
 
 class InputError(ValueError):
@@ -61,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def load_any(name_or_path: str | Path) -> TranscriptionModel | SymbolNetwork:
-    """Whichever network a checkpoint's card describes, in float32. Raises WeightsError."""
+    """The network that the card of these weights describes, in float32. Raises WeightsError."""
     config = read_card(resolve(name_or_path))["config"]
     if isinstance(config, dict) and config.get("kind") == KIND:
         return load_symbol_network(name_or_path)
@@ -69,7 +68,7 @@ def load_any(name_or_path: str | Path) -> TranscriptionModel | SymbolNetwork:
 
 
 def read_array(path: Path) -> NDArray:
-    """An .npy file. Raises InputError if it is missing or not one."""
+    """An .npy file. Raises InputError if it cannot be read."""
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -80,7 +79,7 @@ def read_array(path: Path) -> NDArray:
 def predict(network: TranscriptionModel | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
     """(batch, length) inputs -> (batch, positions, classes) raw outputs.
 
-    Raises InputError for inputs of another shape or type and for symbols outside the vocabulary.
+    Raises InputError for inputs of the wrong shape or type and for symbols outside the vocabulary.
     """
     if inputs.ndim != 2 or not inputs.size:
         raise InputError(f"expected inputs of shape (batch, length), got {inputs.shape}")
@@ -93,7 +92,7 @@ def predict(network: TranscriptionModel | SymbolNetwork, inputs: NDArray) -> NDA
 
 
 def raw_output(network: TranscriptionModel | SymbolNetwork, batch: Tensor) -> Tensor:
-    """(batch, length) -> (batch, positions, classes), as the module's documentation says."""
+    """(batch, length) -> (batch, positions, classes), as the module's docstring describes."""
     if isinstance(network, SymbolNetwork):
         return network(batch)
     match network.network:
@@ -108,7 +107,7 @@ def check_symbols(network: SymbolNetwork, inputs: NDArray) -> Tensor:
     """Symbols as int64. Raises InputError unless they are integers of the vocabulary."""
     vocabulary = network.config.vocabulary
     if inputs.dtype.kind not in "fiu" or not np.array_equal(inputs, np.floor(inputs)):
-        raise InputError(f"expected symbols, which are integers, got {inputs.dtype}")
+        raise InputError(f"expected symbols as integers, got {inputs.dtype}")
     if inputs.min() < 0 or inputs.max() >= vocabulary:
         raise InputError(
             f"expected symbols 0 ... {vocabulary - 1}, got {inputs.min()} ... {inputs.max()}"
@@ -119,10 +118,10 @@ def check_symbols(network: SymbolNetwork, inputs: NDArray) -> Tensor:
 def check_audio(network: TranscriptionModel, inputs: NDArray) -> Tensor:
     """Samples as float32. Raises InputError for other types, NaN and unsuitable lengths."""
     if inputs.dtype.kind not in "fiu":
-        raise InputError(f"expected samples of a real type, got {inputs.dtype}")
+        raise InputError(f"expected samples as real numbers, got {inputs.dtype}")
     samples = inputs.astype(np.float32)
     if not np.isfinite(samples).all():
-        raise InputError("samples that are not finite")
+        raise InputError("samples must be finite")
     length = samples.shape[1]
     match network.network:
         case FilterbankNetwork():

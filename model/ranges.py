@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 def check_choices(config: object) -> None:
-    """Fields that are one of a few words, and those that are true or false."""
+    """Fields that take one of a few words, and booleans."""
     for name, kind in get_type_hints(type(config)).items():
         value = getattr(config, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
@@ -20,7 +20,7 @@ def check_choices(config: object) -> None:
 
 
 def check_whole(config: object, low: int, *names: str, high: int | None = None) -> None:
-    """Fields that are whole numbers from ``low`` to ``high``, both allowed."""
+    """Fields that are whole numbers from ``low`` to ``high``, inclusive."""
     for name in names:
         value = getattr(config, name)
         within = is_whole(value) and low <= value and (high is None or value <= high)
@@ -30,24 +30,24 @@ def check_whole(config: object, low: int, *names: str, high: int | None = None) 
 
 
 def check_number(config: object, name: str, holds: Callable[[float], bool], must: str) -> None:
-    """A field that is a finite number of which ``holds``; ``must`` says it in words."""
+    """A field that is a finite number for which ``holds`` is true; ``must`` says it in words."""
     value = getattr(config, name)
     if not is_number(value) or not holds(value):
         raise ValueError(f"{name} must be a number {must}, not {value!r}")
 
 
 def check_each(config: object, name: str, holds: Callable[[Any], bool], must: str) -> None:
-    """A field that is a tuple of at least one item; ``holds`` of each of them."""
+    """A field that is a non-empty tuple; ``holds`` is true for each item."""
     values = getattr(config, name)
     if not isinstance(values, tuple) or not values or not all(holds(value) for value in values):
         raise ValueError(f"{name} must be {must}, at least one, not {values!r}")
 
 
 def is_whole(value: object) -> bool:
-    """An integer of any kind; True and False are none."""
+    """Whether it is an integer of any type other than bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """A finite number of any kind; True and False are none."""
+    """Whether it is a finite number of any type other than bool."""
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

@@ -1,10 +1,10 @@
 """The Residual Shuffle-Exchange network: Beneš blocks of switch and shuffle layers.
 
 A Beneš block on n = 2^b elements is (b - 1) x [switch, shuffle], then (b - 1) x [switch, inverse
-shuffle]; each half shares one set of weights (paper, figure 2). After the last block comes one
-more switch layer: 2 * blocks * (b - 1) + 1 switch layers in all, so O(n log n) work.
+shuffle]; each half shares one set of weights (paper, figure 2). One more switch layer follows the
+last block: 2 * blocks * (b - 1) + 1 switch layers in all, O(n log n) work.
 
-With gated units this is the original Shuffle-Exchange network in the same arrangement.
+With gated units this is the original Shuffle-Exchange network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from model.switch import ResidualSwitchUnit, depth_scaled
 
 
 class BenesBlock(nn.Module):
-    """One Beneš block; keeps the order of the sequence."""
+    """One Beneš block; its output has the order of its input."""
 
     def __init__(self, config: RSEConfig) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class BenesBlock(nn.Module):
         self.dropout = config.dropout
 
     def make_identity(self) -> None:
-        """The block returns its input exactly, until it is trained on."""
+        """Makes the block return its input exactly, until it is trained."""
         self.forward_switch.make_identity()
         self.reverse_switch.make_identity()
 
@@ -47,7 +47,7 @@ class BenesBlock(nn.Module):
 
 
 class ResidualShuffleExchange(nn.Module):
-    """Beneš blocks and the final switch layer; any length, padded with zeros to a power of two."""
+    """Beneš blocks and the final switch layer; zeros pad any length to a power of two."""
 
     def __init__(self, config: RSEConfig) -> None:
         super().__init__()

@@ -1,15 +1,15 @@
 """The two fixed permutations of a shuffle-exchange network.
 
-With b = log2(n) address bits, ``deinterleave`` moves the element at address a to a rotated right
-by one bit, ``interleave`` to a rotated left; they are inverses::
+With b = log2(n) address bits, ``deinterleave`` rotates each element's address right by one bit and
+``interleave`` rotates it left; they are inverses::
 
     x             0 1 2 3 4 5 6 7
     deinterleave  0 2 4 6 1 3 5 7
     interleave    0 4 1 5 2 6 3 7
 
 The released code shuffles with ``deinterleave`` in the first half of a Beneš block, so its switch
-layers pair neighbours first, then elements 2, 4, ..., n/4 apart; the paper's sentence (101 to 011)
-is ``interleave``. Both end in the original order.
+layers pair neighbours first, then elements 2, 4, ..., n/4 apart; the paper's text (101 to 011)
+describes ``interleave``. Both restore the original order.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ def deinterleave(x: Tensor) -> Tensor:
 
 
 def interleave(x: Tensor) -> Tensor:
-    """First and second half in turn, the inverse of :func:`deinterleave`."""
+    """Elements of the two halves alternately; the inverse of :func:`deinterleave`."""
     batch, n, features = x.shape
     return x.view(batch, 2, n // 2, features).transpose(1, 2).reshape(batch, n, features)

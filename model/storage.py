@@ -1,9 +1,8 @@
-"""Checkpoints: weights as safetensors, everything else as JSON beside them.
+"""Weights on disk: tensors in ``NAME.safetensors``, a card in ``NAME.json`` beside them.
 
-Nothing here unpickles. A checkpoint is two files, ``NAME.safetensors`` and ``NAME.json``; the
-JSON ("card") holds the configuration under "config" and whatever training wants to say of the
-weights: data, licences, metrics, note tracker thresholds. Both are written to temporary files,
-flushed to disk and renamed, so that a full disk or a kill leaves the old checkpoint whole.
+The card holds the configuration under "config" and what training recorded: data, licences,
+metrics, note tracker settings. Nothing here unpickles. Files are written under a temporary name,
+flushed and renamed, so a full disk or a kill leaves the old ones intact.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 
 class WeightsError(ValueError):
-    """A checkpoint that is missing, damaged or does not fit its configuration."""
+    """Weights that are missing, damaged or do not fit their configuration."""
 
 
 def shipped() -> list[str]:
-    """Names of the weights in this package."""
+    """Names of the weights that ship with this package."""
     return sorted(path.stem for path in WEIGHTS.glob("*.safetensors"))
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The .safetensors file of a shipped name or a path. Raises WeightsError if absent."""
+    """The .safetensors file for a shipped name or a path. Raises WeightsError if missing."""
     path = Path(name_or_path)
     if path.suffix != ".safetensors":
         path = WEIGHTS / f"{name_or_path}.safetensors"
@@ -46,7 +45,7 @@ def resolve(name_or_path: str | Path) -> Path:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file. Raises WeightsError if it is damaged."""
+    """All tensors of a safetensors file. Raises WeightsError if it cannot be read."""
     try:
         return safetensors_torch.load(path.read_bytes())
     except (OSError, SafetensorError) as error:
@@ -54,13 +53,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The JSON beside a safetensors file."""
+    """The JSON beside a safetensors file. Raises WeightsError if it cannot be read."""
     try:
         card = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError) as error:
         raise WeightsError(f"cannot read the card of {path}: {error}") from error
     if not isinstance(card, dict) or "config" not in card:
-        raise WeightsError(f"the card of {path} holds no configuration")
+        raise WeightsError(f"the card of {path} has no configuration")
     return card
 
 
@@ -73,7 +72,7 @@ def load_weights(module: torch.nn.Module, tensors: Mapping[str, Tensor], origin:
     if missing or surplus or wrong:
         raise WeightsError(
             f"{origin} does not fit its configuration: "
-            f"missing {missing}, not expected {surplus}, other shapes {wrong}"
+            f"missing {missing}, unexpected {surplus}, wrong shape {wrong}"
         )
     module.load_state_dict({k: tensors[k].to(expected[k].dtype) for k in expected})
 
@@ -85,15 +84,15 @@ def load(
 ) -> TranscriptionModel:
     """A transcription network in evaluation mode. Raises WeightsError.
 
-    dtype: what it computes in; None takes what is fastest on the device. To save the weights
-    again, load them in float32.
+    dtype: of the computation; None picks the fastest on the device. Load in float32 to save the
+    weights again.
     """
     path = resolve(name_or_path)
     card = read_card(path)
     try:
         config = ModelConfig.from_json(card["config"])
     except (KeyError, TypeError, ValueError) as error:
-        raise WeightsError(f"{path} is not a network that transcribes: {error!r}") from error
+        raise WeightsError(f"{path} is not a transcription network: {error!r}") from error
     transcriber = TranscriptionModel(config, card)
     load_weights(transcriber, read_tensors(path), path)
     transcriber = transcriber.to(device).eval()
@@ -113,7 +112,7 @@ def save_weights(
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replaces a file's content entirely or not at all."""
+    """Replaces a file's content atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".partial")
     try:

@@ -1,6 +1,6 @@
 """The paper's front-end: stride-2 convolutions on the raw waveform.
 
-Each halves the length; after each a norm and a GELU, and a linear map to m features at the end
+Each halves the length and is followed by a norm and a GELU; a linear map to m features comes last
 (paper, section "Prepending convolutions", appendix C). Two convolutions turn a window of 8192
 samples into the 2048 positions of the shuffle-exchange network.
 """
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from model.config import RSEConfig, StridedConfig
 from model.switch import activate, make_norm
 
-KERNEL = 4  # samples; stride 2, one zero of padding on each side
-OUTPUT_SCALE = 0.25  # brings the sequence to the amplitude that the switch units keep
+KERNEL = 4  # samples; stride 2, padded with one zero on each side
+OUTPUT_SCALE = 0.25  # to the amplitude that the switch units preserve
 
 
 def channel_widths(convolutions: int, maps: int) -> list[int]:
-    """Output channels of each convolution (released code): the last is twice as wide as m."""
+    """Output channels of each convolution (released code); the last has 2m."""
     match convolutions:
         case 0:
             return []
@@ -63,6 +63,6 @@ class StridedFrontEnd(nn.Module):
 
 
 def interleaved_spectrum(window: Tensor) -> Tensor:
-    """(batch, n) -> (batch, n): real and imaginary parts in turn, without the Nyquist bin."""
+    """(batch, n) -> (batch, n): alternating real and imaginary parts, without the Nyquist bin."""
     spectrum = torch.fft.rfft(window.float())[:, : window.shape[1] // 2]
     return torch.view_as_real(spectrum).flatten(1)

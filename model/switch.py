@@ -4,7 +4,7 @@ For a pair of neighbours i = [i1, i2] (2m features)::
 
     g = GELU(norm(Z i));   c = W g + B;   [o1, o2] = sigma(S) * i + h * c
 
-The paper's ablations (section "Ablation study") leave out the norm, the residual or its scale.
+The paper's ablations (section "Ablation study") drop the norm, the residual or its scale.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FeatureNorm(nn.Module):
 
 
 def make_norm(kind: str, channels: int) -> nn.Module:
-    """The normalisation that ``RSEConfig.norm`` names."""
+    """The normalisation named by ``RSEConfig.norm``."""
     match kind:
         case "sequence":
             return SequenceNorm(channels)
@@ -61,7 +61,7 @@ def make_norm(kind: str, channels: int) -> nn.Module:
 
 
 def activate(kind: str, x: Tensor) -> Tensor:
-    """The non-linearity that ``RSEConfig.activation`` names."""
+    """The non-linearity named by ``RSEConfig.activation``."""
     match kind:
         case "gelu":
             return F.gelu(x)
@@ -95,7 +95,7 @@ class ResidualSwitchUnit(nn.Module):
 
     @torch.no_grad()
     def make_identity(self) -> None:
-        """The unit returns its input exactly, until it is trained on."""
+        """Makes the unit return its input exactly, until it is trained."""
         self.w.weight.zero_()
         self.w.bias.zero_()
         if self.residual_scale == "learned":
@@ -119,5 +119,5 @@ class ResidualSwitchUnit(nn.Module):
 
 
 def depth_scaled(dropout: float, bits: int) -> float:
-    """Released code: deeper networks (longer sequences, 2^bits) drop less in each layer."""
+    """Released code: longer sequences (2^bits) have more layers, so each drops less."""
     return dropout / bits

@@ -1,4 +1,4 @@
-"""Networks over symbols: the algorithmic tasks and LAMBADA (paper, section "Evaluation").
+"""Symbol networks: the algorithmic tasks and LAMBADA (paper, section "Evaluation").
 
 An embedding, the shuffle-exchange network and a linear output at every position.
 """
@@ -17,9 +17,9 @@ from model.ranges import check_whole
 from model.rse import ResidualShuffleExchange
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 
-KIND = "symbols"  # marks these configurations among others in checkpoints
-EMBEDDING = "embedding.weight"  # where a file of its own holds a frozen embedding
-EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units keep
+KIND = "symbols"  # marks these configurations in cards
+EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen embedding
+EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SymbolConfig:
     """An embedding-to-classes network."""
 
     vocabulary: int
-    """Input symbols, 0 being padding."""
+    """Input symbols; 0 is padding."""
     classes: int
     """Output classes at each position."""
     rse: RSEConfig = field(default_factory=RSEConfig)
@@ -44,14 +44,14 @@ class SymbolConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
-        """Raises ValueError for unknown fields or the configuration of another kind."""
+        """Raises ValueError for unknown fields or another kind of configuration."""
         values = dict(data)
         if values.pop("kind", None) != KIND:
-            raise ValueError("not the configuration of a network over symbols")
+            raise ValueError("not the configuration of a symbol network")
         try:
             return cls(rse=RSEConfig(**values.pop("rse")), **values)
         except (KeyError, TypeError) as error:
-            raise ValueError(f"not the configuration of a network over symbols: {error}") from error
+            raise ValueError(f"not the configuration of a symbol network: {error}") from error
 
 
 class SymbolNetwork(nn.Module):
@@ -90,10 +90,10 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A checkpoint's network over symbols, in evaluation mode. Raises WeightsError.
+    """A symbol network in evaluation mode. Raises WeightsError.
 
-    A card may name under "vectors" a file beside it that holds the frozen embedding, so that
-    several checkpoints share one.
+    A card may name under "vectors" a file beside it with the frozen embedding, so several weights
+    can share one.
     """
     path = resolve(path)
     card = read_card(path)

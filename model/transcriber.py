@@ -1,11 +1,14 @@
 """The transcription network: a front-end, a shuffle-exchange network and heads of 128 notes.
 
-Both front-ends end in logits of shape (batch, heads, FRAMES, PITCHES); frame i of a window
-describes its sample HOP * (i + 1). Head "frame" says that a note sounds, "onset" that it begins
-(a triangle of 3 hops around the moment), "velocity" how loud the note beginning there is,
-"offset" that it ends, "pedal" how far the sustain pedal is down (the same at every pitch
-that the network knows),
-"instrument:NAME" that this instrument plays the note beginning there.
+Logits have shape (batch, heads, FRAMES, PITCHES); frame i of a window describes its sample
+HOP * (i + 1). The heads:
+
+- "frame": a note sounds;
+- "onset": a note begins (a triangle of 3 hops around the moment);
+- "velocity": how loud the note that begins here is;
+- "offset": a note ends;
+- "pedal": how far the sustain pedal is down, the same at every pitch in range;
+- "instrument:NAME": this instrument plays the note that begins here.
 """
 
 from __future__ import annotations
@@ -31,16 +34,16 @@ from model.patches import HarmonicStack, OctavePatches, PitchConvolutions
 from model.rse import ResidualShuffleExchange
 from model.strided import StridedFrontEnd
 
-IMPOSSIBLE = -30.0  # logit of notes that a network does not model
+IMPOSSIBLE = -30.0  # logit of notes outside a network's range
 
 
 class FeatureStream(Protocol):
     """Front-end state of one stream of audio; used by one thread."""
 
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """Features of the window (WINDOW samples), which moved by `new_hops` since last time.
+        """Features of the window (WINDOW samples), which moved by `new_hops` since the last call.
 
-        The first call computes everything, as if silence came before. The result is a row for
+        The first call computes everything, as if preceded by silence. The result is a row for
         ``predict_features``.
         """
         ...
@@ -64,12 +67,12 @@ class StridedNetwork(nn.Module):
         return out
 
     def frames(self, raw: Tensor) -> Tensor:
-        """The stride-HOP positions of ``raw``, (batch, heads, frames, PITCHES) logits.
+        """Every (HOP / stride)-th position of ``raw``, (batch, heads, frames, PITCHES) logits.
 
-        Position p answers for sample p * stride, but frame i is trained to answer from position
-        i * HOP / stride for sample HOP * (i + 1), one hop later (released code).
+        Position p belongs to sample p * stride, but as in the released code frame i is trained to
+        predict sample HOP * (i + 1) from position i * HOP / stride, one hop earlier.
         """
-        step = HOP // self.front_end.stride  # positions a frame
+        step = HOP // self.front_end.stride  # positions per frame
         out = raw[:, : raw.shape[1] - step : step] + LOGIT_OFFSET
         return pool_pedal(out.unflatten(2, (-1, PITCHES)).transpose(1, 2), self.heads)
 
@@ -78,16 +81,16 @@ class StridedNetwork(nn.Module):
         return self.frames(self.raw(window))
 
     def by_head(self) -> list[Tensor]:
-        """Views of the parameters that belong to heads, each with the heads as its first axis."""
+        """Views of the heads' parameters, each with the heads as its first axis."""
         return [p.unflatten(0, (-1, PITCHES)) for p in self.head.parameters()]
 
     def open_stream(self) -> FeatureStream:
-        """The raw waveform needs no state."""
+        """A stream without state: the network reads the waveform."""
         return WindowStream()
 
 
 class WindowStream:
-    """Feature stream of a network that reads samples."""
+    """Stream of a network that reads samples."""
 
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
         """The window itself."""
@@ -123,7 +126,7 @@ class FilterbankNetwork(nn.Module):
     def forward(self, window: Tensor) -> Tensor:
         """(batch, context + WINDOW) -> (batch, heads, FRAMES, PITCHES) logits.
 
-        The context may be shorter or missing: zeros stand for it.
+        The context may be shorter or missing; zeros replace it.
         """
         return self.from_features(self.filterbank(window))
 
@@ -139,20 +142,20 @@ class FilterbankNetwork(nn.Module):
         return place_pitches(logits, self.lowest_pitch)
 
     def by_head(self) -> list[Tensor]:
-        """Views of the parameters that belong to heads, each with the heads as its first axis."""
+        """Views of the heads' parameters, each with the heads as its first axis."""
         routed = [p.unflatten(0, (self.patches.cells, -1)) for p in self.unembed.parameters()]
         skipped = list(self.skip.parameters())
         return [*(p.transpose(0, 1) for p in routed), *skipped, self.pitch_bias]
 
     def open_stream(self) -> FeatureStream:
-        """State: the constant-Q frames of the last window."""
+        """A stream that keeps the constant-Q frames of the last window."""
         return FilterbankStream(self.filterbank)
 
 
 def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
-    """(batch, heads, frames, pitches), with the mean over pitches in every pitch of "pedal".
+    """Sets every pitch of head "pedal" to their mean, in place.
 
-    Changes the tensor in place.
+    logits: (batch, heads, frames, pitches).
     """
     if "pedal" in heads:
         row = heads.index("pedal")
@@ -187,7 +190,7 @@ class FilterbankStream:
 
 
 class TranscriptionModel(nn.Module):
-    """A configured network with its calibration and its card (what a checkpoint says of itself)."""
+    """A configured network with its calibration and its card (see :mod:`model.storage`)."""
 
     def __init__(self, config: ModelConfig, card: dict[str, Any] | None = None) -> None:
         super().__init__()
@@ -216,10 +219,10 @@ class TranscriptionModel(nn.Module):
         return torch.cat([frame, logits[:, 1:]], dim=1)
 
     def compute_in(self, dtype: torch.dtype) -> TranscriptionModel:
-        """Runs the network behind the front-end in this type from now on; for inference.
+        """Converts the network after the front-end to this type, in place; for inference.
 
-        The layers that multiply matrices keep their weights in it; filters, norms and the
-        probabilities stay float32, which costs little.
+        Matrices and kernels are converted; filters, norms and probabilities stay float32, at
+        little cost.
         """
         self.compute_dtype = dtype
         for name, module in self.network.named_modules():
@@ -244,7 +247,7 @@ class TranscriptionModel(nn.Module):
 
     @torch.inference_mode()
     def predict_features(self, features: Tensor) -> Tensor:
-        """A batch of ``FeatureStream.advance`` rows -> the same as :meth:`predict`."""
+        """A batch of rows of ``FeatureStream.advance`` -> the same as :meth:`predict`."""
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
             match self.network:

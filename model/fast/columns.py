@@ -1,9 +1,9 @@
 """The columns of a stream, computed once: filterbank and convolutions where the audio is new.
 
-With ``FilterbankConfig.history`` a column is the same in every window that holds it, but for the
-newest ones, whose right neighbours are not known yet. When a window moves by k hops, the first
-convolution has k columns more to read and each convolution changes one or two columns before
-them as well (three of three convolutions after the first one, k = 2; ``.`` kept, ``#`` computed)::
+With ``FilterbankConfig.history`` a column is the same in every window that contains it, except the
+newest columns, whose right neighbours are still missing. When a window moves by k hops, the first
+convolution gets k new columns, and each convolution also changes one or two columns before them
+(k = 2, three convolutions after the first; ``.`` kept, ``#`` computed)::
 
     filterbank     . . . . . . . . . . . # # - -     - silence: the kernel ends after the window
     convolution 1  . . . . . . . . . # # # # # #
@@ -11,7 +11,7 @@ them as well (three of three convolutions after the first one, k = 2; ``.`` kept
     convolution 3  . . . . . . . # # # # # # # #
     convolution 4  . . . . . . # # # # # # # # #
 
-Everything lies time first, then pitch, then channel, so that columns are contiguous in memory.
+The axes are time, pitch, channel, so columns are contiguous in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ColumnNetwork:
         """convolutions: with the batch norms folded in; dtype: of their products."""
         bank, stack = network.filterbank, network.stack
         self.dtype = dtype
-        self.first = bank.columns - bank.config.lookahead // HOP  # columns of a stream's first call
+        self.first = bank.columns - bank.config.lookahead // HOP  # new columns in the first call
         self.longest_slide = bank.longest_slide
         self._bank = bank
         self._edge = bank.config.lookahead // HOP
@@ -61,14 +61,14 @@ class ColumnNetwork:
             self._silent = self._silent_columns()
 
     def open(self) -> ColumnState:
-        """As if silence had gone on for ever."""
+        """A new stream, as if preceded by endless silence."""
         return ColumnState(list(self._silent))
 
     def advance(self, state: ColumnState, window: Tensor, new_hops: int) -> Tensor:
-        """The columns that change as the window moves, (columns, pitches, channels).
+        """The columns that change as the window moves, (columns, pitches, channels), newest last.
 
-        The newest is the last; there are ``new_hops`` and :attr:`reach` of them. window:
-        (WINDOW,); new_hops: up to ``longest_slide``, or ``first`` for a stream's first window.
+        There are ``new_hops`` + :attr:`reach`. window: (WINDOW,); new_hops: up to
+        ``longest_slide``, or ``first`` for a stream's first window.
         """
         x = self._stack(self._features(window, new_hops))
         silence = x.new_full((self._edge, *x.shape[1:]), self._silence)
@@ -106,7 +106,7 @@ class ColumnNetwork:
         return stacked.view(len(features), -1, self._harmonics)
 
     def _silent_columns(self) -> list[Tensor]:
-        """What each convolution reads before the first new column, in a stream of silence."""
+        """Each convolution's inputs before the first new column, in a stream of silence."""
         silent = []
         column = torch.full((len(self._stacked),), self._silence, dtype=self.dtype)
         x = column.view(1, -1, self._harmonics)
@@ -120,21 +120,21 @@ class ColumnNetwork:
 
 
 class ColumnState:
-    """Of each convolution, the columns that it reads before the first that changes next."""
+    """For each convolution, the input columns before the next one to change."""
 
     def __init__(self, kept: list[Tensor]) -> None:
         self.kept = kept
 
 
 def _convolve(rows: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
-    """(columns, pitches, channels) -> the same for all columns with neighbours, rectified."""
+    """Convolution and ReLU: (columns, pitches, channels) -> the columns with all neighbours."""
     x = rows.permute(2, 0, 1)[None]  # channels last in memory
     out = F.conv2d(x, weight, bias, stride=(1, stride), padding=(0, padding))
     return F.relu_(out)[0].permute(1, 2, 0)
 
 
 def _time_first(layer: nn.Conv2d) -> Tensor:
-    """The kernel over pitch and time as one over time and pitch."""
+    """The kernel with the axes of pitch and time swapped."""
     weight = layer.weight.detach().transpose(2, 3)
     return weight.contiguous(memory_format=torch.channels_last)
 

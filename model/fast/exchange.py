@@ -1,12 +1,12 @@
-"""A streaming Beneš network: what a window that moves leaves as it was is not computed again.
+"""The streaming Beneš network: computes only what a moving window changes.
 
-In the first half of a Beneš block layer i joins the positions whose addresses differ in bit i.
-Octaves are the lowest bits of a position, then come the patches in the order of time. A window
-that moves by s patches moves every position by s, and a layer whose pairs stay pairs, since s is a
-multiple of the patches that they span, has its outputs already, but for those that a new position
-reaches. So each layer takes its outputs from the last window that lies such a multiple back: with
-8 octaves, 32 patches and a window that moves by one patch (two columns), of which five columns on
-the left of the new ones change too (``#`` computed, ``.`` kept)::
+In the first half of a Beneš block, layer i pairs the positions whose addresses differ in bit i. The
+octave is in the lowest bits of an address, the patch, in order of time, above it. Moving the window
+by s patches moves every position by s patches. If s is a multiple of the patches that a layer's
+pairs span, pairs stay pairs and the layer's outputs remain valid, except those that a new position
+reaches. So each layer reuses its outputs from the latest window that is such a multiple back. For
+8 octaves, 32 patches and a window that moves by one patch (two columns), which also changes the
+five columns left of the new ones (``#`` computed, ``.`` kept)::
 
                                       window        outputs by patch, oldest first
     bit 0, 1, 2  octaves of a patch   the last      ...........................#####
@@ -15,8 +15,8 @@ the left of the new ones change too (``#`` computed, ``.`` kept)::
     bit 5        patches 4 apart      8 windows ago ................################
     bit 6        patches 8 apart      none          ################################
 
-The middle of the block depends on all positions and is computed whole; the second half is computed
-for the positions that are read (``model.fast.pruning``).
+The middle of the block depends on all positions and is computed in full; the second half is
+computed for the positions that are read (``model.fast.pruning``).
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from model.filterbank import GRID
 from model.patches import OctavePatches
 
 Compute = Callable[[int], Tensor]
-"""The positions of the patches from this one on, (positions, m) float32."""
+"""From a patch number to the positions from that patch on, (positions, m) float32."""
 
 
 class Kept:
-    """One layer's outputs for the last windows of a stream, as far as later ones can use them."""
+    """One layer's outputs for the latest windows of a stream that later windows can reuse."""
 
     def __init__(self, multiple: int, longest: int) -> None:
-        """multiple: hops after which the layer's pairs are pairs again; longest: hops after which
-        nothing of a window is left that they could use."""
+        """multiple: hops after which the layer's pairs recur; longest: hops after which no output
+        of a window is reusable."""
         self._multiple = multiple
         self._longest = min(longest, KEPT_HOPS)
         self._windows: deque[tuple[int, Tensor]] = deque()  # and the hops at which they end
 
     def back(self, hop: int) -> tuple[int, Tensor] | None:
-        """The last window whose outputs can be used: how many hops ago, and its outputs."""
+        """The latest reusable window: its age in hops, and its outputs."""
         for then, outputs in reversed(self._windows):
             if not (hop - then) % self._multiple and hop - then <= self._longest:
                 return hop - then, outputs
@@ -59,7 +59,7 @@ class Kept:
         """The outputs of the window that ends at this hop."""
         if self._windows:
             step = hop - self._windows[-1][0]
-            needed = math.lcm(step, self._multiple)  # hops back, if windows go on so
+            needed = math.lcm(step, self._multiple)  # hops back, if windows keep this pace
             if needed > self._longest:
                 self._windows.clear()
             while self._windows and hop - self._windows[0][0] >= needed:
@@ -79,32 +79,32 @@ class FirstHalf:
         self._layers = patches.positions.bit_length() - 2
 
     def open(self) -> list[Kept]:
-        """The state of a new stream: for every layer's inputs, and the outputs of the last."""
+        """The state of a new stream: every layer's inputs, and the outputs of the last layer."""
         spans = [1, *(self._span(bit) for bit in range(self._layers))]
         return [
             Kept(span * self._frames, GRID - self._reach - span * self._frames) for span in spans
         ]
 
     def advance(self, kept: list[Kept], hop: int, embed: Compute) -> Tensor:
-        """The half's output for the window that ends at this hop, (positions, m) float32."""
+        """The half block's output for the window that ends at this hop, (positions, m) float32."""
         x = self._renewed(kept[0], hop, 1, embed)
         for bit in range(self._layers):
             x = self._renewed(kept[bit + 1], hop, self._span(bit), partial(self._layer, x, bit))
         return x
 
     def _span(self, bit: int) -> int:
-        """Patches that the pairs of a layer lie within."""
+        """Patches that a layer's pairs span."""
         return max(1, (2 << bit) // self._octaves)
 
     def _layer(self, x: Tensor, bit: int, first: int) -> Tensor:
-        """The outputs of a layer from this patch on; x: (positions, m), its inputs."""
+        """A layer's outputs from patch `first` on; x: (positions, m), its inputs."""
         distance, maps = 1 << bit, x.shape[1]
         pairs = x[first * self._octaves :].view(-1, 2, distance, maps).transpose(1, 2)
         out = self._unit.units(pairs.reshape(-1, 2 * maps))
         return out.view(-1, distance, 2, maps).transpose(1, 2).reshape(-1, maps)
 
     def _renewed(self, kept: Kept, hop: int, span: int, compute: Compute) -> Tensor:
-        """What is kept of a layer's outputs, and those from the first patch that changed on."""
+        """A layer's outputs: kept ones, then computed ones from the first changed patch on."""
         before = kept.back(hop)
         if before is None:
             out = compute(0)

@@ -1,11 +1,11 @@
 """A transcription network arranged for inference: the answers of ``TranscriptionModel``, faster.
 
-Built from a transcriber once it has its weights and its ``compute_dtype``. Batch norms are folded
-into the convolutions before them, convolutions run channels last, and the shuffle-exchange
-network is computed for the frames that are read (``model.fast.shuffle_exchange``).
+Built from a transcriber that has its weights and its ``compute_dtype``. Batch norms are folded into
+the preceding convolutions, convolutions run channels last, and the shuffle-exchange network is
+computed only for the frames that are read (``model.fast.shuffle_exchange``).
 
-Every window's numbers are computed by the same steps whatever else is in the batch. Thread-safety:
-may be called from several threads at a time.
+The result for a window does not depend on the rest of the batch. Thread-safety: may be called from
+several threads at a time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 class FastNetwork(ABC):
-    """What stands in for ``TranscriptionModel.predict_features``."""
+    """Replaces ``TranscriptionModel.predict_features``."""
 
     _rse: FastShuffleExchange
-    _length: int  # positions of the sequence that it gets
+    _length: int  # positions of its sequence
 
     def __init__(self, transcriber: TranscriptionModel) -> None:
         self._transcriber = transcriber
@@ -59,7 +59,7 @@ class FastNetwork(ABC):
         return self._transcriber.config.context
 
     def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """The same for whole windows, (batch, WINDOW), and up to ``context`` samples before."""
+        """See :meth:`predict_features`; (batch, WINDOW) samples, up to ``context`` more before."""
         match self._transcriber.network:
             case FilterbankNetwork() as network:
                 return self.predict_features(network.filterbank(windows), positions)
@@ -68,19 +68,19 @@ class FastNetwork(ABC):
 
     @torch.inference_mode()
     def predict_features(self, features: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """A batch of rows of the transcriber's streams -> probabilities of the frames at these
-        positions, (batch, heads, positions, PITCHES) float32."""
+        """A batch of rows of the transcriber's streams -> probabilities of the frames at
+        `positions`, (batch, heads, positions, PITCHES) float32."""
         return self._probabilities(self._logits(features, range(FRAMES)[positions]))
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """The state of a stream of audio whose rows are for :meth:`predict_rows`."""
+        """The state of a stream of audio; its rows go to :meth:`predict_rows`."""
         return self._transcriber.open_stream()
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
         """Rows of this network's streams -> the same as :meth:`predict_features`.
 
-        The positions are those that the streams were opened for.
+        The streams must have been opened with the same positions.
         """
         return self.predict_features(torch.stack(list(rows)), positions)
 
@@ -93,7 +93,7 @@ class FastNetwork(ABC):
 
     @abstractmethod
     def _read(self, frames: range) -> range:
-        """The positions of the sequence that answer for these frames."""
+        """The positions of the sequence that predict these frames."""
 
     @abstractmethod
     def _logits(self, features: Tensor, frames: range) -> Tensor:
@@ -101,7 +101,7 @@ class FastNetwork(ABC):
 
 
 def fast_network(transcriber: TranscriptionModel) -> FastNetwork | None:
-    """The fast arrangement of a transcriber; None for networks that have none (gated units)."""
+    """The fast arrangement of a transcriber; None for gated units, which have none."""
     match transcriber.network:
         case _ if transcriber.network.rse.gated:
             return None
@@ -112,7 +112,7 @@ def fast_network(transcriber: TranscriptionModel) -> FastNetwork | None:
 
 
 class FastStridedNetwork(FastNetwork):
-    """The paper's network: only the positions of the frames that are read leave the RSE."""
+    """The paper's network; the RSE outputs only the positions of the frames that are read."""
 
     def __init__(self, transcriber: TranscriptionModel, network: StridedNetwork) -> None:
         super().__init__(transcriber)
@@ -136,7 +136,7 @@ class FastStridedNetwork(FastNetwork):
 
 
 class FastFilterbankNetwork(FastNetwork):
-    """The filterbank network: octave patches of the columns that are read leave the RSE."""
+    """The filterbank network; the RSE outputs only the patches of the frames that are read."""
 
     def __init__(self, transcriber: TranscriptionModel, network: FilterbankNetwork) -> None:
         super().__init__(transcriber)
@@ -167,7 +167,7 @@ class FastFilterbankNetwork(FastNetwork):
         self._streamed = self._make_streamed(network)
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """With history, one that keeps what stays from window to window (``model.fast.stream``)."""
+        """With history, a stream that keeps what later windows reuse (``model.fast.stream``)."""
         if self._streamed is None:
             return super().open_stream(positions)
         return NetworkStream(self._streamed, range(FRAMES)[positions])
@@ -181,7 +181,9 @@ class FastFilterbankNetwork(FastNetwork):
         middle, columns = torch.stack(list(rows)).tensor_split([self._octave.numel()], dim=1)
         out = self._rse.finish(middle.view(-1, *self._octave.shape), self._read(frames))
         x = columns.view(len(rows), len(frames), self._bias.shape[1], self._skip.in_channels)
-        return self._probabilities(self._told(out, x.permute(0, 3, 2, 1).to(self._dtype), frames))
+        return self._probabilities(
+            self._read_out(out, x.permute(0, 3, 2, 1).to(self._dtype), frames)
+        )
 
     def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
         powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
@@ -200,10 +202,10 @@ class FastFilterbankNetwork(FastNetwork):
         x = self._convolved(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))
-        return self._told(out, x[..., frames.start : frames.stop], frames)
+        return self._read_out(out, x[..., frames.start : frames.stop], frames)
 
-    def _told(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """out: (batch, positions that are read, m); x: (batch, channels, pitches, frames)."""
+    def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
+        """The heads. out: (batch, positions read, m); x: (batch, channels, pitches, frames)."""
         routed = self._patches.join(self._unembed(out.to(self._dtype)))
         offset = frames[0] % self._patches.frames
         routed = routed[..., offset : offset + len(frames)]
@@ -227,12 +229,12 @@ class FastFilterbankNetwork(FastNetwork):
 
 
 def _copied(layer: LayerT, dtype: torch.dtype) -> LayerT:
-    """A layer for inference in this type."""
+    """A copy of a layer in this type, without gradients."""
     return deepcopy(layer).to(dtype).requires_grad_(False)
 
 
 def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
-    """One convolution for a convolution without bias and the batch norm behind it."""
+    """A convolution without bias and the batch norm after it, as one convolution."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     folded = nn.Conv2d(

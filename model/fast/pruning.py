@@ -1,9 +1,9 @@
 """Which switch units of a shuffle-exchange network reach the positions that are read.
 
-An output position depends on one unit of the last switch layer, that unit on two of the layer
-before, and so on: 1 + 2 + 4 + ... units instead of n/2 a layer, until all are needed. The others
-are dead: leaving them out changes no number that is read, where the units' norm stays within a
-unit (``RSEConfig.norm`` of "feature" or "none").
+An output position depends on one unit of the last switch layer, that unit on two of the previous
+layer, and so on: 1 + 2 + 4 + ... units instead of n/2 per layer, until all are needed. Skipping the
+others changes nothing that is read, provided the norm stays within a unit (``RSEConfig.norm`` of
+"feature" or "none").
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ _OPPOSITE: dict[Direction, Direction] = {
 
 @dataclass(frozen=True)
 class Layer:
-    """One switch layer and the way from its outputs to the inputs of the next.
+    """One switch layer and how its outputs reach the inputs of the next.
 
     Attributes:
         block: the Beneš block it belongs to; None for the last layer.
-        reverse: whether it is of the block's second half.
-        shuffle: the permutation that follows, where every unit of this layer and the next is
-            computed.
+        reverse: whether it is in the block's second half.
+        shuffle: the permutation that follows if every unit of this layer and the next is computed.
         units: units computed.
-        gather: where fewer are: which of the outputs computed here, [2 * units] in ascending
-            order of their addresses, the next layer (or the reader) takes, in its order.
+        gather: otherwise, which of the outputs computed here ([2 * units], in ascending order of
+            address) the next layer or the reader takes, in its order.
     """
 
     block: int | None
@@ -44,7 +43,7 @@ class Layer:
 
 
 def source(address: int, direction: Direction, bits: int) -> int:
-    """Where the element came from that a permutation of 2^bits elements puts at an address."""
+    """The address from which a permutation of 2^bits elements fills `address`."""
     match direction:
         case "deinterleave":  # a goes to a rotated right, so it came from the left rotation
             return ((address << 1) | (address >> (bits - 1))) & ((1 << bits) - 1)
@@ -55,7 +54,7 @@ def source(address: int, direction: Direction, bits: int) -> int:
 
 
 def layers(bits: int, blocks: int, shuffle: Direction) -> list[tuple[int | None, bool, Direction]]:
-    """Block, half and following permutation of every switch layer of a whole network."""
+    """Block, half and following permutation of every switch layer of a full network."""
     out: list[tuple[int | None, bool, Direction]] = []
     for block in range(blocks):
         out += [(block, False, shuffle)] * (bits - 1)
@@ -67,19 +66,19 @@ def layers(bits: int, blocks: int, shuffle: Direction) -> list[tuple[int | None,
 def prune(
     bits: int, blocks: int, shuffle: Direction, positions: tuple[int, ...]
 ) -> tuple[Layer, ...]:
-    """The layers of a network on 2^bits elements whose output is read at these positions only.
+    """The layers of a network on 2^bits elements that is read at these positions only.
 
-    Every layer of a network's first half block is needed whole: any position depends on all of
-    the input. Raises ValueError where no position is read.
+    The first half of the first block is needed in full, since every position depends on all of the
+    input. Raises ValueError if positions is empty.
     """
     if not positions:
-        raise ValueError("a network is read at one position at least")
+        raise ValueError("at least one position must be read")
     everything = range(1 << bits)
-    # Addresses behind the permutation of the layer at hand.
+    # Addresses after the current layer's permutation.
     wanted: Sequence[int] = everything if positions == tuple(everything) else positions
     pruned: list[Layer] = []
     for block, reverse, direction in reversed(layers(bits, blocks, shuffle)):
-        if wanted == everything:  # and so of every layer before
+        if wanted == everything:  # and so for all earlier layers
             pruned.append(Layer(block, reverse, direction, len(everything) // 2, None))
             continue
         taken = [source(address, direction, bits) for address in wanted]

@@ -1,6 +1,7 @@
-"""The Residual Shuffle-Exchange network arranged for inference: the layers that are read.
+"""The Residual Shuffle-Exchange network arranged for inference.
 
-Against ``model.rse``: fast switch units, and dead units left out (``model.fast.pruning``).
+Unlike ``model.rse``, it uses fast switch units and skips those that nothing reads
+(``model.fast.pruning``).
 
 Thread-safety: may be called from several threads at a time.
 """
@@ -47,30 +48,30 @@ class FastShuffleExchange:
         self._plans = lru_cache(_READ_PATTERNS)(self._make_plan)
 
     def __call__(self, x: Tensor, positions: range) -> Tensor:
-        """(batch, length, m) -> (batch, len(positions), m) float32, the network's output there."""
+        """(batch, length, m) -> (batch, len(positions), m) float32, the output at `positions`."""
         length = x.shape[1]
         x = F.pad(x.float(), (0, 0, 0, (1 << _bits(length)) - length)).contiguous()
         return self._run(x, self._plans(_bits(length), positions, x.device))
 
     @property
     def first_unit(self) -> FastSwitch:
-        """Of the first half of the first block."""
+        """The switch unit of the first half of the first block."""
         return self._units[0, False]
 
     @property
     def streams(self) -> bool:
-        """Whether :class:`model.fast.exchange.FirstHalf` computes the first half: neighbours are
-        paired first, and a unit sees its own pair alone."""
+        """Whether :class:`model.fast.exchange.FirstHalf` applies: neighbours are paired first, and
+        a unit sees only its own pair."""
         return self._released and self._prunable
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
-        """What follows the first half of the first block.
+        """Everything after the first half of the first block.
 
-        x: (batch, n, m) float32, that half's output in the order of the sequence -> the same as
-        for the whole network.
+        x: (batch, n, m) float32, that half's output in sequence order -> the same as for the whole
+        network.
         """
         bits = _bits(x.shape[1])
-        x = interleave(x)  # as b - 1 shuffles have left it
+        x = interleave(x)  # the order that b - 1 shuffles leave
         return self._run(x, self._plans(bits, positions, x.device)[bits - 1 :])
 
     def _run(self, x: Tensor, plan: list[tuple[Layer, Tensor | None]]) -> Tensor:
@@ -82,10 +83,10 @@ class FastShuffleExchange:
         return x
 
     def indices(self, length: int, positions: range, device: torch.device) -> list[Tensor]:
-        """What is read for these positions beside weights and sequence.
+        """The index tensors that computing these positions reads.
 
-        It is forgotten once many other positions have been asked for: keep it where the work is
-        recorded to be done again.
+        A cache evicts them after many other positions; a recording of the work (a CUDA graph) must
+        keep them alive.
         """
         plan = self._plans(_bits(length), positions, device)
         return [gather for _, gather in plan if gather is not None]
@@ -93,7 +94,7 @@ class FastShuffleExchange:
     def _make_plan(
         self, bits: int, positions: range, device: torch.device
     ) -> list[tuple[Layer, Tensor | None]]:
-        """The layers to compute, and what is read of each where that is not all."""
+        """The layers to compute, each with the outputs to gather unless all are used."""
         read = tuple(positions) if self._prunable else tuple(range(2**bits))
         direction: Direction = "deinterleave" if self._released else "interleave"
         plan: list[tuple[Layer, Tensor | None]] = []
@@ -106,22 +107,22 @@ class FastShuffleExchange:
 
 
 def _bits(length: int) -> int:
-    """Of an address in a sequence padded to a power of two."""
+    """Address bits of a sequence padded to a power of two."""
     return max(1, (length - 1).bit_length())
 
 
 def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
-    """The unit in one kernel on a GPU where Triton runs, else in a few."""
+    """The unit as one Triton kernel on GPUs where Triton runs, else as a few plain kernels."""
     if unit.z.weight.is_cuda and find_spec("triton") is not None:
         return fused_switch(unit, dtype) or FastSwitch(unit, dtype)
     return FastSwitch(unit, dtype)
 
 
 def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | None:
-    """The unit in one kernel; None where it has none, or where the kernel does not run.
+    """The unit as one kernel; None if the kernel does not support it or does not run.
 
-    Triton is there with every CUDA build of torch, but not always the C compiler that it needs,
-    a folder to keep what it compiles, or a GPU that the kernel fits.
+    Every CUDA build of torch has Triton, but the C compiler, the cache folder or a suitable GPU may
+    be missing.
     """
     try:
         from model.fast.triton_switch import TritonSwitch, fits  # needs Triton
@@ -138,5 +139,5 @@ def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | N
 
 @lru_cache
 def _warn_once() -> None:
-    """Of the exception being handled; the other units of a network meet the same."""
-    logger.warning("Triton does not run here: the plain kernels are used", exc_info=True)
+    """Logs the exception being handled; a network's other units raise the same one."""
+    logger.warning("Triton does not run here; using the plain kernels", exc_info=True)

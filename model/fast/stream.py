@@ -1,8 +1,8 @@
-"""One stream's windows through a network with history, from what the window before has left.
+"""State of a stream in a network with history: what one window leaves to the next.
 
-A stream keeps its columns and the layers of the first half of the first Beneš block, the latter of
-some windows: one to four megabytes. What remains of a window, the rest of the shuffle-exchange
-network and the heads, is a function of the row that ``advance`` gives.
+A stream keeps its columns and, for a few windows, the layers of the first half of the first Beneš
+block: one to four megabytes. The rest of the shuffle-exchange network and the heads are a function
+of the row that ``advance`` returns.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from model.patches import OctavePatches
 
 @dataclass(frozen=True)
 class StreamedNetwork:
-    """The part of a network that streams keep state of.
+    """The part of a network whose state streams keep.
 
     Attributes:
         columns: filterbank and convolutions.
-        patches: of the columns.
-        embed: a patch to the features of a position.
-        octave: (positions, m) float32, added to these.
+        patches: cut from the columns.
+        embed: maps a patch to the features of a position.
+        octave: (positions, m) float32, added to the features.
         first_half: of the first Beneš block.
     """
 
@@ -37,7 +37,7 @@ class StreamedNetwork:
     first_half: FirstHalf
 
     def embedded(self, columns: Tensor) -> Tensor:
-        """The newest columns (columns, pitches, channels), whole patches of them, to the newest
+        """The newest columns, (columns, pitches, channels) in whole patches -> the newest
         positions, (positions, m) float32."""
         per, octaves = self.patches.frames, self.patches.octaves
         cells = columns.view(-1, per, octaves, columns.shape[1] // octaves, columns.shape[2])
@@ -48,18 +48,18 @@ class StreamedNetwork:
 class NetworkStream:
     """The state of one stream; used by one thread (see ``model.transcriber.FeatureStream``).
 
-    The first window is computed as if silence came before it, and one that moved further than the
-    filterbank slides as if it were the first.
+    The first window is computed as if preceded by silence; so is a window that moved farther than
+    the filterbank can slide.
     """
 
     def __init__(self, network: StreamedNetwork, frames: range) -> None:
-        """frames: of each window, the ones that are read."""
+        """frames: those read from each window."""
         self._network = network
         self._frames = frames
         self._state: ColumnState | None = None
         self._columns: Tensor  # (GRID, pitches, channels)
         self._kept: list[Kept]
-        self._hop = 0  # at which the window ends, from the first window's on
+        self._hop = 0  # end of the window, counted from the first window's end
 
     @torch.inference_mode()
     def advance(self, window: Tensor, new_hops: int) -> Tensor:

@@ -1,9 +1,9 @@
 """The residual switch unit arranged for inference: fewer passes, the same answers.
 
-Against ``model.switch``: matrix products in the type that the processor multiplies fastest, the
-residual stream in float32; h folded into W; residual, scale and permutation in one pass that
-writes every element where the next layer reads it. There are no gradients. Weights are copied:
-later changes of the network are not seen.
+Unlike ``model.switch``: matrix products use the fastest type of the processor, the residual stream
+stays float32; h is folded into W; residual, scale and permutation are one pass that writes every
+element where the next layer reads it. There are no gradients. Weights are copied, so later changes
+to the network have no effect.
 
 Thread-safety: may be called from several threads at a time.
 """
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from model.fast.pruning import Direction
 from model.switch import ResidualSwitchUnit, SequenceNorm, activate
 
-_PIECE_PAIRS = 1 << 12  # of a sequence, computed in one go
+_PIECE_PAIRS = 1 << 12  # pairs of a sequence computed at once
 
 
 class FastSwitch:
@@ -33,7 +33,7 @@ class FastSwitch:
         self.z = by_input(unit.z.weight.detach().to(dtype))
         self.w = by_input((unit.w.weight.detach().float() * scale).to(dtype))
         self.b = (unit.w.bias.detach().float() * scale).to(dtype)
-        match unit.residual_scale:  # what the input is multiplied with
+        match unit.residual_scale:  # factor of the input
             case "learned":
                 residual = torch.sigmoid(unit.residual_speed * unit.s.detach().float())
             case "one":
@@ -45,8 +45,8 @@ class FastSwitch:
     def __call__(self, x: Tensor, direction: Direction) -> Tensor:
         """x: (batch, n, m) float32, contiguous -> the same shape, permuted.
 
-        Long sequences are computed piece by piece, so that beside input and output no memory
-        grows with them (but for a norm over the sequence).
+        Long sequences are computed in pieces, so only input and output grow with the length (except
+        with a norm over the sequence).
         """
         out = torch.empty_like(x)
         place = _places(out, direction)
@@ -61,13 +61,13 @@ class FastSwitch:
         return out
 
     def units(self, pairs: Tensor) -> Tensor:
-        """(pairs, 2m) float32, contiguous -> what the unit makes of each, (pairs, 2m)."""
+        """(pairs, 2m) float32, contiguous -> the unit's output for each, (pairs, 2m)."""
         out = torch.empty_like(pairs)
         self._compute(pairs.view(1, len(pairs), 2, -1), out.view(1, len(pairs), 2, -1))
         return out
 
     def _compute(self, pairs: Tensor, place: Tensor) -> None:
-        """pairs, place: (batch, ..., 2, m); what the unit makes of each pair goes to its place."""
+        """Writes the unit's output for each pair to its place; both (batch, ..., 2, m)."""
         rows = pairs.flatten(1, -3).flatten(2)  # (batch, pairs, 2m)
         hidden = self.norm(F.linear(rows.to(self.dtype), self.z))
         hidden = activate(self.activation, hidden).to(self.dtype)
@@ -82,8 +82,8 @@ def by_input(weight: Tensor) -> Tensor:
 
 
 def _places(out: Tensor, direction: Direction) -> Tensor:
-    """A view of (batch, n, m) that shows element 2p + q of the input where the permutation puts
-    it; (batch, halves, pairs, 2, m) with the pairs p of the input's halves, or of all of it."""
+    """A view of (batch, n, m) indexed by the input's elements 2p + q, each at its permuted place;
+    (batch, halves, pairs, 2, m), with pairs p of either half of the input or of all of it."""
     batch, n, maps = out.shape
     match direction:
         case "deinterleave":  # to q * n/2 + p

@@ -1,21 +1,20 @@
 """The Residual Switch Unit as one GPU kernel that reads and writes the sequence once.
 
 A program takes some pairs through the whole unit: both matrix products, norm, activation,
-residual, and the store of every element to where the permutation puts it. The hidden layer never
-leaves the chip.
+residual, and storing every element at its permuted address. The hidden layer never leaves the chip.
 
-The norm over the hidden features needs its scale before the first hidden value can go on. With Z
-centred beforehand (Zc = Z - mean over hidden features, so that the mean vanishes) the variance is
-a quadratic form of the pair, |Zc i|^2 / H = i' G i with G = Zc' Zc / H, a quarter as wide as the
-hidden layer's product is; the hidden layer then streams through in pieces.
+The norm over the hidden features needs its scale before any hidden value is used. With Z centred in
+advance (Zc = Z - mean over hidden features, so the mean vanishes) the variance is a quadratic form
+of the pair, |Zc i|^2 / H = i' G i with G = Zc' Zc / H, a quarter of the hidden layer's product; the
+hidden layer then streams through in pieces.
 
-For inference: there is no backward pass (``tests/benchmarks/README.md`` says why).
+There is no backward pass (``tests/benchmarks/README.md`` says why).
 
-Needs Triton (the extra ``gpu``). Under ``TRITON_INTERPRET=1`` it runs on a processor, slowly,
-which is how its numbers are tested where there is no GPU.
+Needs Triton (the extra ``gpu``). With ``TRITON_INTERPRET=1`` it runs slowly on a processor, which
+is how it is tested without a GPU.
 """
 
-# Triton's own language, in which a tuple grows and parameters have no Python types:
+# Triton's language: tuples grow, and parameters have no Python types.
 # mypy: disable-error-code="no-untyped-def, assignment"
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from model.fast.pruning import Direction
 from model.fast.switch import FastSwitch
 from model.switch import FEATURE_NORM_EPSILON, FeatureNorm, ResidualSwitchUnit
 
-_PAIRS = 64  # pairs of a program
+_PAIRS = 64  # pairs per program
 _WARPS = 8
 _MOST_ELEMENTS = 1 << 31  # offsets have 32 bits
-_LEAST_TILE = 16  # tl.dot takes no smaller sides
+_LEAST_TILE = 16  # smallest side that tl.dot accepts
 _ACTIVATIONS = {"gelu": 0, "sigmoid_gelu": 1, "relu": 2}
 _DIRECTIONS: dict[Direction, int] = {"none": 0, "deinterleave": 1, "interleave": 2}
 
@@ -126,7 +125,7 @@ def _switch_kernel(
 
 
 class TritonSwitch(FastSwitch):
-    """A residual switch unit in one kernel; use it where :func:`fits`."""
+    """A residual switch unit as one kernel, for units that :func:`fits` accepts."""
 
     def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
         super().__init__(unit, dtype)
@@ -173,7 +172,7 @@ class TritonSwitch(FastSwitch):
 
 
 def fits(unit: ResidualSwitchUnit) -> bool:
-    """Whether the kernel computes this unit: a norm within the unit, and sides that tile."""
+    """Whether the kernel supports this unit: a norm within the unit, and sides that tile."""
     maps = unit.w.out_features // 2
     within = isinstance(unit.norm, (FeatureNorm, torch.nn.Identity))
     return within and min(tile(2 * maps), tile(unit.z.out_features)) >= _LEAST_TILE

@@ -1,4 +1,4 @@
 """Reading the checkpoints of the authors' released TensorFlow code without TensorFlow.
 
-Used by `model.import_tf`; nothing here computes a network.
+Used by `model.import_tf`; no network runs here.
 """

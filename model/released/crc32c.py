@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli; RFC 3720, appendix B.4) of whole arrays at memory-like speed.
+"""CRC-32C (Castagnoli; RFC 3720, appendix B.4) in numpy, fast on large arrays.
 
-A CRC is linear over GF(2): the data is cut into lanes that are worked through side by side, and
-the lanes' remainders are shifted to their places and added.
+A CRC is linear over GF(2): the data is cut into lanes that are processed side by side, then the
+lanes' remainders are shifted into place and added.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 POLYNOMIAL = 0x82F63B78  # reflected
 MASK_DELTA = 0xA282EAD8  # of the masked form that tables and checkpoints store
-CHUNK = 1 << 24  # bytes worked on at once, which bounds the memory
-SHORT = 256  # bytes up to which lanes do not pay
+CHUNK = 1 << 24  # bytes at once, to bound the memory
+SHORT = 256  # bytes up to which lanes are slower
 
 Words = NDArray[np.uint32]
 
@@ -30,7 +30,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
-    """The CRC rotated and shifted, so that data holding its own CRC stays protected."""
+    """The CRC rotated and shifted, so data that contains its own CRC stays protected."""
     crc = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
 
@@ -59,7 +59,7 @@ def _in_lanes(data: NDArray[np.uint8], state: int) -> int:
     lanes = np.zeros(count * length, np.uint8)
     lanes[padding:] = data
     lanes[padding : padding + 4] ^= np.frombuffer(state.to_bytes(4, "little"), np.uint8)
-    # 32 lanes more, of zeros, take each bit of a state past a lane: the shift by its length.
+    # 32 extra lanes of zeros advance each bit of a state by one lane: the shift by its length.
     columns = np.zeros((length, count + 32), np.uint8)
     columns[:, :count] = lanes.reshape(count, length).T
     states = np.zeros(count + 32, np.uint32)

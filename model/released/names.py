@@ -1,4 +1,4 @@
-"""Names and layouts of the authors' TensorFlow variables, and where they belong here.
+"""Names and layouts of the authors' TensorFlow variables, and their counterparts here.
 
 Their matrices are (in, out) and their convolution kernels (width, in, out); ours are (out, in)
 and (out, in, width). Norm biases are stored with a leading [1, 1].
@@ -23,10 +23,10 @@ _UNIT = {
 
 
 def released_name(name: str, convolutions: int = 0) -> str:
-    """The released variable behind a parameter of ours.
+    """The released variable that corresponds to one of our parameters.
 
-    name: as in the state dict of a ``SymbolNetwork`` or of a ``TranscriptionModel`` with a strided
-    front-end of so many convolutions. Raises KeyError for parameters the released code lacks.
+    name: as in the state dict of a ``SymbolNetwork`` or of a ``TranscriptionModel`` whose strided
+    front-end has this many convolutions. Raises KeyError for parameters the released code lacks.
     """
     name = name.removeprefix("network.")
     match name.split("."):
@@ -58,7 +58,7 @@ def from_released(
 ) -> dict[str, Tensor]:
     """A state dict for `network` from the released code's variables.
 
-    Raises KeyError for a missing variable and ValueError for one of another shape.
+    Raises KeyError for a missing variable and ValueError for a wrong shape.
     """
     state = {}
     for name, ours in network.state_dict().items():
@@ -71,7 +71,7 @@ def from_released(
 
 
 def released_shapes(network: nn.Module, convolutions: int = 0) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the released code's variables behind a network's parameters."""
+    """Names and shapes of the released variables that correspond to a network's parameters."""
     shapes = {}
     for name, ours in network.state_dict().items():
         theirs = released_name(name, convolutions)

@@ -1,4 +1,4 @@
-"""A reader of TensorFlow's V2 checkpoints that needs no TensorFlow.
+"""Reads TensorFlow V2 checkpoints without TensorFlow.
 
 A checkpoint PREFIX is an index and shards of raw values. ``PREFIX.index`` is a sorted table in
 LevelDB's format::
@@ -29,14 +29,14 @@ MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 TRAILER_BYTES = 5  # type and checksum behind a block
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 19: "<f2"}
-"""Numbers of ``DataType`` that numpy knows too."""
+"""Values of ``DataType`` that numpy supports too."""
 
 Field = tuple[int, int | bytes]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a variable's values lie."""
+    """The location of a variable's values."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -51,8 +51,8 @@ class Entry:
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
     """All variables of a checkpoint by name.
 
-    Every checksum is verified. Raises WeightsError for what is missing, damaged or stored in
-    a way that the reader does not know (compressed, partitioned, strings).
+    Verifies every checksum. Raises WeightsError if anything is missing, damaged or stored in an
+    unsupported way (compressed, partitioned, strings).
     """
     entries, shards = read_index(prefix)
     return {name: _read_values(prefix, name, entry, shards) for name, entry in entries.items()}
@@ -106,7 +106,7 @@ def _read_values(prefix: str | Path, name: str, entry: Entry, shards: int) -> ND
     path = Path(f"{prefix}.data-{entry.shard:05d}-of-{shards:05d}")
     try:
         if path.stat().st_size < entry.offset + entry.size:
-            raise WeightsError(f"{path} is truncated: {name} ends behind its end")
+            raise WeightsError(f"{path} is truncated: {name} ends past its end")
         data = bytearray(entry.size)
         with path.open("rb") as file:
             file.seek(entry.offset)
@@ -119,7 +119,7 @@ def _read_values(prefix: str | Path, name: str, entry: Entry, shards: int) -> ND
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
-    """A block's content, checked."""
+    """A block's content, after verifying its checksum."""
     end = offset + size
     if end + TRAILER_BYTES > len(data) - FOOTER_BYTES:
         raise WeightsError("a block lies outside the file")
@@ -132,7 +132,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a block; a key shares its beginning with the one before."""
+    """Keys and values of a block; each key shares a prefix with the previous one."""
     (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
@@ -211,14 +211,14 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and where to read on."""
+    """Offset and size of a block, and the position after them."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return (offset, size), position
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of seven bits a byte, least significant first, and where to read on."""
+    """A number stored as seven bits per byte, least significant first, and the position after."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[position]

@@ -69,7 +69,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(saved: Path) -> None:
 @pytest.mark.parametrize("config", [{}, None, 3, SymbolConfig(7, 3).to_json()])
 def test_a_card_of_another_kind_is_refused(saved: Path, config: Any) -> None:
     edit_card(saved, config=config)
-    with pytest.raises(WeightsError, match="not a network that transcribes"):
+    with pytest.raises(WeightsError, match="not a transcription network"):
         load(saved)
 
 

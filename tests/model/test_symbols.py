@@ -36,15 +36,15 @@ def test_a_frozen_embedding_is_mapped_to_the_width_of_the_network() -> None:
     "change", [{"kind": "other"}, {"rse": {"maps": 4, "wings": 2}}, {"wings": 2}]
 )
 def test_other_configurations_are_refused(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="not the configuration of a network over symbols"):
+    with pytest.raises(ValueError, match="not the configuration of a symbol network"):
         SymbolConfig.from_json({**CONFIG.to_json(), **change})
 
 
 def test_transcription_and_symbol_checkpoints_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     save_weights(SymbolNetwork(CONFIG), {"config": CONFIG.to_json()}, path)
-    with pytest.raises(WeightsError, match="not a network that transcribes"):
+    with pytest.raises(WeightsError, match="not a transcription network"):
         load(path)
     save_weights(SymbolNetwork(CONFIG), {"config": LIVE.to_json()}, path)
-    with pytest.raises(WeightsError, match="not the configuration of a network over symbols"):
+    with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
         load_symbol_network(path)

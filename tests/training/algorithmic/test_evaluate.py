@@ -93,4 +93,4 @@ def test_a_folder_without_a_fitting_checkpoint_is_refused(
     save_weights(nn.Linear(1, 1), {"config": LIVE.to_json()}, tmp_path / "best.safetensors")
     with pytest.raises(SystemExit):
         main([str(tmp_path)])
-    assert "not the configuration of a network over symbols" in capsys.readouterr().err
+    assert "not the configuration of a symbol network" in capsys.readouterr().err

@@ -212,15 +212,15 @@ class ModelConfig:
 
     @property
     def newest_hops(self) -> int:
-        """Hops from the newest frame that a window can speak of to the window's end."""
+        """Hops from the newest frame that a window can predict to the window's end."""
         front = self.front_end
         return max(1, front.lookahead // HOP if isinstance(front, FilterbankConfig) else 1)
 
     @property
     def refill_hops(self) -> int:
-        """Hops after which a front-end that began in the middle of a stream is as if it had heard
-        the stream from its beginning, bit for bit: all columns have come since, and with each of
-        them the windows before it from which results were kept."""
+        """Hops after which a front-end that started in mid-stream matches one that heard the stream
+        from its start, bit for bit: every column, and every window whose results are kept, is newer
+        than the start."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig) or not front_end.history:
             return WINDOW // HOP

@@ -1,12 +1,12 @@
 """Align a score with a recording of it: ``python -m training.align AUDIO SCORE --out LABELS``.
 
-SCORE is a MIDI file with the notes that are played, repeats written out, at any tempo. LABELS
-becomes a TSV with onset and offset in seconds of the recording, pitch, velocity (0: a score does
-not know it) and the confidence of each note, 0 to 1. ``--coarse`` gives a first alignment: a TSV
-with two lines of heading, then score_s and audio_s in seconds; without it one is found.
+SCORE is a MIDI file of the notes as played, with repeats written out, at any tempo. LABELS is a TSV
+with each note's onset and offset in seconds of the recording, pitch, velocity (0: unknown) and
+confidence, 0 to 1. ``--coarse`` supplies a first alignment, a TSV with two header lines, then
+score_s and audio_s in seconds; by default one is computed.
 
-Training excerpts and ``training.evaluate`` read the labels; ends are the score's and differ from
-when keys are let go.
+Training and ``training.evaluate`` read the labels. Offsets follow the score, so they differ from
+the moments when keys are released.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("audio", metavar="AUDIO", type=Path)
     parser.add_argument("score", metavar="SCORE", type=Path, help="a MIDI file")
     parser.add_argument("--out", type=Path, required=True, help="the TSV to write")
-    parser.add_argument("--coarse", type=Path, help="a first alignment")
+    parser.add_argument("--coarse", type=Path, help="a TSV with a first alignment")
     parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     options = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Named configurations of the command line: what was run is written in Python."""
+"""The presets of ``training.run``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.task import Task
 
 
 def released_learning_rate(maps: int) -> float:
-    """The released code's learning rate for a network of so many maps (m)."""
+    """The released code's learning rate for a network with this many maps (m)."""
     return 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
 
 
@@ -29,15 +29,15 @@ class MusicRun:
     music: MusicConfig = field(default_factory=MusicConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     init: str = ""
-    """Weights to begin with: a shipped name or a .safetensors file of a network of the same kind,
-    with as many Beneš blocks and heads or fewer. Empty begins at random."""
+    """Initial weights: a shipped name or a .safetensors file of a network of the same kind with at
+    most as many Beneš blocks and heads. Empty starts at random."""
     out: Path = Path("runs/musicnet")
-    """Folder for checkpoints, optimiser state and metrics.jsonl."""
+    """Folder for weights, the state of the run and metrics.jsonl."""
     resume: bool = False
-    """Go on from the folder's last state."""
+    """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
-        """What the loop trains."""
+        """The task that the loop trains."""
         return MusicTask(self.music)
 
 
@@ -48,12 +48,12 @@ class AlgorithmicRun:
     algorithmic: AlgorithmicConfig = field(default_factory=AlgorithmicConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     out: Path = Path("runs/algorithmic")
-    """Folder for checkpoints, optimiser state and metrics.jsonl."""
+    """Folder for weights, the state of the run and metrics.jsonl."""
     resume: bool = False
-    """Go on from the folder's last state."""
+    """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
-        """What the loop trains."""
+        """The task that the loop trains."""
         return AlgorithmicTask(self.algorithmic)
 
 
@@ -64,12 +64,12 @@ class LambadaRun:
     lambada: LambadaConfig = field(default_factory=LambadaConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     out: Path = Path("runs/lambada")
-    """Folder for checkpoints, vocabulary, optimiser state and metrics.jsonl."""
+    """Folder for weights, vocabulary, the state of the run and metrics.jsonl."""
     resume: bool = False
-    """Go on from the folder's last state."""
+    """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
-        """What the loop trains."""
+        """The task that the loop trains."""
         return LambadaTask(self.lambada, self.out, self.resume)
 
 
@@ -81,7 +81,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         MusicConfig(model=LIVE, validation_windows=1000),
         LoopConfig(minutes=120, validate_minutes=15),
     ),
-    # On from there; the rate is lower, so that what has been learnt is not lost.
+    # A second stage, at a lower rate to keep what has been learned.
     "live-on": MusicRun(
         MusicConfig(model=LIVE, validation_windows=1000),
         LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12),
@@ -93,12 +93,12 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         LoopConfig(minutes=48, learning_rate=1e-3, validate_minutes=12),
         init="live",
     ),
-    # A few minutes on two cores, to see it learn.
+    # A few minutes on two cores, for a first try.
     "laptop": MusicRun(
         MusicConfig(model=LIVE, validation_windows=300),
         LoopConfig(minutes=4, validate_minutes=2),
     ),
-    # The paper's network and the released code's batch size, steps and rate; wants a GPU.
+    # The paper's network and the released code's batch size, steps and rate; needs a GPU.
     "paper": MusicRun(
         MusicConfig(model=PAPER, batch_size=16, workers=8),
         LoopConfig(
@@ -129,11 +129,11 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     paper = RSEConfig(maps=192, blocks=problem.blocks)
     released = replace(RELEASED_RSE, maps=192, blocks=problem.blocks)
     return {
-        # The paper's network, trained as the released code does; wants a GPU.
+        # The paper's network, trained as in the released code; needs a GPU.
         "paper": AlgorithmicRun(replace(data, rse=paper), released_loop),
         # The network as the released code computes it.
         "released": AlgorithmicRun(replace(data, rse=released), released_loop),
-        # The paper's ablation study: longer sequences; vary rse with the flags that follow.
+        # The paper's ablation study: longer sequences; vary rse with flags.
         "ablation": AlgorithmicRun(
             replace(data, rse=replace(paper, blocks=2), bins=(8, 16, 32, 64, 128)), released_loop
         ),
@@ -168,8 +168,8 @@ _SMALL = LambadaConfig(
 )
 
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
-    # The paper's network and the released code's data, batch size, steps and rate; wants LAMBADA's
-    # train.txt, fastText's vectors (give both) and a GPU.
+    # The paper's network and the released code's data, batch size, steps and rate; needs LAMBADA's
+    # train.txt, fastText vectors and a GPU.
     "paper": LambadaRun(
         LambadaConfig(preprocessing="released"),
         LoopConfig(
@@ -181,7 +181,7 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
             validate_steps=1000,
         ),
     ),
-    # Above the baselines after some minutes on one core, without word vectors.
+    # Beats the baselines after a few minutes on one core, without word vectors.
     "laptop": LambadaRun(
         _SMALL, LoopConfig(minutes=8, validate_minutes=2, learning_rate=4e-3, average=0.99)
     ),

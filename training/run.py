@@ -4,13 +4,12 @@
     python -m training.run musicnet --preset paper --data musicnet --data-dir DIR --out runs/paper
     python -m training.run algorithmic --task sorting --preset laptop --out runs/sorting
 
-Every field of a preset can be overridden; --help after the preset lists them with their units:
---loop.minutes 10 --algorithmic.rse.maps 96. The run's folder receives last and best checkpoint,
-the optimiser's state and metrics.jsonl. --resume goes on where the folder stops, and
---loop.max-minutes ends a slice in time, so that long training fits short sittings; Ctrl-C saves.
+Every field of a preset can be overridden, for example --loop.minutes 10 --algorithmic.rse.maps 96;
+--help after the preset lists them with their units. The run's folder receives the last and the best
+weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and --resume
+continues, so long training fits into short sessions; Ctrl-C saves too.
 
-On several GPUs or machines: torchrun --nproc-per-node 4 -m training.run ...; each process trains
-its share of every batch.
+On several GPUs or machines: torchrun --nproc-per-node 4 -m training.run ...
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ DEFAULT_PRESET = "laptop"
 
 
 def parse(arguments: list[str]) -> Run:
-    """The run that a command line describes. Exits where it is wrong or asks for help."""
+    """The run that a command line describes. Exits if it is invalid or asks for help."""
     parser = argparse.ArgumentParser(
         prog="training.run",
         description=__doc__,
@@ -49,20 +48,20 @@ def parse(arguments: list[str]) -> Run:
     parser.add_argument("command", choices=sorted(COMMANDS), help="what to train for")
     parser.add_argument("--preset", default=DEFAULT_PRESET, help=list_presets())
     parser.add_argument(
-        "--task", choices=sorted(PROBLEMS), default="addition", help="of the algorithmic ones"
+        "--task", choices=sorted(PROBLEMS), default="addition", help="which algorithmic task"
     )
     parser.add_argument(
         "--data",
         choices=["synth", "musicnet"],
         default="synth",
-        help="what musicnet is trained on: audio rendered on the fly from notes and scores, or the "
-        "recordings of the MusicNet archive",
+        help="what musicnet trains on: audio rendered on the fly from notes and scores, or "
+        "the recordings of the MusicNet archive",
     )
-    parser.add_argument("--data-dir", type=Path, help="folder of either")
+    parser.add_argument("--data-dir", type=Path, help="folder of the data")
     parser.add_argument(
         "--max-minutes",
         type=float,
-        help="stop after so many and save; short for --loop.max-minutes",
+        help="save and stop after this many minutes; short for --loop.max-minutes",
     )
     if not arguments or arguments[0] in ("-h", "--help"):
         parser.print_help()
@@ -71,7 +70,7 @@ def parse(arguments: list[str]) -> Run:
     command = COMMANDS[known.command]
     presets = command.presets(known.task)
     if known.preset not in presets:
-        parser.error(f"no preset {known.preset!r} of {known.command}; there are {sorted(presets)}")
+        parser.error(f"{known.command} has no preset {known.preset!r}: {sorted(presets)}")
     run: Run = tyro.cli(
         command.run,
         prog=f"{parser.prog} {known.command} --preset {known.preset}",
@@ -84,7 +83,7 @@ def parse(arguments: list[str]) -> Run:
 
 
 def adjusted(run: Run, options: argparse.Namespace) -> Run:
-    """A preset with --max-minutes and, where it trains on audio, --data and --data-dir."""
+    """A preset with --max-minutes and, if it trains on audio, --data and --data-dir applied."""
     if options.max_minutes is not None:
         run = replace(run, loop=replace(run.loop, max_minutes=options.max_minutes))
     if not isinstance(run, MusicRun):
@@ -107,15 +106,15 @@ def list_presets() -> str:
 
 
 def train(run: Run) -> dict[str, float]:
-    """Trains, or goes on training, in the run's folder; returns the last metrics.
+    """Starts or resumes training in the run's folder; returns the last metrics.
 
-    Raises WeightsError where the folder or the weights to begin with do not fit.
+    Raises WeightsError if the folder or the initial weights do not fit.
     """
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
-            f"{run.out} holds a run already: go on with --resume, or choose another --out"
+            f"{run.out} already holds a run: continue with --resume, or choose another --out"
         )
-    torch.manual_seed(run.loop.seed)  # the network's first weights
+    torch.manual_seed(run.loop.seed)  # for the initial weights
     task = run.make_task()
     earlier = []
     if isinstance(run, MusicRun) and run.init and not run.resume:

@@ -1,4 +1,4 @@
-"""What the training loop needs of a task: network, batches, loss, validation, card."""
+"""The interface between the training loop and a task: network, batches, loss, validation, card."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from training.loop.parallel import Share
 
 
 class Task(Protocol):
-    """What the loop needs to know of a task."""
+    """What the training loop needs from a task."""
 
     network: nn.Module
     score: str
-    """The metric of `validate` that chooses the best checkpoint; higher is better."""
+    """The metric of `validate` that selects the best weights; higher is better."""
     windows: int
     """Windows of audio or sequences of symbols in a batch, over all processes."""
 
@@ -25,7 +25,7 @@ class Task(Protocol):
     ) -> contextlib.AbstractContextManager[Iterator[Any]]:
         """An endless stream of one process's shares of the batches from `step` on.
 
-        Where it is a function of its arguments, a resumed run equals an uninterrupted one.
+        If it depends only on its arguments, a resumed run equals an uninterrupted one.
         """
         ...
 
@@ -34,16 +34,16 @@ class Task(Protocol):
         ...
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Metrics of a network (the average of the weights)."""
+        """Metrics of a network (with averaged weights)."""
         ...
 
     def card(self) -> dict[str, Any]:
-        """What the checkpoint says of itself: configuration, data, licences."""
+        """The card of the weights: configuration, data, licences."""
         ...
 
 
 class Objective(nn.Module):
-    """A task's loss as a module: what DDP wraps to average the gradients of its network."""
+    """A task's loss as a module, which DDP wraps to average the gradients of its network."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()

@@ -132,7 +132,7 @@ def test_help_lists_every_field_with_its_unit(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["algorithmic", "--preset", "gigantic"], "no preset 'gigantic' of algorithmic"),
+        (["algorithmic", "--preset", "gigantic"], "algorithmic has no preset 'gigantic'"),
         (["algorithmic", "--task", "division"], "invalid choice: 'division'"),
         (["cooking"], "invalid choice: 'cooking'"),
         (["algorithmic", "--algorithmic.wings", "2"], "wings"),

@@ -1,4 +1,4 @@
 """The training loop for any task: optimiser, state, log, several processes.
 
-Nothing here knows what a task learns.
+Nothing here depends on the task.
 """

@@ -27,42 +27,42 @@ class LoopConfig:
     steps: int = 20_000
     """Length of the whole schedule in optimiser steps, where `minutes` is 0."""
     max_minutes: float = 0.0
-    """Stop this slice after so many minutes and save, to go on with `resume`; 0 never stops."""
+    """Save and stop after this many minutes, to continue with `resume`; 0 never stops."""
     max_steps: int = 0
-    """Stop this slice after so many optimiser steps and save; 0 never stops."""
+    """Save and stop after this many optimiser steps; 0 never stops."""
     learning_rate: float = 2e-3
-    """At its peak."""
+    """Peak learning rate."""
     warmup: float = 0.02
-    """Part of the schedule over which the rate rises from zero; then it falls linearly to zero."""
+    """Fraction of the schedule over which the rate rises from zero; then it falls linearly to 0."""
     weight_decay: float = 0.01
-    """Decoupled, of matrices and kernels; times the learning rate each step."""
+    """Decoupled weight decay of matrices and kernels, times the learning rate each step."""
     optimizer: Literal["radam", "released"] = "radam"
-    """"released": the released code's variant, which clips by itself and has no warm-up."""
+    """"released": the released code's variant, with its own clipping and no warm-up."""
     accumulate: int = 1
-    """Batches whose gradients are averaged for an optimiser step."""
+    """Batches per optimiser step; their gradients are averaged."""
     gradient_clip: float = 5.0
-    """Largest norm of the gradient over all parameters; 0 leaves it as it is."""
+    """Maximum norm of the gradient over all parameters; 0 does not clip."""
     average: float = 0.999
-    """Decay of the running average of the weights that is validated and saved; 0 for none."""
+    """Decay of the running average of the weights, which is validated and saved; 0 for none."""
     validate_minutes: float = 10.0
-    """Between validations and checkpoints, in minutes of training."""
+    """Minutes of training between validations; each also saves."""
     validate_steps: int = 0
-    """Between validations and checkpoints, in optimiser steps; 0 leaves it to the minutes."""
+    """Optimiser steps between validations; 0 uses `validate_minutes`."""
     log_steps: int = 50
-    """Optimiser steps between lines of training loss; slow steps are reported every half minute."""
+    """Optimiser steps between lines of training loss; at least one line every half minute."""
     tensorboard: bool = False
     """Write TensorBoard events beside metrics.jsonl."""
     bfloat16: bool | Literal["auto"] = "auto"
-    """Autocast the forward pass; "auto": where the device multiplies bfloat16 in hardware, since
-    emulation is many times slower than float32."""
+    """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
+    many times slower than float32."""
     compile: str = ""
-    """Backend of torch.compile for the switch layers ("inductor"), which fuses their many small
-    operations; empty runs them as they are."""
+    """Backend of torch.compile ("inductor") to fuse the many small operations of the switch layers;
+    empty does not compile."""
     seed: int = 1
-    """Of weights, data order and dropout."""
+    """Seed of weights, data order and dropout."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for fields outside of their range, by name."""
+        """Raises ValueError naming a field outside its range."""
         for name in ("accumulate", "log_steps", *(() if self.minutes else ("steps",))):
             self._demand(name, getattr(self, name) >= 1, "at least 1")
         for name in ("warmup", "average"):

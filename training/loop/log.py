@@ -1,4 +1,4 @@
-"""What a run writes about itself: metrics.jsonl, and TensorBoard events beside it."""
+"""The log of a run: metrics.jsonl, and optionally TensorBoard events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MetricsLog:
     """Appends to a run's folder; every line is on disk when ``write`` returns."""
 
     def __init__(self, folder: Path, tensorboard: bool) -> None:
-        """tensorboard: also write events that ``tensorboard --logdir`` shows, where installed."""
+        """tensorboard: also write events for ``tensorboard --logdir``, if it is installed."""
         self.path = folder / "metrics.jsonl"
         self.events = _summary_writer(folder) if tensorboard else None
 
@@ -32,9 +32,9 @@ class MetricsLog:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl. Raises OSError if it has none, ValueError if damaged.
+    """The lines of a run's metrics.jsonl. Raises OSError if missing, ValueError if damaged.
 
-    A run that was cut off and resumed wrote some steps twice; the later lines count.
+    A run that was killed and resumed wrote some steps twice; the later lines win.
     """
     path = folder / "metrics.jsonl"
     lines: dict[tuple[str, int], dict[str, Any]] = {}
@@ -51,6 +51,6 @@ def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter  # slow to import
     except ImportError:
-        logger.warning("tensorboard is not installed: metrics go to metrics.jsonl alone")
+        logger.warning("tensorboard is not installed: writing metrics.jsonl only")
         return None
     return SummaryWriter(str(folder / "tensorboard"))

@@ -1,9 +1,8 @@
-"""The training loop: one small loop for every task, in one process or in many.
+"""The training loop: one small loop for every task, in one process or several.
 
-A task brings the network, an endless stream of batches, a loss and a validation; the loop brings
-the optimiser, the schedule, averaging of weights, checkpoints, metrics and the clock. Where
-several processes train together (``training.loop.parallel``), all run it; the first alone
-validates, saves and reports.
+A task provides the network, an endless stream of batches, a loss and a validation; the loop adds
+the optimiser, the schedule, averaged weights, saving, metrics and the clock. With several processes
+(``training.loop.parallel``) all run it, but only the first validates, saves and reports.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from training.task import Objective, Task
 
 logger = logging.getLogger(__name__)
 
-_REPORT_S = 30.0  # of training at most between two reports
+_REPORT_S = 30.0  # maximum time between two reports
 
 
 class Trainer:
-    """Trains a task into a folder: last and best checkpoint, optimiser state, metrics."""
+    """Trains a task into a folder: last and best weights, state of the run, metrics."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Trainer:
         folder: Path,
         earlier: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """earlier: the stages of training that the network has behind it, for the card."""
+        """earlier: stages of training before this run, for the card."""
         self.task, self.config, self.folder = task, config, folder
         self.earlier = list(earlier)
         self.fabric = make_fabric()
@@ -84,14 +83,14 @@ class Trainer:
 
     @property
     def progress(self) -> float:
-        """Part of the schedule that is done, 0 ... 1."""
+        """Fraction of the schedule that is done, 0 ... 1."""
         if self.config.minutes:
             return min(1.0, self.seconds / (60 * self.config.minutes))
         return min(1.0, self.step / self.config.steps)
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step."""
+        """Learning rate of the next step."""
         config = self.config
         if config.optimizer != "released":
             return config.learning_rate * schedule(self.progress, config.warmup)
@@ -100,9 +99,9 @@ class Trainer:
         return config.learning_rate * released_rate(self.step + 1, config.steps)
 
     def resume(self) -> None:
-        """Continues from the folder's last checkpoint.
+        """Continues from the state saved in the folder.
 
-        Raises WeightsError if there is none, if it is damaged or of another configuration.
+        Raises WeightsError if it is missing, damaged or of another configuration.
         """
         state = read_state(self.folder, self.device, self.task.card()["config"])
         try:
@@ -113,7 +112,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.earlier = state.get("earlier", [])
         self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
-        if not self.leads:  # the others' random numbers are not kept: they begin new ones
+        if not self.leads:  # random states of other processes are not saved: seed them again
             torch.manual_seed(self.config.seed + self.share.index + self.step)
             return
         torch.set_rng_state(state["random"].cpu())
@@ -151,18 +150,18 @@ class Trainer:
                         logger.warning("interrupted at step %d; saving", self.step)
                         break
                     if self._validation_due(next_validation):
-                        self.checkpoint()
+                        self.save()
                         next_validation = self.seconds + 60 * config.validate_minutes
             except Exception:
                 logger.error("training failed at step %d; saving", self.step)
-                self.checkpoint()
+                self.save()
                 raise
-        return self.checkpoint()
+        return self.save()
 
     def _agree(self, seconds: float, interrupted: bool) -> tuple[float, bool]:
-        """The longest of all processes' times, and whether one of them is to stop.
+        """The longest time of all processes, and whether any was interrupted.
 
-        So all of them see the same clock and end after the same step.
+        So all processes share one clock and stop after the same step.
         """
         if self.share.count == 1:
             return seconds, interrupted
@@ -215,16 +214,17 @@ class Trainer:
         means = {name: torch.stack([p[name] for p in parts]).mean() for name in parts[0]}
         return torch.stack(losses).mean(), means
 
-    def checkpoint(self) -> dict[str, float]:
-        """Validates the averaged weights and saves last, best and optimiser state.
+    def save(self) -> dict[str, float]:
+        """Validates the averaged weights, then saves last and best weights and the state.
 
-        Returns the metrics; in other processes than the first does and returns nothing.
+        Returns the metrics. Does nothing and returns an empty dictionary except in the first
+        process.
         """
         if not self.leads:
             return {}
         network = self.average.module.eval()
         devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):  # training goes on as if it had not happened
+        with torch.random.fork_rng(devices=devices):  # validation must not influence training
             metrics = self.task.validate(network)
         self.log("validation", metrics)
         card = {
@@ -266,9 +266,9 @@ class Trainer:
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM, for the block to end at a good moment.
+    """Collects Ctrl-C and SIGTERM, so the block can end at a good moment.
 
-    A second one means it: KeyboardInterrupt at once.
+    A second signal raises KeyboardInterrupt at once.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():

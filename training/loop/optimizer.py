@@ -1,4 +1,4 @@
-"""What the training loop steps with: optimiser, learning rate and running average."""
+"""Optimiser, learning rate schedule and running average of the training loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.loop.released_optim import ReleasedRAdam, released_groups
 
 
 def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
-    """The optimiser that ``LoopConfig.optimizer`` names; frozen parameters are left out."""
+    """The optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
     if config.optimizer == "released":
         groups = released_groups(network, config.weight_decay)
         return ReleasedRAdam(groups, lr=config.learning_rate)
@@ -25,7 +25,7 @@ def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimi
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
-    """Update of ``AveragedModel`` that averages floats and copies integers (indices, counts)."""
+    """An ``AveragedModel`` update that averages floats and copies integers (indices, counts)."""
     average = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
 
     def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:

@@ -1,10 +1,11 @@
 """Training in several processes: ``torchrun --nproc-per-node 4 -m training.run ...``
 
-Each process trains its share of every batch and the gradients are averaged (DDP; NCCL between
-GPUs, gloo between CPUs), so that the result is that of one process with the whole batch.
+Each process trains on its share of every batch and gradients are averaged (DDP; NCCL between GPUs,
+gloo between CPUs), so the result is that of one process with the whole batch. Without torchrun
+there is one process.
 
-Lightning Fabric does it rather than accelerate: it asks for no configuration file and no hub
-client, and leaves loop, checkpoints and precision to us. Without torchrun there is one process.
+Lightning Fabric rather than accelerate: it needs no configuration file and no hub client, and
+leaves loop, saving and precision to us.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Share:
     count: int = 1
 
     def size(self, batch_size: int) -> int:
-        """Examples of a batch. Raises ValueError where the processes' shares would differ."""
+        """Examples per batch. Raises ValueError if the processes' shares would differ."""
         if batch_size % self.count:
             raise ValueError(f"{self.count} processes cannot share batches of {batch_size}")
         return batch_size // self.count
 
     def rows(self, batch_size: int) -> slice:
-        """Where they lie in it. Raises ValueError as :meth:`size` does."""
+        """Their place in the batch. Raises ValueError as :meth:`size` does."""
         size = self.size(batch_size)
         return slice(self.index * size, (self.index + 1) * size)
 
@@ -46,7 +47,7 @@ WHOLE = Share()
 
 
 def is_first() -> bool:
-    """Whether this process is the only one, or the one that writes files; before it joins too."""
+    """Whether this process writes files: the only one or the first; valid before joining too."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -58,9 +59,9 @@ def reduce(fabric: Fabric, values: Tensor, operation: str) -> list[float]:
 
 
 def leave() -> None:
-    """Ends the group that ``make_fabric`` joined, when all its processes have come to their end.
+    """Leaves the group that ``make_fabric`` joined, once all its processes are done.
 
-    Left to the interpreter's exit, threads of gloo now and then abort the process.
+    If left to interpreter exit, gloo's threads occasionally abort the process.
     """
     if distributed.is_initialized():
         distributed.barrier()
@@ -68,7 +69,7 @@ def leave() -> None:
 
 
 def make_fabric() -> Fabric:
-    """Joins the processes that torchrun started, each on its GPU; else one process on one."""
+    """Joins the processes started by torchrun, one per GPU; otherwise one process, one device."""
     from lightning_fabric import Fabric  # takes seconds to import
     from lightning_fabric.strategies.ddp import DDPStrategy
 

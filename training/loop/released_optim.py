@@ -1,8 +1,8 @@
-"""The optimiser of the authors' released code: a RAdam of its own.
+"""The optimiser of the authors' released code, a variant of RAdam.
 
-It differs from RAdam (Liu et al., ICLR 2020) in clipping each parameter's gradient by that
-parameter's own history, in taking the momentum of the *normalised* gradient, and in epsilon
-standing outside the root. Embeddings follow another rule, that of gradients by index.
+Unlike RAdam (Liu et al., ICLR 2020) it clips each parameter's gradient by that parameter's own
+history, takes the momentum of the *normalised* gradient and adds epsilon outside the root.
+Embeddings follow a different rule, for sparse gradients.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from torch.optim import Optimizer
 from model.released.names import released_name
 
 CLIP_FACTOR = 3.0  # of the running root of the squared gradient
-CLIP_FLOOR = 0.01  # norm that a gradient may always have; all that the first may have
-RECTIFIABLE = 5.0  # length of the moving average from which its variance is tractable
+CLIP_FLOOR = 0.01  # norm that is never clipped; the limit for the first gradient
+RECTIFIABLE = 5.0  # minimum length of the moving average for a tractable variance
 
 
 class ReleasedRAdam(Optimizer):
     """RAdam as the released code computes it.
 
-    Groups may set ``sparse``: the embedding rule, whose momentum is that of the raw gradient and
-    which divides by the root only once the variance is tractable. Weight decay is decoupled and
-    part of the update. State of each parameter: step, m (momentum), v (mean squared gradient).
+    Groups may set ``sparse`` for the embedding rule: momentum of the raw gradient, divided by the
+    root only once the variance is tractable. Weight decay is decoupled and part of the update.
+    State per parameter: step, m (momentum), v (mean squared gradient).
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class ReleasedRAdam(Optimizer):
         gradient = parameter.grad
         assert gradient is not None
         if gradient.is_sparse:
-            gradient = gradient.to_dense()  # sums duplicates; rows that are absent decay too
+            gradient = gradient.to_dense()  # sums duplicates; absent rows decay too
 
-        # The history is that of the steps before, its correction this step's.
+        # The history of the previous steps, with this step's correction.
         limit = CLIP_FACTOR * (v.sum() / correction2).sqrt() + CLIP_FLOOR
         norm = torch.linalg.vector_norm(gradient).clamp(min=1e-30)
         gradient = gradient * (limit / norm).clamp(max=1)
@@ -108,11 +108,11 @@ def released_rate(step: int, total_steps: int) -> float:
 
 
 def released_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The network's trained parameters by their role in the released code.
+    """The network's trainable parameters by their role in the released code.
 
-    Matrices and convolution kernels decay; biases, norms, scales and the embedding do not, and
-    the embedding is updated by the sparse rule. Parameters that the released code lacks count as
-    matrices where they have two dimensions or more.
+    Matrices and convolution kernels decay; biases, norms, scales and the embedding do not, and the
+    embedding follows the sparse rule. Parameters that the released code lacks count as matrices if
+    they have at least two dimensions.
     """
     embeddings = {
         id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)

@@ -1,4 +1,4 @@
-"""The state of a run: all that it needs to go on as if it had not been interrupted."""
+"""The state of a run: everything needed to continue as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume 
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Puts the state of a run into its folder, whole or not at all; ``config`` is one of it."""
+    """Writes the state of a run, which includes ``config``, to its folder atomically."""
     buffer = io.BytesIO()
     torch.save({**state, "config": _jsonable(state["config"])}, buffer)
     write_whole(folder / STATE, buffer.getvalue())
@@ -25,7 +25,7 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
 def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any]:
     """The state of the run in this folder.
 
-    Raises WeightsError if there is none, if it is damaged or of another configuration.
+    Raises WeightsError if it is missing, damaged or of another configuration.
     """
     path = folder / STATE
     if not path.is_file():
@@ -43,12 +43,12 @@ def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any
 
 
 def _jsonable(values: Any) -> Any:
-    """As it comes back from JSON, so that what was saved compares equal."""
+    """As read back from JSON, so that saved values compare equal."""
     return json.loads(json.dumps(values))
 
 
 def _differences(theirs: Any, ours: Any, path: str = "") -> str:
-    """The fields in which two configurations differ, with both values."""
+    """The fields that differ between two configurations, with both values."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
         return ", ".join(

@@ -1,4 +1,4 @@
-"""Losses of the networks over symbols, as the authors' released code computes them."""
+"""Losses of symbol networks, as in the authors' released code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-PADDING = 0  # symbol and class of positions behind the end of a sequence
-PADDING_WEIGHT = 0.01  # of a padding position, where others weigh 1
-ANSWER = 2  # LAMBADA's class of positions that hold the answer; 1 is any other word
+PADDING = 0  # symbol and class of positions after the end of a sequence
+PADDING_WEIGHT = 0.01  # weight of a padding position; others weigh 1
+ANSWER = 2  # LAMBADA's class of positions with the answer; 1 is any other word
 
 
 def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -> Tensor:
     """Smoothed cross-entropy above its minimum, positions weighted (released code).
 
-    logits: (batch, length, classes) float; targets: (batch, length) integer classes, PADDING
-    behind the end, which is predicted like any class but counts PADDING_WEIGHT. Each example's
-    weights are divided by their mean. Returns the mean over batch and length, a scalar that is 0
-    for the best possible prediction.
+    logits: (batch, length, classes) float; targets: (batch, length) integer classes, PADDING after
+    the end, which is predicted like any class but weighs PADDING_WEIGHT. Each example's weights are
+    divided by their mean. Returns the mean over batch and length, 0 for the best possible
+    prediction.
     """
     classes = logits.shape[-1]
     rest = smoothing / (classes - 1)  # of the probability, for each wrong class
@@ -40,11 +40,11 @@ def least_entropy(classes: int, smoothing: float) -> float:
 
 
 def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
-    """Cross-entropy over positions, the answer's occurrences sharing the mass (released code).
+    """Cross-entropy over positions; occurrences of the answer share the mass (released code).
 
-    logits: (batch, length, classes) float, of which only channel ANSWER counts; targets: (batch,
-    length) integer classes. The smoothed rest of the mass is spread over every position, padding
-    too. Where a passage lacks its answer, that rest is all there is. Returns the batch mean.
+    logits: (batch, length, classes) float, of which only channel ANSWER is used; targets: (batch,
+    length) integer classes. The smoothing mass is spread over all positions, padding included; a
+    passage without its answer has nothing else. Returns the batch mean.
     """
     scores = _precise(logits[:, :, ANSWER])
     answers = (targets == ANSWER).to(scores.dtype)
@@ -54,10 +54,10 @@ def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Ten
 
 
 def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Negative logarithm of what the answer's places get together, padding left out.
+    """Negative log of the answer's total probability, padding excluded (Kadlec et al. 2016).
 
-    Shapes as in :func:`lambada_loss`; every passage holds its answer. Nothing is lost by placing
-    all on one occurrence (Kadlec et al. 2016). Returns the batch mean.
+    Shapes as in :func:`lambada_loss`; every passage contains its answer. One occurrence may get all
+    of the probability at no cost. Returns the batch mean.
     """
     scores = _precise(logits[:, :, ANSWER])
     words = scores.masked_fill(targets == PADDING, -math.inf).logsumexp(dim=1)
@@ -66,15 +66,15 @@ def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Share of the batch whose most probable position holds the answer (released code)."""
+    """Fraction of the batch whose most probable position holds the answer (released code)."""
     chosen = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
     return (targets.gather(1, chosen) == ANSWER).float().mean()
 
 
 def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Right symbols among positions where prediction or target is not padding (released code).
+    """Fraction of correct symbols where prediction or target is not padding (released code).
 
-    A mean over examples of each example's share.
+    The mean over examples of each example's fraction.
     """
     predicted = logits.argmax(dim=-1)
     counted = (targets != PADDING) | (predicted != PADDING)
@@ -83,5 +83,5 @@ def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _precise(scores: Tensor) -> Tensor:
-    """In single precision at least: bfloat16 is too coarse for sums of exponentials."""
+    """At least single precision: bfloat16 is too coarse for sums of exponentials."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -1,7 +1,7 @@
-"""Beginning a run with the weights of an earlier one, also in a larger network.
+"""Starting a run from existing weights, also in a larger network.
 
-A network may have more Beneš blocks and more heads than the one it begins from. New blocks are
-the identity at first, so that the grown network computes what the small one did.
+The network may have more Beneš blocks and heads than the weights. New blocks start as the identity,
+so the larger network initially computes what the smaller one did.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from model.transcriber import TranscriptionModel
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
-    """Copies the weights of a checkpoint into the network; returns the training behind them.
+    """Copies weights into the network; returns the :func:`stages` of training behind them.
 
-    :func:`stages` says in what form. Raises WeightsError where the networks differ in more
-    than their blocks, heads, look-ahead and history, or where the new one is the smaller.
+    Raises WeightsError if the networks differ in more than blocks, heads, look-ahead and history,
+    or if the new one is smaller.
     """
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
@@ -46,10 +46,10 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
 
 
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stages of training that a card tells of, the first one first.
+    """The stages of training recorded in a card, in order.
 
     Each has "name", "steps", "hours", the peak "learning_rate" and "synth", the settings of its
-    material.
+    training audio.
     """
     training = card.get("training")
     if training is None:
@@ -85,4 +85,4 @@ def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
     if grows < 0:
         raise WeightsError(f"{path} has {-grows} more blocks than the new network")
     if grows and (ours.rse.unit != "residual" or ours.rse.residual_scale == "none"):
-        raise WeightsError("only residual switch units can begin as the identity")
+        raise WeightsError("only residual switch units can start as the identity")

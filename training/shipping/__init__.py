@@ -1,4 +1,4 @@
-"""A finished run to weights of the package: thresholds, the model card.
+"""From a finished run to shipped weights: note tracker settings and the model card.
 
-The last step of training; nothing else imports it.
+The last step of training; no other package imports it.
 """

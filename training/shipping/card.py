@@ -1,7 +1,7 @@
-"""Model cards: what shipped weights were made of, what they can do and where they fail.
+"""Model cards: how shipped weights were trained, how accurate they are and where they fail.
 
 ``python -m training.shipping.card model/weights/live.safetensors maps=maps.json``
-adds the figures that ``training.evaluate real --json`` measured to the card of shipped weights.
+adds figures measured by ``training.evaluate real --json`` to the card of shipped weights.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from training.music.metrics import FIGURES
 from training.shipping.sources import attributions
 
 KNOWN_FAILURES = """\
-- Trained mostly or only on synthesised audio: real rooms, pedalling and touch differ from it.
-- Ends of notes are much less certain than beginnings, as onset + offset F1 shows: the sustain
-  pedal, resonance and rooms hold notes longer than the hands do.
-- With less than 100 ms of look-ahead all figures are noticeably worse, onsets above all.
-- Talk and hi-hats are still taken for notes now and then (`python -m training.evaluate junk`).
-- Synthesisers are not in the training material, singing as a few sung vowels at most; talk and
-  drums are there as sounds without notes.
+- Most or all training audio is synthesised; real rooms, pedalling and touch differ.
+- Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
+  resonance and rooms prolong notes after the keys are released.
+- Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
+- Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
+- The training audio contains no synthesisers and at most a few sung vowels. Speech and drums occur
+  only as sounds without notes.
 """
 
 
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
-    """The JSON and the page beside the weights."""
+    """Writes the card beside the weights, as JSON and as a page to read."""
     write_whole(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
     write_whole(weights.with_suffix(".md"), model_card(card).encode())
 
@@ -61,16 +61,16 @@ def model_card(card: dict[str, Any]) -> str:
     data, all_stages = card["data"], stages(card)
     held_out = ", ".join(data["synth"]["held_out"].values())
     real = card["sources"].get("recordings")
-    learned = " and real recordings, aligned with their scores" if real else " alone"
+    learned = " and real recordings aligned with their scores" if real else " only"
     lines = [
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
         f"({sum(stage['steps'] for stage in all_stages)} steps of "
-        f"{data['batch_size']} windows of 0.74 s) on synthesised audio{learned}: recorded single "
-        "notes of the instruments below play the scores below, humanised, detuned, in rooms (made "
-        "up and, where listed, measured) and with noise. The sustain pedal holds notes for "
-        f"{data['synth']['pedal_cap_s']:g} s at most. Never trained on, for validation: "
+        f"{data['batch_size']} windows of 0.74 s) on synthesised audio{learned}. Synthesised audio "
+        "plays the scores below with recorded notes of the instruments below, humanised, detuned, "
+        "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
+        f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
         f"{held_out}, and the validation and test scores.",
         "",
         *_stages_table(all_stages),
@@ -81,16 +81,16 @@ def model_card(card: dict[str, Any]) -> str:
         "|---|---|",
         *(f"| {name} | {value:.3f} |" for name, value in card["validation"].items()),
         "",
-        "Average precision of frames and of onsets at one frame a window, for each look-ahead.",
+        "Average precision of frames and onsets at one frame per window, for each look-ahead.",
         "",
         "## Known failures",
         "",
         KNOWN_FAILURES,
-        "## Note tracker settings (chosen on validation material)",
+        "## Note tracker settings (tuned on validation data)",
         "",
         *(f"- `{name}`: {value}" for name, value in card["tracker"].items()),
         "",
-        "## Training material and attributions",
+        "## Training data and attributions",
         "",
         *attributions(card["sources"]),
     ]
@@ -98,7 +98,7 @@ def model_card(card: dict[str, Any]) -> str:
 
 
 def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:
-    """What was trained one after the other, each on the weights of the one before."""
+    """The stages of training, each starting from the weights of the previous one."""
     if len(all_stages) < 2:
         return []
     return [
@@ -110,8 +110,8 @@ def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:
             for number, stage in enumerate(all_stages, start=1)
         ),
         "",
-        "Each stage begins with the weights of the one before; the JSON card tells the settings "
-        "of the material of each.",
+        "Each stage starts from the weights of the previous one; the JSON card lists the settings "
+        "of its training audio.",
         "",
     ]
 
@@ -136,8 +136,8 @@ def _recording_tables(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
     return [
         *lines,
         "",
-        "Means over recordings. frame_ap: all frames x 128 notes; frame_f1: of the emitted notes; "
-        "onset_f1 (50 ms) and onset_offset_f1 by mir_eval. No threshold was chosen on them.",
+        "Means over recordings. frame_ap: all frames x 128 notes; frame_f1: the emitted notes; "
+        "onset_f1 (50 ms) and onset_offset_f1: mir_eval. No setting was tuned on them.",
         "",
     ]
 

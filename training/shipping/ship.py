@@ -1,9 +1,8 @@
 """From a finished run to weights: ``python -m training.shipping.ship RUN --name live``.
 
-Writes ``model/weights/NAME.safetensors`` in float16, its JSON card with configuration, data,
-validation figures and the thresholds tuned on held-out instruments, and a model card to read
-(``NAME.md``). What was written is what is validated and tuned for. Figures on recordings are added
-afterwards by ``python -m training.shipping.card``.
+Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
+figures, note tracker settings) and a model card to read (``NAME.md``). Validation and tuning use
+the written weights. ``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint", default="best", choices=["best", "last"])
     parser.add_argument("--synth", type=Path, default=Path("data/synth"))
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
-    parser.add_argument("--windows", type=int, default=1000, help="validation windows")
+    parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
     parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
     parser.add_argument("--seconds", type=float, default=40.0, help="length of each")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")

@@ -1,4 +1,4 @@
-"""What weights learned from: every source with its licence, as the model card must carry it."""
+"""The sources of the training data with their licences and attributions, for the model card."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TITLES = {
     "recordings": "Real recordings",
     "recorded_scores": "Scores of these recordings",
 }
-"""Headings of the groups of sources, in the order of the card."""
+"""Headings of the groups of sources, in card order."""
 _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 
 def sources(synth: SynthConfig) -> Sources:
-    """Licences and attributions of all that a training run could draw from.
+    """Licences and attributions of everything that a training run could use.
 
-    Parts that the folder of material does not hold are empty.
+    Groups that are not in the data folder are empty.
     """
     root = synth.root
     bank = _read(root / "bank_index.json")["instruments"]
@@ -71,7 +71,7 @@ def _real(synth: SynthConfig) -> Sources:
 
 
 def _read(index: Path) -> dict[str, Any]:
-    """An index; nothing where it is missing, but for that of the bank."""
+    """An index; empty if missing, except that the index of the bank is required."""
     if index.name != "bank_index.json" and not index.exists():
         return {}
     content: dict[str, Any] = json.loads(index.read_text())
@@ -79,10 +79,10 @@ def _read(index: Path) -> dict[str, Any]:
 
 
 def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Names by attribution and licence, in the order of their first."""
+    """Names grouped by attribution and licence, in order of first appearance."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for name, entry in entries:
-        licence = re.sub(r", see [^)]*", "", entry["licence"])  # a remark on other documents
+        licence = re.sub(r", see [^)]*", "", entry["licence"])  # a reference to other documents
         groups.setdefault((entry["attribution"], licence), {})[name] = None
     return [
         {"attribution": who, "licence": licence, "instruments": list(names)}
@@ -91,21 +91,21 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
 
 
 def attributions(found: Sources) -> list[str]:
-    """The lines of a card: each source with its licence, and the share-alike ones by name."""
+    """The lines of a card: every source with its licence, then the share-alike ones."""
     lines = []
     for group, title in TITLES.items():
         if found.get(group):
             lines += [f"{title}:", "", *(f"- {_line(one)}" for one in found[group]), ""]
     alike = [one for group in TITLES for one in found.get(group, []) if shares_alike(one)]
     if alike:
-        lines += ["Share-alike licences among these:", ""]
+        lines += ["Sources with share-alike licences:", ""]
         lines += [f"- {name}" for name in dict.fromkeys(_name(one) for one in alike)]
         lines.append("")
     return lines
 
 
 def shares_alike(source: dict[str, Any]) -> bool:
-    """Whether altered copies of a source must be spread under its own licence."""
+    """Whether altered copies of a source must be shared under its own licence."""
     return bool(_SHARE_ALIKE.search(source["licence"]))
 
 
@@ -116,5 +116,5 @@ def _line(source: dict[str, Any]) -> str:
 
 
 def _name(source: dict[str, Any]) -> str:
-    # Cards of earlier weights name the origin of scores "source".
+    # Older cards call the attribution of scores "source".
     return f"{source.get('attribution') or source['source']} ({source['licence']})"

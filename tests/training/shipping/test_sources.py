@@ -30,7 +30,7 @@ def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_pa
     lines = attributions(sources(replace(synth_config, root=tmp_path, real_root=tmp_path)))
     assert "- A church (CC BY-SA 3.0): Church" in lines
     assert "- A pianist (CC0): fugue" in lines
-    named = lines[lines.index("Share-alike licences among these:") :]
+    named = lines[lines.index("Sources with share-alike licences:") :]
     assert "- A church (CC BY-SA 3.0)" in named
     assert "- A typesetter (CC BY-SA 4.0)" in named
     assert not any("Nobody" in line for line in lines)

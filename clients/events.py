@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clients.errors import TranscriptionError
-from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress, Ready
+from service.protocol.server_messages import (
+    Lagging,
+    NoteOff,
+    NoteOn,
+    NoteUpdate,
+    Pedal,
+    Progress,
+    Ready,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +40,7 @@ class Gap:
     time_s: float
 
 
-Told = NoteOn | NoteOff | Progress | Lagging
+Told = NoteOn | NoteUpdate | NoteOff | Pedal | Progress | Lagging
 """What a session says while it runs."""
 
 Event = Told | Connected | Disconnected | Gap

@@ -22,12 +22,13 @@ from typing import Any
 
 from clients.connection import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
+from clients.instruments_option import add_instruments_option
 from clients.notes import NoteList
 from clients.recordings import find_recordings, pieces
 from clients.tempo_option import add_tempo_option, beat_of
 from clients.upload import transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding
-from service.protocol.server_messages import NoteOff, NoteOn
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
 try:
     from rich.console import Console
@@ -82,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--block-frames", type=int, help="frames emitted together")
     parser.add_argument("--mode", choices=["block", "centre"], help="way of emitting frames")
     parser.add_argument("--model", help="name of the weights")
+    add_instruments_option(parser)
+    parser.add_argument(
+        "--split", action="store_true", help="a MIDI file for each instrument: OUT.violin.mid"
+    )
     pipe = parser.add_argument_group("raw PCM from standard input")
     pipe.add_argument("--rate", type=int, metavar="HZ", help="its sample rate; needed")
     pipe.add_argument("--channels", type=int, choices=range(1, MAX_CHANNELS + 1), default=1)
@@ -148,6 +153,8 @@ def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str
         "lookahead_ms": args.lookahead_ms,
         "block_frames": args.block_frames,
         "model": args.model,
+        "instruments": ",".join(args.instruments) if args.instruments else None,
+        "updates": True,
     }
     if str(path) == PIPE:
         path, audio = Path("stdin"), sys.stdin.buffer
@@ -165,9 +172,11 @@ def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str
     saved = []
     # An answer that broke off before its first note leaves an earlier file in its place.
     if transcript.totals is not None or notes.notes:
-        midi = _target(args.output, path, ".mid")
-        notes.save_midi(midi, beat_of(notes, args.tempo))
-        saved.append(str(midi))
+        midi, beat = _target(args.output, path, ".mid"), beat_of(notes, args.tempo)
+        for only in notes.instruments if args.split and notes.instruments else [None]:
+            part = midi.with_suffix(f".{only}{midi.suffix}") if only else midi
+            notes.save_midi(part, beat, only)
+            saved.append(str(part))
     if args.json is not None:
         target = _target(args.json, path, ".json")
         target.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
@@ -193,8 +202,13 @@ def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
             match message.pop("type"):
                 case "started":
                     transcript.started = message
+                    notes.programs = message.get("instruments", {})
                 case "note_on":
                     notes.event(NoteOn(**message))
+                case "note_update":
+                    notes.event(NoteUpdate(**message))
+                case "pedal":
+                    notes.event(Pedal(**message))
                 case "note_off":
                     notes.event(NoteOff(**message))
                 case "progress":

@@ -18,6 +18,7 @@ from clients.beat import Beat
 from clients.client import TranscriptionClient
 from clients.connection import KEY_HELP
 from clients.errors import TranscriptionError
+from clients.instruments_option import add_instruments_option
 from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.notes import NoteList
 from clients.tempo_option import add_tempo_option, beat_of
@@ -83,8 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--block-frames", type=int, help="frames emitted together")
     parser.add_argument("--mode", choices=["block", "centre"], help="way of emitting frames")
     parser.add_argument("--model", help="name of the weights")
+    add_instruments_option(parser)
     parser.add_argument(
-        "--midi-port", metavar="NAME", help=f"send notes to this MIDI port, or {VIRTUAL} for a new"
+        "--midi-port",
+        metavar="NAME",
+        help=f"send notes to this MIDI port, or {VIRTUAL} for a new; a channel an instrument",
     )
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
@@ -117,6 +121,8 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         lookahead_ms=args.lookahead_ms,
         block_frames=args.block_frames,
         model=args.model,
+        instruments=args.instruments,
+        updates=True,
     )
     client = TranscriptionClient(args.url, options, max_buffered_s=MAX_BUFFERED_S, give_up_s=None)
     terminal = Terminal(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.protocol.server_messages import NoteOff, NoteOn
+from clients.events import Connected
+from clients.notes import CHANNELS, PEDALLED, SUSTAIN
+from service.protocol.server_messages import NoteOff, NoteOn, Pedal
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
@@ -59,7 +61,8 @@ def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
 
 
 class MidiOut:
-    """Sends events to a port. ``close`` ends every sounding note, whatever happened before.
+    """Sends events to a port, on a channel for each instrument in the order in which they are first
+    heard. ``close`` ends every sounding note, whatever happened before.
 
     Args:
         port: a mido output port, or one like it: ``send(message)`` and ``close()``.
@@ -68,29 +71,64 @@ class MidiOut:
     def __init__(self, port: Any) -> None:
         self._port = port
         self._message = importlib.import_module("mido").Message
-        # A pitch may sound in two notes at once; a port knows pitches only.
-        self._sounding: dict[int, int] = {}  # note_id -> pitch
+        # A pitch may sound in two notes at once; a port knows channels and pitches only.
+        self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
+        self._programs: Mapping[str, int] = {}
+        self._channels: dict[str, int] = {}  # by instrument
 
     def event(self, event: object) -> None:
-        if isinstance(event, NoteOn):
-            self._sounding[event.note_id] = event.pitch
-            self._port.send(
-                self._message(
-                    "note_on", note=event.pitch, velocity=max(1, min(127, event.velocity))
-                )
-            )
-        elif isinstance(event, NoteOff):
-            pitch = self._sounding.pop(event.note_id, None)
-            if pitch is not None and pitch not in self._sounding.values():
-                self._port.send(self._message("note_off", note=pitch))
+        """Send what an event is to the port; others than notes and the pedal pass by."""
+        match event:
+            case Connected():
+                self._programs = event.ready.instruments or {}
+            case NoteOn():
+                channel = self._channel(event.instrument)
+                self._sounding[event.note_id] = channel, event.pitch
+                self._send("note_on", channel, note=event.pitch, velocity=event.velocity)
+            case NoteOff():
+                ended = self._sounding.pop(event.note_id, None)
+                if ended is not None and ended not in self._sounding.values():
+                    channel, pitch = ended
+                    self._send("note_off", channel, note=pitch)
+            case Pedal():
+                for channel in self._pedalled:
+                    value = 127 if event.down else 0
+                    self._send("control_change", channel, control=SUSTAIN, value=value)
+
+    def _channel(self, instrument: str | None) -> int:
+        """Its channel, with its program once it is first heard; the first without a name."""
+        if instrument is None:
+            return CHANNELS[0]
+        if instrument not in self._channels:
+            channel = CHANNELS[len(self._channels) % len(CHANNELS)]
+            self._channels[instrument] = channel
+            program = self._programs.get(instrument, 0)
+            self._send("program_change", channel, program=program)
+        return self._channels[instrument]
+
+    @property
+    def _pedalled(self) -> list[int]:
+        return [channel for name, channel in self._channels.items() if name in PEDALLED]
+
+    def _send(self, kind: str, channel: int, **values: int) -> None:
+        self._port.send(self._message(kind, channel=channel, **values))
 
     def close(self) -> None:
         """End what sounds and give the port back.
 
         Raises what the port raises, but only after all has been tried.
         """
-        silence = [self._message("note_off", note=pitch) for pitch in self._sounding.values()]
-        silence.append(self._message("control_change", control=ALL_NOTES_OFF, value=0))
+        silence = [
+            self._message("note_off", note=pitch, channel=channel)
+            for channel, pitch in self._sounding.values()
+        ]
+        controls = [(channel, SUSTAIN) for channel in self._pedalled]
+        used = sorted({CHANNELS[0], *self._channels.values()})
+        controls += [(channel, ALL_NOTES_OFF) for channel in used]
+        silence += [
+            self._message("control_change", control=control, value=0, channel=channel)
+            for channel, control in controls
+        ]
         self._sounding.clear()
         with contextlib.ExitStack() as stack:
             stack.callback(self._port.close)

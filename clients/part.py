@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clients.events import Told
 from service.protocol.client_messages import Checkpoint, Resume
-from service.protocol.server_messages import NoteOff, NoteOn, Progress, Ready
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal, Progress, Ready
 
 
 class Part:
@@ -57,6 +57,13 @@ class Part:
                     "note_id": message.note_id + self._first_note,
                     "frame": message.frame + self._shift_frames,
                 }
+            case NoteUpdate():
+                self._known_events += 1
+                note_id = message.note_id + self._first_note
+                return message.model_copy(update={"note_id": note_id, "seq": 0})
+            case Pedal():
+                self._known_events += 1
+                moved = {"frame": message.frame + self._shift_frames}
             case Progress():
                 self._checkpoint = message.checkpoint
                 self._known_events = 0

@@ -85,6 +85,7 @@ class Performance:
 
     def _begin(self, ready: Ready) -> None:
         self.ready = ready
+        self.notes.programs = ready.instruments or {}
         self.sessions += 1
         resumed = self._part is not None
         if self._part is None:

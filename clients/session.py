@@ -30,6 +30,8 @@ from service.protocol.server_messages import (
     Lagging,
     NoteOff,
     NoteOn,
+    NoteUpdate,
+    Pedal,
     Progress,
     Ready,
     ServerMessage,
@@ -216,7 +218,7 @@ class Session:
             case Progress():
                 self._flow.acknowledge(message.received_samples)
                 self._on_message(message)
-            case NoteOn() | NoteOff() | Lagging():
+            case NoteOn() | NoteUpdate() | NoteOff() | Pedal() | Lagging():
                 self._on_message(message)
 
     def _end(self, failure: TranscriptionError | None) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
+from clients.events import Told
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Progress
 
 
 class Sounding:
@@ -20,8 +21,8 @@ class Sounding:
         self.time_s = 0.0
         self._notes: dict[int, NoteOn] = {}
 
-    def follow(self, event: NoteOn | NoteOff | Progress | Lagging) -> bool:
-        """Take in an event; False for the end of a note that does not sound."""
+    def follow(self, event: Told) -> bool:
+        """Take in an event; False for what is said of a note that does not sound."""
         match event:
             case NoteOn():
                 self._notes[event.note_id] = event
@@ -30,6 +31,8 @@ class Sounding:
                 if self._notes.pop(event.note_id, None) is None:
                     return False
                 self._reach(event.frame, event.time_s)
+            case NoteUpdate():
+                return event.note_id in self._notes
             case Progress():
                 self._reach(event.frames, event.time_s)
         return True

@@ -22,7 +22,7 @@ from clients.errors import ServerError, TranscriptionError
 from clients.events import Event
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
-from service.protocol.server_messages import NoteOff, NoteOn
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from tests.clients.cutting_proxy import CuttingProxy
 from tests.clients.fake_devices import RATE as DEVICE_RATE
 from tests.clients.fake_devices import FakePort, FakeSounddevice
@@ -50,6 +50,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """The service with a model that hears pure tones."""
     with server_starter(tmp_path_factory.mktemp("server")) as start:
         yield start(*TONES)
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The same with a model that tells instruments, by loudness."""
+    with server_starter(tmp_path_factory.mktemp("listening")) as start:
+        yield start(*TONES, "all")
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +107,36 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
     assert json.loads(notes.read_text())["notes"] == client.notes.to_json()
 
 
-async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
-    """Events, totals and the bytes of the MIDI file are those of a performance without a cut."""
+def test_a_file_for_each_instrument(listening: RunningServer, tmp_path: Path) -> None:
+    path = tmp_path / "duo.wav"
+    parts = [play([(81, 0.2, 0.7)], 1.6, RATE, 0.14), play([(69, 0.9, 1.4)], 1.6, RATE, 0.11)]
+    soundfile.write(path, parts[0] + parts[1], RATE, subtype="PCM_16")
+    assert transcribe(listening, path, "--instruments", "viola,cello", "--split") == 0
+    found = {}
+    for name in ("viola", "cello"):
+        (part,) = pretty_midi.PrettyMIDI(str(tmp_path / f"duo.{name}.mid")).instruments
+        found[part.name] = (part.program, [note.pitch for note in part.notes])
+    assert found == {"viola": (41, [81]), "cello": (42, [69])}
+    assert not path.with_suffix(".mid").exists()
+
+
+def test_an_unknown_instrument_is_refused_by_name(
+    listening: RunningServer, song: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert transcribe(listening, song, "--instruments", "kazoo") == 1
+    assert "kazoo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("updates", [False, True])
+async def test_a_cut_connection_changes_nothing(listening: RunningServer, updates: bool) -> None:
+    """Events, totals and, with updates, the bytes of the MIDI file are those of a performance
+    without a cut."""
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
-    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50)
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50, updates=updates)
     results = []
+    kinds = NoteOn | NoteUpdate | NoteOff | Pedal
     for cuts in ([], [0.9, 1.75]):
-        proxy = CuttingProxy(server.port, [round(2 * RATE * cut_s) for cut_s in cuts])
+        proxy = CuttingProxy(listening.port, [round(2 * RATE * cut_s) for cut_s in cuts])
         async with proxy.running() as url:
             async with TranscriptionClient(
                 url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
@@ -114,11 +144,14 @@ async def test_a_cut_connection_changes_nothing(server: RunningServer) -> None:
                 for start in range(0, len(audio), RATE // 10):
                     await client.send(audio[start : start + RATE // 10])
                 done = await client.stop()
-                events = [e async for e in client if isinstance(e, NoteOn | NoteOff)]
+                events = [e async for e in client if isinstance(e, kinds)]
         assert client.sessions == len(cuts) + 1
-        results.append((events, done.midi, done.totals.notes, done.totals.received_samples))
+        assert any(isinstance(event, Pedal) for event in events) == updates
+        midi = done.midi if updates else b""  # without them only the server knows of the pedal
+        results.append((events, midi, done.totals.notes, done.totals.received_samples))
     assert results[0] == results[1]
-    assert len(results[0][0]) == 2 * len(NOTES)
+    notes = [event for event in results[0][0] if isinstance(event, NoteOn | NoteOff)]
+    assert len(notes) == 2 * len(NOTES)
 
 
 async def test_bad_audio_keeps_the_notes_before_it(server: RunningServer) -> None:

@@ -131,7 +131,7 @@ def test_a_recording_becomes_midi_and_json(
     song, out, notes = write(tmp_path / "song.wav"), tmp_path / "o.mid", tmp_path / "o.json"
     with Uploads().running() as service:
         assert run(service, song, "-o", out, "--json", notes, "--lookahead-ms", "50") == 0
-    assert service.queries == [{"answer": "ndjson", "lookahead_ms": "50.0"}]
+    assert service.queries == [{"answer": "ndjson", "lookahead_ms": "50.0", "updates": "True"}]
     assert service.headers[0]["Authorization"] == "Bearer secret"
     assert service.bodies == [song.read_bytes()]
     assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61, 62]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clients.events import Connected
 from clients.midi_port import VIRTUAL_NAME, MidiOut, MidiPortError, open_port
-from service.protocol.server_messages import NoteOff, NoteOn
+from service.protocol.server_messages import NoteOff, NoteOn, Pedal
 from tests.clients.fake_devices import FakePort
 
 
@@ -42,6 +43,34 @@ def test_a_pitch_ends_with_its_last_note() -> None:
     assert port.sounding == {60}
     out.event(off(1, 60))
     assert port.sounding == set()
+
+
+def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    ready = SimpleNamespace(instruments={"violin": 40, "piano": 0})
+    out.event(Connected(ready=ready, resumed=False))  # type: ignore[arg-type]  # as far as is read
+    out.event(on(0, 60).model_copy(update={"instrument": "violin"}))
+    out.event(on(1, 60).model_copy(update={"instrument": "piano"}))
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    out.event(off(0, 60))
+    said = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages]
+    assert said == [
+        ("program_change", 0, 40),
+        ("note_on", 0, 60, 70),
+        ("program_change", 1, 0),
+        ("note_on", 1, 60, 70),
+        ("control_change", 1, 64, 127),
+        ("note_off", 0, 60, 64),
+    ]
+    out.close()
+    last = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages[len(said) :]]
+    assert last == [
+        ("note_off", 1, 60, 64),
+        ("control_change", 1, 64, 0),
+        ("control_change", 0, 123, 0),
+        ("control_change", 1, 123, 0),
+    ]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 127))))

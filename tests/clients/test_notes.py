@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clients.beat import TICKS_PER_BEAT, Beat, TempoMap
-from clients.notes import NoteList
+from clients.notes import PEDALLED, NoteList
 from service.notes.events import Note as ServiceNote
 from service.notes.midi import midi_file
-from service.protocol.server_messages import NoteOff, NoteOn
+from service.notes.pedal import PEDALLED as SERVICE_PEDALLED
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
 
 def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:
@@ -141,3 +142,30 @@ def test_ticks_are_times(period_s: float, first_s: float, time_s: float) -> None
         before = (min(tick, place), us_per_beat)
     at_s += (tick - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
     assert at_s == pytest.approx(time_s, abs=period_s / TICKS_PER_BEAT + 2e-6)
+
+
+def test_instruments_have_tracks_programs_and_the_pedal() -> None:
+    notes = NoteList()
+    notes.programs = {"piano": 0, "violin": 40, "viola": 41}
+    update = NoteUpdate(note_id=1, pitch=70, instrument="viola", instrument_probability=0.7)
+    for event in (
+        on(0, 60, 0.5).model_copy(update={"instrument": "piano", "instrument_probability": 0.9}),
+        Pedal(down=True, frame=43, time_s=0.5),
+        on(1, 70, 0.6).model_copy(update={"instrument": "violin", "instrument_probability": 0.5}),
+        update,
+        off(0, 60, 1.0),
+        off(1, 70, 1.5),
+        Pedal(down=False, frame=172, time_s=2.0),
+    ):
+        notes.event(event)
+    assert notes.instruments == ["piano", "viola"]
+    assert [note["instrument"] for note in notes.to_json()] == ["piano", "viola"]
+    piano, viola = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
+    assert (piano.name, piano.program, len(piano.notes)) == ("piano", 0, 1)
+    assert (viola.name, viola.program, len(viola.notes)) == ("viola", 41, 1)
+    moves = [(c.number, c.value, round(c.time, 3)) for c in piano.control_changes]
+    assert moves == [(64, 127, 0.5), (64, 0, 2.0)]
+    assert viola.control_changes == []
+    (only,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi(only="viola"))).instruments
+    assert (only.name, [note.pitch for note in only.notes]) == ("viola", [70])
+    assert PEDALLED == SERVICE_PEDALLED

@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--name", default="live")
     parser.add_argument("--checkpoint", default="best", choices=["best", "last"])
     parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    parser.add_argument("--real", type=Path, help="real recordings that it was trained on")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
     parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
     parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
@@ -43,10 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
 
     trained = load(options.run / f"{options.checkpoint}.safetensors", dtype=torch.float32)
-    synth = SynthConfig(root=options.synth, cache=options.cache)
+    synth = SynthConfig(options.synth, options.cache)
+    used = dataclasses.replace(synth, real_root=options.real)
     config = dataclasses.replace(trained.config, name=options.name)
-    real = trained.card["data"].get("synth", {}).get("real_root")
-    used = dataclasses.replace(synth, real_root=Path(real) if real else None)
     card = {
         **trained.card,
         "name": options.name,

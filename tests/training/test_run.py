@@ -157,7 +157,7 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
     assert main([*TINY, *out]) == 0
     state = (tmp_path / "state.pt").read_bytes()
     assert main([*TINY, *out]) == 1
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     assert main([*TINY, *out, "--resume", "--algorithmic.rse.maps", "6"]) == 1
     assert "rse.maps is 4 there and 6 here" in capsys.readouterr().err
     assert (tmp_path / "state.pt").read_bytes() == state

@@ -187,7 +187,7 @@ def test_slow_steps_are_reported_within_the_first_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(0.0, 20.0)  # two readings a step
-    monkeypatch.setattr("training.loop.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("training.loop.loop.time.monotonic", lambda: next(clock))
     Trainer(Line(), replace(QUICK, steps=4, log_steps=100), tmp_path).run()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "train"] == [2, 4]

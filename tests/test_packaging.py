@@ -169,7 +169,10 @@ sys.meta_path.insert(0, Blocker())
 package = importlib.import_module(sys.argv[1])
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     # The kernel is looked for on a GPU alone, where there is Triton; the others have an extra.
-    needs_more = (".triton_switch", ".deployment", ".drain", ".export_onnx")
+    needs_more = (
+        *(".import_tf", ".tf_checkpoint", ".export_onnx"),
+        *(".triton_switch", ".deployment", ".drain"),
+    )
     if not module.name.endswith(("__main__", *needs_more)):
         importlib.import_module(module.name)
 """

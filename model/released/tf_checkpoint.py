@@ -22,11 +22,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model.released.crc32c import masked_crc32c
 from model.storage import WeightsError
+
+try:
+    import google_crc32c
+except ImportError:
+    raise ImportError("google-crc32c is missing: pip install 'rse-transcribe[training]'") from None
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
+_MASK_DELTA = 0xA282EAD8  # of the masked form of checksums
 TRAILER_BYTES = 5  # type and checksum behind a block
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 19: "<f2"}
 """Values of ``DataType`` that numpy supports too."""
@@ -227,3 +232,9 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
     raise WeightsError("damaged: a number of more than ten bytes")
+
+
+def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The CRC-32C of the data in the masked form that tables and checkpoints store."""
+    crc: int = google_crc32c.value(bytes(data))
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF

@@ -17,7 +17,7 @@ from service.session.wire import checkpoint_of, event_message
 from service.settings import Settings
 
 
-class Teller:
+class ProgressReporter:
     """Puts notes and progress into the outbox, in an order that a client can resume from.
 
     The checkpoint of a `progress` is the sum of the notes before it: none of them is missing in

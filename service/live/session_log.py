@@ -15,7 +15,7 @@ from service.session.session_state import Totals
 logger = logging.getLogger(__name__)
 
 
-class SessionRecord:
+class SessionLog:
     """Told of what happens to a session; `closed` comes once, whatever ends it."""
 
     def __init__(self, metrics: Metrics, client: Client) -> None:

@@ -27,9 +27,9 @@ from service.live.heat import HeatLog
 from service.live.inbox import End, Inbox
 from service.live.outbox import Outbox
 from service.live.pacing import Pacer
-from service.live.progress import Teller
+from service.live.progress import ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
-from service.live.session_log import SessionRecord
+from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
     Checkpoint,
     Flush,
@@ -69,19 +69,19 @@ async def transcribe_live(websocket: WebSocket) -> None:
             await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
-        record = SessionRecord(state.metrics, client)
+        log = SessionLog(state.metrics, client)
         try:
-            await Connection(websocket, state, record).run()
+            await Connection(websocket, state, log).run()
         finally:
-            record.closed("cancelled")  # unless it has come to an end of its own
+            log.closed("cancelled")  # unless it has come to an end of its own
 
 
 class Connection:
     """One accepted socket, from `start` to the close."""
 
-    def __init__(self, websocket: WebSocket, state: ServiceState, record: SessionRecord) -> None:
+    def __init__(self, websocket: WebSocket, state: ServiceState, log: SessionLog) -> None:
         self._websocket = websocket
-        self._record = record
+        self._log = log
         self._service = state
         self._settings = state.settings
         self._id = secrets.token_hex(8)
@@ -103,14 +103,14 @@ class Connection:
             if error.code is not ErrorCode.SLOW_READER:
                 await self._tell(error)
         except VanishedError:
-            self._record.closed("vanished")
+            self._log.closed("vanished")
             return
         except Exception:
             logger.exception("the session failed")
             fault = internal_error()
             close_code, reason = fault.close_code, fault.code
             await self._tell(fault)
-        self._record.closed(reason)
+        self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
                 await self._websocket.close(close_code, reason)
@@ -195,7 +195,7 @@ class Connection:
         except OptionsError as error:
             raise ProtocolError(ErrorCode(error.code), str(error)) from None
         inbox = Inbox(audio, self._settings.max_buffered_ms)
-        teller = Teller(
+        reporter = ProgressReporter(
             session,
             self._id,
             inbox,
@@ -208,25 +208,25 @@ class Connection:
             heat=self._heat,
         )
         chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        self._record.opened(self._id, session.totals, resumed=start.resume is not None, **chosen)
+        self._log.opened(self._id, session.totals, resumed=start.resume is not None, **chosen)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
-                await self._outbox.put(self._ready(session, options, teller.checkpoint))
+                await self._outbox.put(self._ready(session, options, reporter.checkpoint))
                 reader = group.create_task(self._read(inbox, audio))
-                telling = group.create_task(teller.tell_progress())
-                end = await self._transcribe(session, inbox, teller)
+                telling = group.create_task(reporter.tell_progress())
+                end = await self._transcribe(session, inbox, reporter)
                 reader.cancel()
                 telling.cancel()
                 await asyncio.wait([reader, telling])
-                end = await self._finish(session, teller, end)
+                end = await self._finish(session, reporter, end)
                 await self._outbox.finish(writer)
         except BaseExceptionGroup as group_error:
             raise_first(group_error)
         finally:
             # After a regular end this does nothing. A session that was cut off frees its windows.
             session.abort()
-            self._record.ended(session.totals)
+            self._log.ended(session.totals)
         if end.error is not None:
             return end.error.close_code, end.error.code
         return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
@@ -275,7 +275,9 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
-    async def _transcribe(self, session: TranscriptionSession, inbox: Inbox, teller: Teller) -> End:
+    async def _transcribe(
+        self, session: TranscriptionSession, inbox: Inbox, reporter: ProgressReporter
+    ) -> End:
         """Takes the inbox through the session, up to its end or the first fault."""
         while True:
             message = await inbox.get()
@@ -285,9 +287,9 @@ class Connection:
                 await self._outbox.put(Flushed(id=message.id, frame=session.frames))
                 continue
             try:
-                await teller.events(await session.push(message))
+                await reporter.events(await session.push(message))
             except BadAudioError as error:
-                await teller.last_events(error.events)
+                await reporter.last_events(error.events)
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
@@ -300,7 +302,9 @@ class Connection:
 
     # -- the end ----------------------------------------------------------------------------------
 
-    async def _finish(self, session: TranscriptionSession, teller: Teller, end: End) -> End:
+    async def _finish(
+        self, session: TranscriptionSession, reporter: ProgressReporter, end: End
+    ) -> End:
         """Why it ends if not by the client, the last notes, `done`; returns how it ended."""
         if end.error is not None:
             await self._outbox.put(Error.of(end.error))
@@ -321,7 +325,7 @@ class Connection:
         if fault is not None and end.error is None:
             end = End("error", fault)
             await self._outbox.put(Error.of(fault))
-        await teller.last_events(events)
+        await reporter.last_events(events)
         midi = await asyncio.to_thread(session.midi)
         await self._outbox.put(
             Done(

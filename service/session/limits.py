@@ -21,11 +21,11 @@ class SessionLimits:
 
     Attributes:
         max_notes: notes kept for the final MIDI file.
-        max_buffered_ms: audio of ``push`` calls that wait for an earlier one to end.
+        max_waiting_ms: audio of ``push`` calls that wait for an earlier one to end.
         max_pending_windows: windows handed to the engine in one request when audio comes faster
             than real time.
     """
 
     max_notes: int = 200_000
-    max_buffered_ms: float = 10_000.0
+    max_waiting_ms: float = 10_000.0
     max_pending_windows: int = 4

@@ -290,10 +290,10 @@ class TranscriptionSession:
         self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
     ) -> list[Event]:
         """One push in its turn."""
-        if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_buffered_ms:
+        if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_waiting_ms:
             raise BufferFullError(
                 f"{self._waiting_ms:.0f} ms of audio wait already, and {duration_ms:.0f} ms more "
-                f"would exceed {self._limits.max_buffered_ms:.0f} ms"
+                f"would exceed {self._limits.max_waiting_ms:.0f} ms"
             )
         self._waiting_ms += duration_ms
         waiting = True

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from model.released.crc32c import masked_crc32c
 from model.released.names import released_name
-from model.released.tf_checkpoint import DTYPES, FOOTER_BYTES, MAGIC
+from model.released.tf_checkpoint import DTYPES, FOOTER_BYTES, MAGIC, masked_crc32c
 
 NUMBERS = {np.dtype(name): number for number, name in DTYPES.items()}
 RESTART_INTERVAL = 3  # entries after which a key is written whole

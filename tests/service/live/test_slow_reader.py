@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 
 from service.access.clients import Client
 from service.engine.engine import Engine
-from service.live.session_log import SessionRecord
+from service.live.session_log import SessionLog
 from service.live.websocket import Connection
 from service.protocol.faults import CloseCode
 from service.settings import Settings
@@ -59,7 +59,7 @@ async def test_a_client_that_does_not_read_is_closed_and_holds_no_memory() -> No
         engine.warm_up()
         state.slot.engine = engine
         async with asyncio.timeout(60):
-            record = SessionRecord(state.metrics, Client("address test"))
+            record = SessionLog(state.metrics, Client("address test"))
             await Connection(cast(WebSocket, socket), state, record).run()
         assert socket.closed == (CloseCode.TIMEOUT, "slow_reader")
         assert [message["type"] for message in socket.sent] == ["ready", "flushed"]

@@ -132,7 +132,7 @@ def test_concurrent_pushes_are_taken_in_order_and_bounded(engine: Engine) -> Non
     parts = [raw[i : i + len(raw) // 3] for i in range(0, len(raw), len(raw) // 3)]
 
     async def run() -> list[Event]:
-        limits = SessionLimits(max_buffered_ms=1_200)
+        limits = SessionLimits(max_waiting_ms=1_200)
         session = TranscriptionSession(engine, audio, StreamOptions(), limits=limits)
         async with asyncio.TaskGroup() as group:
             pushes = [group.create_task(session.push(part)) for part in parts[:3]]

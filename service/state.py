@@ -6,7 +6,7 @@ import asyncio
 
 from service.access.keys import KeysError, read_keys
 from service.access.places import ClientPlaces, Places
-from service.access.problems import Problem, ProblemCode, busy
+from service.access.problems import Problem, busy
 from service.access.tokens import TokenBook
 from service.engine.interface import EngineLike
 from service.engine.slot import NOT_RUNNING, EngineSlot
@@ -97,13 +97,13 @@ class ServiceState:
         """Why no new upload is taken, None where one is."""
         later = self.settings.retry_after_s
         if self.draining.is_set():
-            return busy(ProblemCode.DRAINING, "the server is going down", later)
+            return busy(ErrorCode.DRAINING, "the server is going down", later)
         if not self.slot.running:
-            return busy(ProblemCode.NOT_READY, NOT_RUNNING, later)
+            return busy(ErrorCode.NOT_READY, NOT_RUNNING, later)
         if not placed:
             detail = f"all {self.uploads.total} places for uploads are taken"
-            return busy(ProblemCode.TOO_MANY_UPLOADS, detail, later)
+            return busy(ErrorCode.TOO_MANY_UPLOADS, detail, later)
         if not client_placed:
             detail = "this client has as many uploads as it may have"
-            return busy(ProblemCode.CLIENT_LIMIT, detail, later)
+            return busy(ErrorCode.CLIENT_LIMIT, detail, later)
         return None

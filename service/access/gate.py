@@ -29,7 +29,7 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.access.problems import Problem, ProblemCode
+from service.access.problems import Problem
 from service.access.rate import RateLimiter
 from service.access.refusal import deny, offered_token, refuse
 from service.access.tokens import TokenBook
@@ -197,7 +197,7 @@ class Gate:
         """Refuses; `hidden` from pages, whose socket is then not even opened."""
         self._refused.labels(fault.code).inc()
         if scope["type"] == "http":
-            problem = Problem(ProblemCode(fault.code), fault.message, headers=headers)
+            problem = Problem(fault.code, fault.message, headers=headers)
             await problem.response()(scope, receive, send)
             return
         websocket = WebSocket(scope, receive, send)

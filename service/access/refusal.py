@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.access.problems import STATUS, Problem, ProblemCode
+from service.access.problems import STATUS, Problem
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Error
 
@@ -29,7 +29,7 @@ async def refuse(
 
     A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
     """
-    status = STATUS[ProblemCode(error.code)]
+    status = STATUS[error.code]
     token_of_another = error.code is ErrorCode.UNAUTHORIZED and offered_token(websocket.scope)
     by_status = asks_for_status(websocket.headers) and (
         status == HTTPStatus.SERVICE_UNAVAILABLE or token_of_another
@@ -53,7 +53,7 @@ async def deny(
     status: int | None = None,
 ) -> None:
     """Answers the handshake with an HTTP error, whoever asks; `status` in place of its own."""
-    response = Problem(ProblemCode(error.code), error.message, headers=headers).response()
+    response = Problem(error.code, error.message, headers=headers).response()
     response.status_code = status or response.status_code
     await websocket.send_denial_response(response)
 

@@ -22,9 +22,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.access.clients import Client, client_of
-from service.access.problems import ProblemCode, busy, responses
+from service.access.problems import busy, responses
 from service.access.refusal import asks_for_status
-from service.protocol.faults import ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError
 
 _MAC_BYTES = hashlib.sha256().digest_size
 
@@ -117,11 +117,11 @@ def token_router(
         "/token",
         summary="A token for one websocket",
         responses=responses(
-            ProblemCode.UNAUTHORIZED,
-            ProblemCode.TOO_MANY_REQUESTS,
-            ProblemCode.TOO_MANY_SESSIONS,
-            ProblemCode.NOT_READY,
-            ProblemCode.DRAINING,
+            ErrorCode.UNAUTHORIZED,
+            ErrorCode.TOO_MANY_REQUESTS,
+            ErrorCode.TOO_MANY_SESSIONS,
+            ErrorCode.NOT_READY,
+            ErrorCode.DRAINING,
         ),
     )
     async def new_token(request: Request, response: Response) -> Token:
@@ -130,7 +130,7 @@ def token_router(
         It is good at this server alone, so that a proxy is sent to one with room for the session.
         """
         if asks_for_status(request.headers) and (refusal := full()) is not None:
-            raise busy(ProblemCode(refusal.code), refusal.message, retry_after_s)
+            raise busy(refusal.code, refusal.message, retry_after_s)
         response.headers["Cache-Control"] = "no-store"
         return Token(token=tokens.issue(client_of(request.scope)), expires_in_s=tokens.lifetime_s)
 

@@ -11,8 +11,9 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from service.access.places import Places
-from service.access.problems import ProblemCode, busy, responses
+from service.access.problems import busy, responses
 from service.engine.slot import NOT_RUNNING, EngineSlot
+from service.protocol.faults import ErrorCode
 from service.settings import Settings
 
 DISTRIBUTION = "rse-transcribe"
@@ -70,26 +71,26 @@ def health_router(
     later = settings.retry_after_s
 
     @router.get(
-        "/healthz", summary="Is the process alive", responses=responses(ProblemCode.NOT_READY)
+        "/healthz", summary="Is the process alive", responses=responses(ErrorCode.NOT_READY)
     )
     async def healthz() -> Health:
         """200 while the event loop runs and the model's worker shows that it lives."""
         if slot.hangs:
             detail = "the model's worker hangs and is being replaced"
-            raise busy(ProblemCode.NOT_READY, detail, later)
+            raise busy(ErrorCode.NOT_READY, detail, later)
         return Health()
 
     @router.get(
         "/readyz",
         summary="May it have work",
-        responses=responses(ProblemCode.NOT_READY, ProblemCode.DRAINING),
+        responses=responses(ErrorCode.NOT_READY, ErrorCode.DRAINING),
     )
     async def readyz(response: Response) -> Ready:
         """200 once the weights are loaded and warmed up; 503 before, and while going down."""
         if draining.is_set():
-            raise busy(ProblemCode.DRAINING, "the server is going down", later)
+            raise busy(ErrorCode.DRAINING, "the server is going down", later)
         if not slot.running:
-            raise busy(ProblemCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
+            raise busy(ErrorCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
         response.headers["Cache-Control"] = "no-store"
         return Ready(sessions=sessions.taken, max_sessions=sessions.total)
 

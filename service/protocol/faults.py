@@ -1,4 +1,4 @@
-"""Why a live session was refused or ended: a code for programs, a sentence for people."""
+"""Why a session or a request was refused or ended: a code for programs, a sentence for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class ErrorCode(StrEnum):
-    """Why a session or a request was refused or ended."""
+    """Why a session or a request was refused or ended, over the websocket and over HTTP."""
 
     # the client's messages
     BAD_MESSAGE = "bad_message"
@@ -43,6 +43,18 @@ class ErrorCode(StrEnum):
     NOT_READY = "not_ready"
     DRAINING = "draining"
     INTERNAL = "internal"
+    # uploads
+    BAD_PARAMETER = "bad_parameter"
+    BAD_UPLOAD = "bad_upload"
+    UPLOAD_TOO_LARGE = "upload_too_large"
+    AUDIO_TOO_LONG = "audio_too_long"
+    UNDECODABLE = "undecodable"
+    EMPTY_AUDIO = "empty_audio"
+    TOO_MANY_UPLOADS = "too_many_uploads"
+    DISK_FULL = "disk_full"
+    # any request
+    NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
 
 
 class CloseCode:
@@ -60,6 +72,21 @@ class CloseCode:
 
 
 CLOSE_CODES: Mapping[ErrorCode, int] = {
+    ErrorCode.BAD_MESSAGE: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_START: CloseCode.BAD_REQUEST,
+    ErrorCode.UNSUPPORTED_ENCODING: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_SAMPLE_RATE: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_CHANNELS: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_MODE: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_LOOKAHEAD: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_BLOCK_FRAMES: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_INSTRUMENTS: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_RESUME: CloseCode.BAD_REQUEST,
+    ErrorCode.UNKNOWN_MODEL: CloseCode.BAD_REQUEST,
+    ErrorCode.NOT_STARTED: CloseCode.BAD_REQUEST,
+    ErrorCode.ALREADY_STARTED: CloseCode.BAD_REQUEST,
+    ErrorCode.BAD_AUDIO: CloseCode.BAD_REQUEST,
+    ErrorCode.ODD_BYTES: CloseCode.BAD_REQUEST,
     ErrorCode.MESSAGE_TOO_BIG: CloseCode.TOO_BIG,
     ErrorCode.TOO_MANY_NOTES: CloseCode.TOO_BIG,
     ErrorCode.IDLE_TIMEOUT: CloseCode.TIMEOUT,
@@ -75,7 +102,7 @@ CLOSE_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.DRAINING: CloseCode.GOING_AWAY,
     ErrorCode.INTERNAL: CloseCode.INTERNAL,
 }
-"""Close code of each error; those not named here are `CloseCode.BAD_REQUEST`."""
+"""Close code of each error of the live protocol; the HTTP statuses are in `access.problems`."""
 
 RETRYABLE = frozenset(
     {
@@ -103,7 +130,7 @@ class ProtocolError(Exception):
 
     @property
     def close_code(self) -> int:
-        return CLOSE_CODES.get(self.code, CloseCode.BAD_REQUEST)
+        return CLOSE_CODES[self.code]
 
     @property
     def retryable(self) -> bool:

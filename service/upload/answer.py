@@ -18,8 +18,9 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.access.problems import Problem, ProblemCode, responses
+from service.access.problems import Problem, responses
 from service.notes.events import NoteEvent, PedalEvent, is_update
+from service.protocol.faults import ErrorCode
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, Totals
 from service.session.description import chosen
@@ -89,26 +90,26 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         },
     },
     **responses(
-        ProblemCode.BAD_PARAMETER,
-        ProblemCode.UNKNOWN_MODEL,
-        ProblemCode.BAD_UPLOAD,
-        ProblemCode.UPLOAD_TOO_LARGE,
-        ProblemCode.AUDIO_TOO_LONG,
-        ProblemCode.TOO_MANY_NOTES,
-        ProblemCode.UNDECODABLE,
-        ProblemCode.EMPTY_AUDIO,
-        ProblemCode.BAD_SAMPLE_RATE,
-        ProblemCode.BAD_AUDIO,
-        ProblemCode.TOO_MANY_UPLOADS,
-        ProblemCode.CLIENT_LIMIT,
-        ProblemCode.TOO_MANY_REQUESTS,
-        ProblemCode.UNAUTHORIZED,
-        ProblemCode.ORIGIN_NOT_ALLOWED,
-        ProblemCode.NOT_READY,
-        ProblemCode.DRAINING,
-        ProblemCode.DISK_FULL,
-        ProblemCode.IDLE_TIMEOUT,
-        ProblemCode.INTERNAL,
+        ErrorCode.BAD_PARAMETER,
+        ErrorCode.UNKNOWN_MODEL,
+        ErrorCode.BAD_UPLOAD,
+        ErrorCode.UPLOAD_TOO_LARGE,
+        ErrorCode.AUDIO_TOO_LONG,
+        ErrorCode.TOO_MANY_NOTES,
+        ErrorCode.UNDECODABLE,
+        ErrorCode.EMPTY_AUDIO,
+        ErrorCode.BAD_SAMPLE_RATE,
+        ErrorCode.BAD_AUDIO,
+        ErrorCode.TOO_MANY_UPLOADS,
+        ErrorCode.CLIENT_LIMIT,
+        ErrorCode.TOO_MANY_REQUESTS,
+        ErrorCode.UNAUTHORIZED,
+        ErrorCode.ORIGIN_NOT_ALLOWED,
+        ErrorCode.NOT_READY,
+        ErrorCode.DRAINING,
+        ErrorCode.DISK_FULL,
+        ErrorCode.IDLE_TIMEOUT,
+        ErrorCode.INTERNAL,
     ),
 }
 

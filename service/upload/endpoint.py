@@ -19,8 +19,9 @@ from starlette.responses import JSONResponse, Response
 
 from model.instruments import told_by
 from service.access.clients import client_of
-from service.access.problems import Problem, ProblemCode
+from service.access.problems import Problem
 from service.protocol.client_messages import Choices
+from service.protocol.faults import ErrorCode
 from service.protocol.options import (
     FILE_OPTIONS,
     MAX_CHANNELS,
@@ -96,12 +97,12 @@ async def transcribe_recording(
             raise refusal
         if not state.knows(choices.model):
             loaded = state.loaded().config.name  # not the path that it may come from
-            raise Problem(ProblemCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+            raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
         try:
             check_instruments(options.instruments, told_by(state.loaded().config.heads))
         except InstrumentsError as error:
-            raise Problem(ProblemCode.BAD_PARAMETER, str(error)) from None
+            raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         try:
             upload = await receive_file(request, state.settings, stack)
         except Exception as error:
@@ -163,7 +164,7 @@ async def run(
         # The model may be busy with others for long; whoever has gone holds no place meanwhile.
         await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not listening.done():
-            raise Problem(ProblemCode.BAD_UPLOAD, "the client has gone")
+            raise Problem(ErrorCode.BAD_UPLOAD, "the client has gone")
         await listening
     except Exception as error:
         extra = {"midi_base64": base64.b64encode(performance.midi).decode()} if performance else {}

@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from service.access.problems import Problem, ProblemCode
+from service.access.problems import Problem
+from service.protocol.faults import ErrorCode
 from service.settings import Settings
 
 # A form field is not what we came for; a few small ones do no harm.
@@ -44,9 +45,7 @@ FORM = {
 async def receive_file(request: Request, settings: Settings, stack: AsyncExitStack) -> UploadFile:
     """The file of the form, spooled; it lives as long as the stack."""
     max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
-    too_large = Problem(
-        ProblemCode.UPLOAD_TOO_LARGE, f"the upload is larger than {max_bytes} bytes"
-    )
+    too_large = Problem(ErrorCode.UPLOAD_TOO_LARGE, f"the upload is larger than {max_bytes} bytes")
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large
@@ -59,7 +58,7 @@ async def receive_file(request: Request, settings: Settings, stack: AsyncExitSta
                 message = await request.receive()
         except TimeoutError:
             detail = f"nothing of the upload came for {patience_s:g} s"
-            raise Problem(ProblemCode.IDLE_TIMEOUT, detail) from None
+            raise Problem(ErrorCode.IDLE_TIMEOUT, detail) from None
         received += len(message.get("body", b""))
         if received > max_bytes:
             raise too_large
@@ -71,16 +70,16 @@ async def receive_file(request: Request, settings: Settings, stack: AsyncExitSta
             bounded.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         )
     except ClientDisconnect:
-        raise Problem(ProblemCode.BAD_UPLOAD, "the upload broke off") from None
+        raise Problem(ErrorCode.BAD_UPLOAD, "the upload broke off") from None
     except HTTPException as error:  # the form is malformed
-        raise Problem(ProblemCode.BAD_UPLOAD, error.detail) from None
+        raise Problem(ErrorCode.BAD_UPLOAD, error.detail) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise Problem(ProblemCode.DISK_FULL, "no room to hold the upload") from error
+        raise Problem(ErrorCode.DISK_FULL, "no room to hold the upload") from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise Problem(
-            ProblemCode.BAD_UPLOAD, "expected a multipart form with the recording in field file"
+            ErrorCode.BAD_UPLOAD, "expected a multipart form with the recording in field file"
         )
     return upload

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from service.access.problems import Problem, ProblemCode, busy
+from service.access.problems import Problem, busy
 from service.audio.decode import DecodeError
 from service.audio.pcm import BadAudioError
 from service.engine.engine import EngineBusyError
+from service.protocol.faults import ErrorCode
 from service.protocol.options import SampleRateError
 from service.session.limits import TooManyNotesError
 from service.session.transcribe import Performance
@@ -23,18 +24,18 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
         case Problem():
             return error
         case DecodeError():
-            return Problem(ProblemCode(error.code), str(error), **extra)
+            return Problem(ErrorCode(error.code), str(error), **extra)
         case SampleRateError():
-            return Problem(ProblemCode.BAD_SAMPLE_RATE, str(error), **extra)
+            return Problem(ErrorCode.BAD_SAMPLE_RATE, str(error), **extra)
         case BadAudioError():
-            return Problem(ProblemCode.BAD_AUDIO, str(error), **extra)
+            return Problem(ErrorCode.BAD_AUDIO, str(error), **extra)
         case TooManyNotesError():
-            return Problem(ProblemCode.TOO_MANY_NOTES, str(error), **extra)
+            return Problem(ErrorCode.TOO_MANY_NOTES, str(error), **extra)
         case EngineBusyError():
             later = state.settings.retry_after_s
-            return busy(ProblemCode.TOO_MANY_UPLOADS, "the model is overloaded", later)
+            return busy(ErrorCode.TOO_MANY_UPLOADS, "the model is overloaded", later)
     logger.error("an upload failed", exc_info=error)
-    return Problem(ProblemCode.INTERNAL, "the server failed; this was logged", **extra)
+    return Problem(ErrorCode.INTERNAL, "the server failed; this was logged", **extra)
 
 
 def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:

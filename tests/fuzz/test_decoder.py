@@ -10,9 +10,10 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.access.problems import STATUS, ProblemCode
+from service.access.problems import STATUS
 from service.audio.decode import AudioDecoder, DecodeError
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
+from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, Encoding, SampleRateError
 from tests.fuzz.conftest import count, inputs
 
@@ -72,7 +73,7 @@ def test_a_file_gives_finite_samples_or_says_why_not(data: bytes) -> None:
         code = error.code
     else:
         return
-    assert ProblemCode(code) in STATUS
+    assert ErrorCode(code) in STATUS
 
 
 @pytest.mark.timeout(3600)

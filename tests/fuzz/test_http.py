@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from service.access.problems import MEDIA_TYPE, STATUS, ProblemCode, ProblemDetails
+from service.access.problems import MEDIA_TYPE, STATUS, ProblemDetails
+from service.protocol.faults import ErrorCode
 from tests.fuzz.conftest import count, inputs
 from tests.fuzz.test_decoder import WHOLE, damaged
 from tests.service.apps import serving
 
 # Whatever is asked, these are faults of ours.
-NEVER = {ProblemCode.INTERNAL, ProblemCode.NOT_READY, ProblemCode.DRAINING}
+NEVER = {ErrorCode.INTERNAL, ErrorCode.NOT_READY, ErrorCode.DRAINING}
 PATHS = ["/transcribe", "/healthz", "/readyz", "/info", "/metrics", "/token", "/", "/openapi.json"]
 # Of the latin-1 characters that may stand in a header, and of ASCII in an address.
 VALUE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
@@ -98,5 +99,5 @@ def check(status: int, media_type: str, body: bytes, method: str) -> None:
         return
     assert media_type.startswith(MEDIA_TYPE), (status, media_type, body[:200])
     problem = ProblemDetails.model_validate_json(body)
-    assert problem.status == status == STATUS[ProblemCode(problem.code)]
+    assert problem.status == status == STATUS[problem.code]
     assert problem.code not in NEVER, body

@@ -166,7 +166,7 @@ class Client(RuleBasedStateMachine):
         if self.end == "stop":
             assert code == CloseCode.NORMAL
         else:
-            assert code == CLOSE_CODES.get(ErrorCode(self.end), CloseCode.BAD_REQUEST)
+            assert code == CLOSE_CODES[ErrorCode(self.end)]
         if self.start is None:
             assert [message["type"] for message in messages] == ["error"]
             return

@@ -54,7 +54,7 @@ def test_what_is_not_scored_is_in_the_json_and_in_the_status(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data-dir", "/no/such/folder"], "is no folder"),
+        (["--data-dir", "/no/such/folder"], "is not a folder"),
         (["--data-dir", ".", "--model", "nobody"], "no weights"),
         (["--data-dir", ".", "--lookahead-ms", "-5"], "lookahead"),
     ],

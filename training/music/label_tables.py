@@ -1,4 +1,4 @@
-"""Tables of notes, as programs and data sets write them: TSV, CSV, MusicNet's, alignments."""
+"""Note tables written by programs and data sets: TSV, CSV, MusicNet's, alignments."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COLUMNS = {
     "velocity": ("velocity", "midivelocity", "vel"),
     "program": ("program", "midiprogram"),
 }
-"""Names of a table's columns, in any case and with or without "time" and "s" behind them; the last
-two may be missing."""
+"""Column names, in any case and optionally followed by "time" or "s"; the last two may be
+missing."""
 AS_THEY_COME = {name: place for place, name in enumerate(COLUMNS)}
 DURATION = ("duration", "dur", "length")
-"""In the place of an offset: seconds from the onset."""
+"""Column that replaces the offset: seconds from the onset."""
 MUSICNET = {"start_time", "end_time", "instrument", "note", "start_beat"}
-"""Columns by which a table of MusicNet is known."""
+"""Columns that identify a MusicNet table."""
 
 
 class LabelError(ValueError):
@@ -36,15 +36,15 @@ class LabelError(ValueError):
 
 
 def read_table(path: Path) -> NoteList:
-    """TSV or CSV with the columns onset, offset, pitch (MIDI number) and perhaps velocity and
-    program (of General MIDI, 0 to 127).
+    """TSV or CSV with columns onset, offset, pitch (MIDI number) and optionally velocity and
+    program (General MIDI, 0 to 127).
 
-    In this order, unless a header names them otherwise (COLUMNS); between tabs, commas or
-    semicolons. In seconds, but for the tables of MusicNet, which are known by their columns.
+    In this order unless a header (COLUMNS) names another; separated by tabs, commas or semicolons.
+    Times are in seconds, except in MusicNet tables, which are recognised by their columns.
 
     Raises:
-        LabelError: with the line that is at fault: no note, or a header, other than a comment
-            behind #, that names some of the columns only.
+        LabelError: naming the line that is not a note, or a header that names only some of the
+            columns (comments after # aside).
     """
     places, lasting = AS_THEY_COME, False
     rows: list[list[float]] = []
@@ -81,18 +81,18 @@ def _read_musicnet(path: Path) -> NoteList:
         rows = layout.read_table(path)
     except layout.ArchiveError as error:
         raise LabelError(str(error)) from None
-    # Programs are counted from 1 there.
+    # MusicNet counts programs from 1.
     try:
         classes = [class_of(int(row["instrument"]) - 1) for row in read_columns(path)]
     except ValueError:
-        raise LabelError(f"{path}: an instrument is no number") from None
+        raise LabelError(f"{path}: an instrument is not a number") from None
     times = np.array(rows).reshape(-1, 3) / (layout.SOURCE_RATE, layout.SOURCE_RATE, 1)
     velocity = np.full(len(rows), UNKNOWN_VELOCITY)
     return note_list(np.column_stack([times, velocity, classes]))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
-    """Cells of all lines, between whichever delimiter the file has most of."""
+    """Cells of all lines, split at the most frequent delimiter."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         return list(csv.reader(text.splitlines(), delimiter=max(DELIMITERS, key=text.count)))
@@ -101,9 +101,9 @@ def _read_rows(path: Path) -> list[list[str]]:
 
 
 def _places(names: list[str]) -> tuple[dict[str, int], bool]:
-    """Where the columns of COLUMNS are, and whether the second is a DURATION.
+    """The places of COLUMNS, and whether the second is a DURATION.
 
-    As they come where none is named, no places where some are.
+    The default order if no column is named; empty if only some are.
     """
     plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name), count=1) for name in names]
 

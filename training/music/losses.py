@@ -18,21 +18,21 @@ from model.config import CENTRE_FRAME, FRAMES, INSTRUMENT_HEADS, LOGIT_OFFSET
 
 @dataclass(frozen=True)
 class Labels:
-    """What sounds at each frame of a batch of windows, (batch, FRAMES, PITCHES) float each where
-    nothing else is said."""
+    """Targets for each frame of a batch of windows, (batch, FRAMES, PITCHES) float unless stated
+    otherwise."""
 
     frame: Tensor
     """1 where a note sounds."""
     onset: Tensor
     """A triangle of three hops around each onset."""
     velocity: Tensor
-    """Velocity / 127 of the note beginning there; 0 where none is, or it is not known."""
+    """Velocity / 127 of the note that begins here; 0 if none does or it is unknown."""
     offset: Tensor
     """A triangle of three hops around each end of a note."""
     instrument: Tensor
-    """Integers: 1 + class of the note beginning there; 0 where none is, or it is not known."""
+    """Integers: 1 + class of the note that begins here; 0 if none does or it is unknown."""
     pedal: Tensor
-    """(batch, FRAMES): how far the sustain pedal is down, 0 to 1; above 1 where not known."""
+    """(batch, FRAMES): how far the sustain pedal is down, 0 to 1; above 1 if unknown."""
     frame_known: Tensor
     """1 where ``frame`` and ``offset`` count, else 0."""
     onset_known: Tensor
@@ -41,7 +41,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """Shares of the heads in the loss."""
+    """Weights of the heads in the loss."""
 
     frame: float = 1.0
     """That a note sounds."""
@@ -65,10 +65,10 @@ def heads_loss(
     pitches: slice,
     weights: HeadWeights,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Cross-entropy of every head; of most, summed over notes and averaged over frames.
+    """Weighted cross-entropy of all heads, most summed over notes and averaged over frames.
 
-    logits: (batch, heads, FRAMES, PITCHES), the heads as ``heads`` names them; only the given
-    frames and pitches count. Velocity and instrument count where notes begin, averaged over them.
+    logits: (batch, heads, FRAMES, PITCHES), in the order of ``heads``; only the given frames and
+    pitches are used. Velocity and instrument losses are averaged over the notes that begin.
     """
     cells = (slice(None), frames, pitches)
     rows = logits[:, :, frames, pitches]
@@ -101,8 +101,8 @@ def heads_loss(
 
 
 def _instrument_loss(logits: Tensor, labels: Labels, cells: tuple[slice, slice, slice]) -> Tensor:
-    """Cross-entropy of each class apart, so that several may play a note; summed over classes,
-    averaged over notes beginning. logits: (batch, classes, frames, pitches)."""
+    """Binary cross-entropy of each class, since several may play a note; summed over classes,
+    averaged over notes that begin. logits: (batch, classes, frames, pitches)."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     share = labels.onset[cells][where]
@@ -122,9 +122,9 @@ def released_loss(
     """The released code's MusicNet objective (paper, appendix "MusicNet training details").
 
     logits: (batch, frames, PITCHES) with the logit offset; raw: (batch, positions, PITCHES)
-    network output without it; frame: labels like logits. The middle frame counts by itself and
-    again among the regular intervals; all positions are pulled lightly towards silence; the
-    calibration is trained on the middle frame without touching the network.
+    network output without it; frame: labels like logits. The middle frame has a term of its own and
+    is also one of the regular frames; all positions are pulled slightly towards silence; the
+    calibration is trained on the middle frame without gradients to the network.
     """
     middle = CENTRE_FRAME if logits.shape[1] == FRAMES else logits.shape[1] // 2
     others_smoothing = (smoothing + 0.1) / 2

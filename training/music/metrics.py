@@ -15,11 +15,11 @@ from service.notes.events import Note
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"
-"""Where the labels have velocities."""
+"""For labels with velocities."""
 INSTRUMENT_FIGURES = ("instrument_accuracy", "multi_onset_f1")
-"""Where the labels have instruments, and the network tells them."""
+"""For labels with instruments and networks that predict them."""
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
-"""Where the transcription says what each beginning needed to be known."""
+"""For transcriptions that record the audio each onset needed."""
 DEFINITIONS = {
     "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
     "frame_f1": "of the frames that the tracked notes cover, not of thresholded probabilities",
@@ -36,8 +36,8 @@ DEFINITIONS = {
 }
 ONSET_TOLERANCE_S = 0.05
 OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S
-UNKNOWN_VELOCITY = 64  # where labels say nothing of loudness
-SHORTEST_S = 1e-3  # mir_eval refuses notes without length
+UNKNOWN_VELOCITY = 64  # for labels without velocities
+SHORTEST_S = 1e-3  # mir_eval rejects notes of zero length
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class NoteList:
     offset_s: NDArray[np.float64]
     pitch: NDArray[np.int64]
     velocity: NDArray[np.int64]
-    instrument: NDArray[np.int64] = None  # type: ignore[assignment]  # none is known
-    """Class numbers (``model.config.INSTRUMENTS``), UNKNOWN where it is not known."""
+    instrument: NDArray[np.int64] = None  # type: ignore[assignment]  # unknown
+    """Class numbers (``model.config.INSTRUMENTS``) or UNKNOWN."""
 
     def __post_init__(self) -> None:
         if self.instrument is None:
@@ -60,12 +60,12 @@ class NoteList:
 
     @property
     def has_velocities(self) -> bool:
-        """Whether they were played: data sets without velocities give one to all notes."""
+        """Whether velocities vary: data sets without velocities give all notes the same."""
         return len(set(self.velocity.tolist())) > 1
 
     @property
     def has_instruments(self) -> bool:
-        """Whether it is known of any note what plays it."""
+        """Whether any note has a known instrument."""
         return bool((self.instrument != UNKNOWN).any())
 
     def where(self, index: NDArray) -> NoteList:
@@ -73,7 +73,7 @@ class NoteList:
         return NoteList(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
     def shifted(self, seconds: float) -> NoteList:
-        """The same notes later; none begins before 0."""
+        """The notes moved later; none begins before 0."""
         onset = np.maximum(0, self.onset_s + seconds)
         offset = np.maximum(onset, self.offset_s + seconds)
         return replace(self, onset_s=onset, offset_s=offset)
@@ -89,7 +89,7 @@ class NoteList:
 
 
 def note_list(rows: NDArray) -> NoteList:
-    """From rows of onset s, offset s, pitch, velocity and perhaps class number, in any order."""
+    """From rows of onset s, offset s, pitch, velocity and optionally class, in any order."""
     rows = np.asarray(rows, dtype=float)
     rows = rows.reshape(-1, rows.shape[1] if rows.ndim == 2 else 4)
     rows = rows[np.lexsort((rows[:, 2], rows[:, 0]))]
@@ -109,7 +109,7 @@ def estimated_notes(notes: list[Note]) -> NoteList:
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
     """Step-wise average precision pooled over all frames and notes, as in the paper.
 
-    Both (frames, PITCHES). NaN where no note sounds at all.
+    Both (frames, PITCHES). NaN if no note sounds.
     """
     if not roll.any():
         return float("nan")
@@ -117,13 +117,13 @@ def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
 
 
 def frame_f1(estimated: NDArray, roll: NDArray) -> float:
-    """F1 of the piano roll that the emitted notes draw; both (frames, PITCHES) of bool."""
+    """F1 of the piano roll of the emitted notes; both (frames, PITCHES) of bool."""
     hits = int((estimated & roll).sum())
     return 2 * hits / max(1, int(estimated.sum()) + int(roll.sum()))
 
 
 def note_f1(reference: NoteList, estimated: NoteList, offsets: bool) -> float:
-    """mir_eval's note F1: onset within 50 ms, the same pitch, and if asked the offset too."""
+    """mir_eval's note F1: onset within 50 ms, same pitch, and optionally the offset."""
     if not len(reference) or not len(estimated):
         return 0.0
     _, _, f1, _ = mir_eval.transcription.precision_recall_f1_overlap(
@@ -153,11 +153,11 @@ def velocity_f1(reference: NoteList, estimated: NoteList) -> float:
 def note_on_delays(
     reference: NoteList, matched: NDArray[np.int64], known_s: NDArray[np.float64]
 ) -> dict[str, float]:
-    """DELAY_FIGURES, NaN where no note is matched.
+    """DELAY_FIGURES, NaN if no note is matched.
 
     Args:
         matched: ``matched_onsets``.
-        known_s: of each note of the estimate, seconds of the recording that it needed.
+        known_s: for each estimated note, the seconds of the recording that it needed.
     """
     if not len(matched):
         return dict.fromkeys(DELAY_FIGURES, float("nan"))
@@ -166,7 +166,7 @@ def note_on_delays(
 
 
 def matched_onsets(reference: NoteList, estimated: NoteList) -> NDArray[np.int64]:
-    """[n, 2]: rows of the reference and of the estimate that are the same note by onset."""
+    """[n, 2]: rows of reference and estimate that match by pitch and onset."""
     if not len(reference) or not len(estimated):
         return np.zeros((0, 2), np.int64)
     pairs = mir_eval.transcription.match_notes(
@@ -178,9 +178,9 @@ def matched_onsets(reference: NoteList, estimated: NoteList) -> NDArray[np.int64
 def confusion(
     reference: NoteList, estimated: NoteList, matched: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """[classes, classes]: matched notes by the instrument of the labels (rows) and by the one told.
+    """[classes, classes]: matched notes by labelled (rows) and predicted instrument.
 
-    matched: what ``matched_onsets`` gives; notes of which either is unknown do not count.
+    matched: see ``matched_onsets``; notes with an unknown instrument are ignored.
     """
     out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, told = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
@@ -192,7 +192,7 @@ def confusion(
 def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np.int64]) -> float:
     """F1 of notes whose pitch, onset and instrument agree.
 
-    Notes of which the labels do not know the instrument are left out, with those found for them.
+    Notes labelled without an instrument are ignored, as are the notes matched to them.
     """
     unknown = reference.instrument[matched[:, 0]] == UNKNOWN
     estimated = estimated.where(np.delete(np.arange(len(estimated)), matched[unknown, 1]))
@@ -205,7 +205,7 @@ def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np
 
 
 def instrument_figures(reference: NoteList, estimated: NoteList) -> dict[str, float]:
-    """INSTRUMENT_FIGURES; the accuracy is NaN where no note is found."""
+    """INSTRUMENT_FIGURES; the accuracy is NaN if no note is found."""
     matched = matched_onsets(reference, estimated)
     counts = confusion(reference, estimated, matched)
     found = int(counts.sum())

@@ -1,8 +1,8 @@
-"""Notes of MIDI files as labels: from the key's strike to where the key and the pedal let go.
+"""Notes of MIDI files as labels, from the key stroke until key and pedal are released.
 
-A sustain pedal acts on its own channel, whichever track it stands in (MIDI 1.0). Some instruments
-record theirs on a channel of its own: a pedal on a channel without notes therefore holds the notes
-of every channel that nobody presses a pedal on.
+A sustain pedal acts on its own channel, regardless of the track (MIDI 1.0). Some instruments record
+the pedal on a separate channel: a pedal on a channel without notes therefore holds the notes of
+every channel that has no pedal of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from training.music.metrics import NoteList, note_list
 
 DRUMS = 9  # the channel of percussion in General MIDI, counted from 0
 SUSTAIN = 64  # controller
-PRESSED = 64  # value from which on it is down
-TEMPO = 500_000  # microseconds a beat until a file says otherwise
+PRESSED = 64  # smallest value that means down
+TEMPO = 500_000  # default microseconds per beat
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class _Note:
     pitch: int
     velocity: int
     program: int
-    """Of General MIDI; -1 where the file names none."""
+    """General MIDI program; -1 if the file names none."""
 
 
 @dataclass
 class _Channel:
     notes: list[_Note] = field(default_factory=list)
     pedal: list[tuple[float, bool]] = field(default_factory=list)
-    """Seconds, and whether it is down from there on."""
+    """Seconds, and whether the pedal is down from then on."""
 
     @property
     def pressed(self) -> bool:
@@ -48,8 +48,8 @@ class _Channel:
 
 
 def read_midi(path: Path) -> NoteList:
-    """Notes of a MIDI file without its drums, with instruments where it names programs; held pedals
-    lengthen them. Raises LabelError."""
+    """Notes of a MIDI file, without drums, lengthened by the sustain pedal; with instruments if the
+    file names programs. Raises LabelError."""
     try:
         file = mido.MidiFile(path)
         channels = _channels(file)
@@ -65,7 +65,7 @@ def read_midi(path: Path) -> NoteList:
 
 
 def _channels(file: mido.MidiFile) -> list[_Channel]:
-    """What is played, by channel. Raises ValueError for a file without beats."""
+    """Notes and pedal by channel. Raises ValueError for a file not timed in beats."""
     if file.ticks_per_beat <= 0:
         raise ValueError("its time is not counted in beats")
     ticks, seconds, tempi = _tempo_map(file)
@@ -90,7 +90,7 @@ def _channels(file: mido.MidiFile) -> list[_Channel]:
                 if message.type == "note_on" and message.velocity:
                     key.append((now_s, message.velocity, programs.get(message.channel, -1)))
                     continue
-                # What is struck in this very moment goes on, if it ends something before it.
+                # A note struck at this very tick goes on if the event ends an earlier one.
                 ended = [strike for strike in key if strike[0] < now_s]
                 channel.notes += [_Note(on_s, now_s, message.note, v, p) for on_s, v, p in ended]
                 key[:] = key[len(ended) :] if ended else []
@@ -98,7 +98,7 @@ def _channels(file: mido.MidiFile) -> list[_Channel]:
 
 
 def _tempo_map(file: mido.MidiFile) -> tuple[list[int], list[float], list[float]]:
-    """Of each tempo: the tick and the second from which it counts, and seconds a tick."""
+    """For each tempo: its first tick and second, and the seconds per tick."""
     changes = {0: TEMPO}
     for track in file.tracks:
         tick = 0
@@ -115,7 +115,7 @@ def _tempo_map(file: mido.MidiFile) -> tuple[list[int], list[float], list[float]
 
 
 def _held(notes: list[_Note], pedal: list[tuple[float, bool]]) -> Iterator[tuple[_Note, float]]:
-    """Notes with the time to which the sustain pedal holds them, at most to the next strike."""
+    """Notes with the time until which the pedal holds them, at most until the next stroke."""
     pedal = sorted(pedal, key=lambda change: change[0])
     moments = [time_s for time_s, _ in pedal]
     releases = [time_s for time_s, down in pedal if not down]

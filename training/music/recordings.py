@@ -1,10 +1,10 @@
-"""Folders of recordings with note labels, in the layouts that data sets come in.
+"""Folders of recordings with note labels, in common data set layouts.
 
-Audio and labels are matched by stem, wherever in the folder they lie (``flac/``, ``tsv/``, ...).
+Audio and labels are matched by stem, anywhere in the folder (``flac/``, ``tsv/``, ...).
 Labels are MIDI files, or TSV/CSV tables of onset s, offset s, pitch, velocity, or alignments as of
 the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, row for row with
-``notes/STEM.csv``, counted from the start that ``info.csv`` beside the two folders gives. Both may
-have sub-folders, as that data set's do.
+``notes/STEM.csv``, relative to the start given by ``info.csv`` beside the two folders. Both may
+have sub-folders.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Collection:
     """Recordings that belong together.
 
     Attributes:
-        name: what they are called in print.
+        name: for display.
         recordings: those that can be scored, by name.
-        failures: why others cannot, by name.
-        unlabelled: audio that nobody has labelled; a folder may hold more than a test set.
+        failures: reasons why others cannot, by name.
+        unlabelled: audio without labels.
     """
 
     name: str
@@ -64,7 +64,7 @@ def read_collection(folder: Path) -> Collection:
     """
     audio, labels = _files(folder)
     if not audio:
-        what = f"below {folder}" if folder.is_dir() else f", {folder} is no folder"
+        what = f"below {folder}" if folder.is_dir() else f", {folder} is not a folder"
         raise LabelError(f"no audio ({', '.join(sorted(AUDIO))}) {what}")
     if not labels.keys() & {path.stem for path in audio}:
         raise LabelError(f"no audio with labels of the same stem below {folder}")
@@ -122,7 +122,7 @@ def _start_seconds(info: Path, stem: str) -> float:
             except (KeyError, ValueError):
                 raise LabelError(f"{info}: {stem} has no start as hours:minutes:seconds") from None
             return 3600.0 * hours + 60 * minutes + seconds
-    raise LabelError(f"{info} does not know {stem}")
+    raise LabelError(f"{info} does not list {stem}")
 
 
 def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:

@@ -39,7 +39,7 @@ from training.music.synth.validation import render_validation
 from training.musicnet.data import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
-SEEDS_APART = 10**9  # between processes that render: more than any run has steps
+SEEDS_APART = 10**9  # between rendering processes: more than the steps of any run
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -53,24 +53,24 @@ class MusicConfig:
             root=Path("data/synth"), cache=Path("~/.cache/rse-transcribe").expanduser()
         )
     )
-    """What audio is rendered from: the note bank and the scores."""
+    """The note bank and the scores that audio is rendered from."""
     data: Literal["synth", "musicnet"] = "synth"
-    """Synthesised audio, or the recordings of the MusicNet archive."""
+    """Rendered audio, or the recordings of the MusicNet archive."""
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
-    """Where that lies."""
+    """The MusicNet archive."""
     batch_size: int = 24
-    """Windows an optimiser step."""
+    """Windows per optimiser step."""
     workers: int = 1
     """Processes that render audio, or threads that read recordings."""
     farthest_hops: int = 48
-    """Oldest frame that is trained, counted back from the end of the window; the newest is the
-    newest that has all its filters. Frames outside are never asked for."""
+    """Oldest frame that is trained, in hops before the end of the window; the newest is the newest
+    that has all its filters. Other frames are never used."""
     train_filters: bool = False
-    """Let the filterbank's kernels learn; else they stay constant-Q, which generalises from
-    synthesised to recorded sound and saves a fifth of the time."""
+    """Train the filterbank's kernels. Fixed constant-Q kernels generalise better from rendered to
+    recorded sound and save a fifth of the time."""
     weights: HeadWeights = field(default_factory=HeadWeights)
     validation_windows: int = 1500
-    """Windows of held-out music that a validation scores."""
+    """Windows of held-out music per validation."""
 
 
 class MusicTask:
@@ -78,7 +78,7 @@ class MusicTask:
 
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
-        # Windows come with the audio before them that the network hears.
+        # Windows include the context before them.
         self.synth = replace(config.synth, context=config.model.context)
         self.windows = config.batch_size
         self.network: nn.Module = TranscriptionModel(config.model)
@@ -88,14 +88,14 @@ class MusicTask:
             if not config.train_filters:
                 self.network.get_submodule("network.filterbank").requires_grad_(False)
             convolutions = self.network.get_submodule("network.convolutions")
-            # A sixth faster on CPUs; weights and inputs have to agree.
+            # A sixth faster on CPUs; weights and inputs must match.
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             convolutions.register_forward_pre_hook(_channels_last)
         self.frames = usable_frames(config.model, config.farthest_hops)
         self.archive = (
             Archive(config.archive, config.model.sample_rate) if config.data == "musicnet" else None
         )
-        # The archive does not know how loud its notes are.
+        # The archive has no velocities.
         self.weights = replace(config.weights, velocity=0) if self.archive else config.weights
         self._validation: Batch | None = None
 
@@ -103,8 +103,8 @@ class MusicTask:
     def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
         """An endless stream, rendered in worker processes or read by threads.
 
-        Both end with the context. Which rendered batch comes when depends on the workers' pace, so
-        a resumed run hears other music; windows of the archive are a function of seed and step.
+        # Windows include their context.
+        so a resumed run sees other music; windows of the archive depend only on seed and step.
         """
         config = self.config
         source: contextlib.AbstractContextManager[Iterable[Batch]]
@@ -183,7 +183,7 @@ class MusicTask:
 
 
 def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
-    """Frames of a window that have all their filters and are near enough to its end."""
+    """Frames of a window with complete filters, up to `farthest_hops` from its end."""
     if not isinstance(model.front_end, FilterbankConfig):
         return slice(0, FRAMES)
     return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
@@ -211,8 +211,8 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
 def _instruments_and_pedal(
     heads: tuple[str, ...], probabilities: NDArray[np.float32], batch: Batch
 ) -> dict[str, float]:
-    """Share of the beginnings of notes whose class is right, and F1 of the pedal, over frames with
-    200 ms of look-ahead and more."""
+    """Accuracy of the instrument at onsets and F1 of the pedal, over frames with at least 200 ms of
+    look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
     if INSTRUMENT_HEADS[0] in heads:
@@ -242,5 +242,5 @@ def _channels_last(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ..
 
 
 def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
-    """Without paths, which say nothing to the reader of a card."""
+    """Without paths, which mean nothing to readers of a card."""
     return {k: v for k, v in values.items() if not isinstance(v, os.PathLike)}

@@ -62,7 +62,7 @@ def test_a_folder_without_audio_is_an_error(tmp_path: Path) -> None:
     text(tmp_path / "a.csv", "0.1,0.2,61\n")
     with pytest.raises(LabelError, match=r"no audio \(.*\.flac.*\) below"):
         read_collection(tmp_path)
-    with pytest.raises(LabelError, match="is no folder"):
+    with pytest.raises(LabelError, match="is not a folder"):
         read_collection(tmp_path / "nowhere")
 
 

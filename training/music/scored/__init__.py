@@ -1,1 +1,1 @@
-"""Recordings with the scores that they play: their alignment, and training excerpts of them."""
+"""Recordings with scores: alignment and training excerpts."""

@@ -1,4 +1,4 @@
-"""A recording and its score in, notes with times and confidences out."""
+"""Aligns a score with a recording: notes with times and confidences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = ("onset_s", "offset_s", "pitch", "velocity", "confidence")
 
 @dataclass(frozen=True)
 class Heard:
-    """What a model hears in a recording: probabilities, (frames, PITCHES), ``frame_s`` apart."""
+    """A model's probabilities for a recording, (frames, PITCHES), ``frame_s`` apart."""
 
     sounding: NDArray[np.float32]
     onset: NDArray[np.float32]
@@ -32,11 +32,11 @@ class Heard:
 
 
 def hear(path: Path, engine: Engine) -> Heard:
-    """Raises AudioError for what is no audio, LabelError for a model without an onset head."""
+    """Raises AudioError for unreadable audio, LabelError for a model without an onset head."""
     samples, rate = read_audio(path)
     heads = engine.config.heads
     if "onset" not in heads:
-        raise LabelError(f"{engine.config.name} has no onset head to align by")
+        raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
     probabilities = transcribe_array(samples, rate, engine).probabilities
     frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
     return Heard(frame, onset, HOP / engine.config.sample_rate)
@@ -51,9 +51,9 @@ def read_score(path: Path) -> NoteList:
 
 
 def align(heard: Heard, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
-    """The score's notes where they are heard.
+    """The score's notes moved to where they are heard.
 
-    Begins at the coarse alignment and at one of its own, and keeps the one by which more notes are
+    Starts from the coarse alignment and from a computed one, and keeps the result with more notes
     heard.
     """
     rough = [warp(score, heard.sounding, heard.onset, heard.frame_s)]

@@ -1,8 +1,7 @@
 """A first alignment of a score with a recording, by dynamic time warping.
 
-Both are compared as pianorolls: the written notes with the model's probabilities of sounding and
-of beginning notes. Silence is put around the score, so that a recording may begin before the music
-and end after it.
+Piano rolls of the written notes are compared with the model's frame and onset probabilities. The
+score is padded with silence, since a recording may begin before the music and end after it.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from model.config import PITCHES
 from training.music.metrics import NoteList
 from training.music.scored.time_map import TimeMap
 
-CELLS = 40_000_000  # of the table of costs: 5 bytes each
-STEP_S = 0.04  # of the rolls; longer where the table would become too large
+CELLS = 40_000_000  # limit for the table of costs, 5 bytes each
+STEP_S = 0.04  # of the rolls; longer if the table would be too large
 MARGIN_S = 1.0  # of silence around the score
-ONSET_WEIGHT = 2.0  # of beginnings beside what sounds
-STALL_COST = 0.25  # of a step of one side alone, so that both go on where nothing is known
-SILENT = 0.3  # norm of a slice in which nothing is heard
+ONSET_WEIGHT = 2.0  # of onsets relative to frames
+STALL_COST = 0.25  # of a step on one side only, so both advance when in doubt
+SILENT = 0.3  # norm of a silent slice
 
 
 def warp(
@@ -28,7 +27,7 @@ def warp(
     onset: NDArray[np.float32],
     frame_s: float,
 ) -> TimeMap:
-    """The score's time in the recording's, to about STEP_S.
+    """The map from score time to recording time, to about STEP_S.
 
     Args:
         score: at any tempo.
@@ -36,7 +35,7 @@ def warp(
         frame_s: from one frame to the next.
     """
     length_s = len(sounding) * frame_s
-    # The written tempo may be any: to begin with, both last equally long.
+    # The written tempo is arbitrary: first scale both to the same length.
     heard = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
     heard_s = float(heard[-1] - heard[0]) if len(heard) > 1 else length_s
     written_s = max(1e-3, float(score.onset_s[-1] - score.onset_s[0]))
@@ -50,7 +49,7 @@ def warp(
     written = _features(*_written(played, slices, step_s))
     audio = _features(*(_pooled(roll, step_s / frame_s) for roll in (sounding, onset)))
     path = _cheapest_path(_costs(written, audio))
-    # Of the slices that one of the score stalls at, the first: there its notes begin.
+    # Where a score slice stalls, take its first slice: there its notes begin.
     at, first = np.unique(path[:, 0], return_index=True)
     score_s = (at * step_s - begin_s) / pace
     return TimeMap(score_s, path[first, 1] * step_s)
@@ -66,15 +65,15 @@ def _written(
 
 
 def _pooled(roll: NDArray[np.float32], width: float) -> NDArray[np.float32]:
-    """The highest of every ``width`` frames."""
+    """The maximum of every ``width`` frames."""
     edges = np.arange(0, len(roll), width).astype(int)
     return np.asarray(np.maximum.reduceat(roll, edges, axis=0))
 
 
 def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Slices of length 1, or less in silence, and one entry that makes up for it."""
+    """Slices of norm 1, or less in silence, plus one entry for the remainder."""
     onset = onset.copy()
-    onset[1:] += 0.5 * onset[:-1]  # a beginning is near where the other side has it late
+    onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
     out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
     out /= np.maximum(SILENT, np.linalg.norm(out, axis=1, keepdims=True))
     silence = np.sqrt(np.maximum(0, 1 - np.square(out).sum(axis=1, keepdims=True)))
@@ -82,14 +81,14 @@ def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDAr
 
 
 def _costs(rows: NDArray[np.float32], columns: NDArray[np.float32]) -> NDArray[np.float32]:
-    """0 for equal slices to 1 for those without a note in common."""
+    """From 0 for equal slices to 1 for slices without common notes."""
     return 1 - rows @ columns.T
 
 
 def _cheapest_path(costs: NDArray[np.float32]) -> NDArray[np.int64]:
     """[steps, 2]: rows and columns from corner to corner, computed along the anti-diagonals."""
     rows, columns = costs.shape
-    back = np.zeros((rows, columns), np.int8)  # 0: both went on, 1: the row, 2: the column
+    back = np.zeros((rows, columns), np.int8)  # 0: both advanced, 1: the row, 2: the column
     flat, back_flat = costs.ravel(), back.ravel()
     infinite = np.float32(np.inf)
     # Totals of the last two anti-diagonals by row, with a row before the first.

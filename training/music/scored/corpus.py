@@ -1,11 +1,10 @@
-"""Real recordings with their scores as training material.
+"""Real recordings with scores as training data.
 
-A folder holds ``index.json``: a list of entries with ``id``, ``audio`` and, below, what may be
-missing: ``score`` (a MIDI file; without one the recording is passed over), ``coarse`` (a first
-alignment), ``split`` ("train" or "validation"), ``instruments`` ("solo piano ..."), ``ornaments``
-(whether the player adds notes). ``ornaments/ID.tsv`` lists the score times of ornament signs that
-the score does not play out. Each recording is aligned once, with the shipped weights, and kept in
-the cache folder.
+A folder holds ``index.json``: a list of entries with ``id``, ``audio`` and optionally ``score`` (a
+MIDI file; without one the recording is skipped), ``coarse`` (a first alignment), ``split`` ("train"
+or "validation"), ``instruments`` ("solo piano ..."), ``ornaments`` (whether the player adds notes).
+``ornaments/ID.tsv`` lists the score times of ornament signs that the score does not play out. Each
+recording is aligned once, with the shipped weights, and kept in the cache folder.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ PCM_SCALE = 32_767
 
 @dataclass(frozen=True)
 class ScoredRecording:
-    """A recording with the labels that its score gives."""
+    """A recording with labels from its score."""
 
     name: str
     audio: NDArray[np.int16]
     """[samples] at the model's rate, PCM_SCALE at full scale"""
     notes: Notes
-    """Velocity 0: not known."""
+    """Velocity 0 means unknown."""
     unknown: NDArray[np.float64]
     """As in ``Rendered``."""
 
@@ -44,13 +43,13 @@ class ScoredRecording:
 def load_recordings(
     root: Path, cache: Path, split: str, left_out: tuple[str, ...] = ()
 ) -> list[ScoredRecording]:
-    """The recordings of a split that have a score, by the index's order.
+    """The recordings of a split that have a score, in index order.
 
     Args:
-        left_out: recordings that are not used, ID, or parts of them, ID:SECOND-SECOND.
+        left_out: recordings, ID, or parts of them, ID:SECOND-SECOND, that are not used.
 
     Raises:
-        ValueError: the index or a file is not as it should be, or a part is misspelt.
+        ValueError: the index, a file or a left-out part is invalid.
         OSError: the index is missing.
     """
     spans = _spans(left_out)
@@ -63,7 +62,7 @@ def load_recordings(
     places = {entry["id"]: cache / _key(root, entry) for entry in entries}
     missing = [entry for entry in entries if not (places[entry["id"]] / "labels.npz").exists()]
     if missing:
-        # Here alone: workers that only draw excerpts are to do without torch.
+        # Imported here: workers that only draw excerpts need no torch.
         from training.music.scored.prepare import prepare
 
         prepare(root, [(entry, places[entry["id"]]) for entry in missing])
@@ -73,7 +72,7 @@ def load_recordings(
 
 
 def _spans(left_out: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
-    """Of each recording the parts to leave out; an empty list for all of it."""
+    """The parts of each recording to leave out; an empty list means all of it."""
     spans: dict[str, list[tuple[float, float]]] = {}
     for text in left_out:
         name, _, span = text.partition(":")
@@ -88,7 +87,7 @@ def _spans(left_out: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
 
 
 def _key(root: Path, entry: dict[str, Any]) -> str:
-    """The folder of a recording in the cache."""
+    """The cache folder of a recording."""
     files = [root / entry[kind] for kind in ("audio", "score", "coarse") if entry.get(kind)]
     digest = hashlib.sha256(str(CACHE_VERSION).encode())
     for file in files:
@@ -129,7 +128,7 @@ def _load(
 
 
 def _instrument(entry: dict[str, Any]) -> int:
-    """Class number of a soloist; -1 where several play or it is none of the classes."""
+    """Class number of a soloist; -1 for several players or other instruments."""
     words = str(entry.get("instruments", "")).lower().removeprefix("solo ")
     solo = str(entry.get("instruments", "")).lower().startswith("solo ")
     named = [number for number, name in enumerate(INSTRUMENTS) if words.startswith(name)]
@@ -137,7 +136,7 @@ def _instrument(entry: dict[str, Any]) -> int:
 
 
 def _signs(path: Path) -> NDArray[np.float64]:
-    """Score times in the first column, below a line of heading."""
+    """Score times in the first column, below a header line."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
     try:
         return np.array([float(line.split("\t")[0]) for line in lines if line.strip()])

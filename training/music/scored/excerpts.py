@@ -17,11 +17,11 @@ from training.music.synth.config import RecordingConfig
 from training.music.synth.render import Rendered
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)
-"""Transpositions; the tempo changes with them, as on a tape."""
+"""Transpositions, which also change the tempo, as on tape."""
 CENTS = 25.0
-"""Largest detuning beside them."""
+"""Largest additional detuning."""
 SECOND_ROOM = 0.15
-"""Share of the made-up rooms of rendered excerpts: the recording has a room already."""
+"""Room probability relative to rendered excerpts, as recordings already have a room."""
 
 
 def recorded_excerpt(
@@ -32,9 +32,9 @@ def recorded_excerpt(
     rng: np.random.Generator,
     surroundings: Surroundings = NOWHERE,
 ) -> Rendered:
-    """An augmented excerpt of one of the recordings, each chosen by its length.
+    """An augmented excerpt of one of the recordings, chosen in proportion to length.
 
-    Where a recording is shorter than ``seconds``, the excerpt is as long as it.
+    If a recording is shorter than ``seconds``, the excerpt is all of it.
     """
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]

@@ -1,4 +1,4 @@
-"""What a score does not tell of a recording, to be left out of the loss.
+"""What a score leaves open about a recording, to be masked in the loss.
 
 Rows are as in ``Rendered.unknown``: begin and end in seconds, pitch (-1: all), and what is unknown.
 """
@@ -16,27 +16,27 @@ from training.music.synth.labels import FRAME_UNKNOWN, ONSET_UNKNOWN
 from training.music.synth.scores import Notes
 
 DOUBT = 0.25
-"""Notes of less confidence are taught neither as played nor as silence."""
+"""Notes of lower confidence are trained neither as notes nor as silence."""
 NEAR_S = 0.1
-"""Around an onset in doubt."""
+"""Masked on either side of a doubtful onset."""
 HELD = 0.6
-"""Share of the written length for which a key is certainly held: detached playing lets go about
-there, and the sound of long notes fades."""
+"""Fraction of the written length for which a key is certainly held: detached playing releases it
+about then, and long notes fade."""
 RELEASE_S = 1.0
 """After a written end, for legato, damper and room."""
 RINGING_RELEASE_S = 4.0
-"""The same where the pedal is down much of the time."""
+"""The same if the pedal is often down."""
 RINGING = 0.12
-"""Mean probability of sounding RELEASE_S after the written ends, from which on it is."""
+"""Mean frame probability RELEASE_S after written ends that means the pedal is often down."""
 ORNAMENT_PITCHES = 2
-"""Semitones around a note with an ornament sign that may be struck."""
+"""Semitones around a note with an ornament sign that may be played."""
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
-"""Onset probabilities from which on an onset that is not written may yet be played. Where nobody
-ornaments, nearly all of the model's false notes stay below the first, and most below the second."""
+"""Onset probabilities above which an unwritten onset may have been played. Without ornaments,
+nearly all of the model's false notes stay below the first, and most below the second."""
 SUPPORT = 0.6
-"""Least share of the notes around that are heard; with less, the alignment has gone astray."""
+"""Smallest fraction of nearby notes that are heard; below it, the alignment is lost."""
 SUPPORT_S = 1.5
-"""Around is so far before and after."""
+"""Time before and after that counts as nearby."""
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
 ALL_PITCHES = -1
@@ -47,12 +47,12 @@ class Evidence:
     """An aligned recording.
 
     Attributes:
-        notes: the score's, where they are played.
-        confidence: [n], of each.
-        heard: [n], whether the model hears it begin.
-        time_map: from the score's time.
-        unwritten: [m, 3], second, pitch and probability of onsets heard that are not written.
-        ringing: mean probability of sounding RELEASE_S after the written ends.
+        notes: the score's notes at recording times.
+        confidence: [n].
+        heard: [n], whether the model hears the onset.
+        time_map: from score time to recording time.
+        unwritten: [m, 3], second, pitch and probability of onsets heard but not written.
+        ringing: mean frame probability RELEASE_S after the written ends.
     """
 
     notes: Notes
@@ -64,7 +64,7 @@ class Evidence:
 
     @property
     def release_s(self) -> float:
-        """How long after its written end a note may sound."""
+        """How long a note may sound after its written end."""
         return RINGING_RELEASE_S if self.ringing >= RINGING else RELEASE_S
 
 
@@ -79,7 +79,7 @@ def unknown(
     Args:
         signs_s: [k], score times of ornament signs that the score does not play out.
         ornamented: whether the player adds notes.
-        left_out_s: [k, 2], stretches of the recording that are not to be learnt from.
+        left_out_s: [k, 2], parts of the recording to leave out.
     """
     unwritten = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
     parts = [
@@ -111,7 +111,7 @@ def _doubtful(evidence: Evidence) -> NDArray[np.float64]:
 
 
 def _releases(evidence: Evidence) -> NDArray[np.float64]:
-    """From where a key may be let go to where its sound has gone or its pitch begins again."""
+    """From the earliest key release until the sound is gone or the pitch begins again."""
     notes = evidence.notes
     order = np.lexsort((notes.onset, notes.pitch))
     again_s = np.full(len(notes), np.inf)
@@ -123,7 +123,7 @@ def _releases(evidence: Evidence) -> NDArray[np.float64]:
 
 
 def _ornament(evidence: Evidence, at_s: float) -> NDArray[np.float64]:
-    """Neighbours in pitch of the notes at a sign, as long as those last."""
+    """Pitches near the notes at a sign, for the duration of the notes."""
     notes = evidence.notes.where(np.abs(evidence.notes.onset - at_s) < NEAR_S)
     steps = np.arange(-ORNAMENT_PITCHES, ORNAMENT_PITCHES + 1)
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
@@ -138,7 +138,7 @@ def _unwritten(evidence: Evidence, probability: float) -> NDArray[np.float64]:
 
 
 def _astray(evidence: Evidence) -> NDArray[np.float64]:
-    """Stretches in which the model hears few of the written notes."""
+    """Parts in which the model hears few of the written notes."""
     onset_s = evidence.notes.onset
     heard = np.concatenate([[0], np.cumsum(evidence.heard)])
     first = np.searchsorted(onset_s, onset_s - SUPPORT_S)

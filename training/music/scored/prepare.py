@@ -1,4 +1,4 @@
-"""Recordings aligned with their scores, into the cache of ``training.music.scored.corpus``."""
+"""Fills the cache of ``training.music.scored.corpus`` with aligned recordings."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from training.music.synth.bank import replace_atomically
 
 logger = logging.getLogger(__name__)
 
-MODEL = "live"  # weights of this package: what they teach stays free of others' output
+MODEL = "live"  # shipped weights, so no other system's output enters training
 
 
 def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
-    """Align each entry of the index below ``root`` and write it to its folder of the cache.
+    """Aligns each index entry below ``root`` and writes it to its cache folder.
 
     Raises ValueError for audio, scores and alignments that cannot be read.
     """
@@ -64,8 +64,8 @@ def model_audio(path: Path) -> NDArray[np.int16]:
 
 
 def ringing(notes: NoteList, heard: Heard) -> float:
-    """Mean probability of sounding RELEASE_S after the end of a note whose pitch is not struck
-    again until then; 0 where there is none."""
+    """Mean frame probability RELEASE_S after the end of notes whose pitch is not struck again
+    before; 0 if there are none."""
     order = np.lexsort((notes.onset_s, notes.pitch))
     again_s = np.full(len(notes), np.inf)
     same = np.diff(notes.pitch[order]) == 0

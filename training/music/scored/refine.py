@@ -1,7 +1,7 @@
-"""Each note of a roughly aligned score moved to where the model hears it begin.
+"""Moves each note of a roughly aligned score to the onset that the model hears.
 
-Notes of one score time form a chord. A chord is moved to where its notes are heard, held in place
-by the chords around it; then each note goes to the likeliest onset of its own pitch near its chord.
+Notes at the same score time form a chord. A chord moves to where its notes are heard, restrained by
+nearby chords; then each note moves to the likeliest onset of its own pitch near its chord.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from training.music.scored.time_map import TimeMap
 
 TOLERANCE_S = 0.06
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
-"""Chords are looked for so far from their first places, one width after the other."""
+"""Search widths around the chords' initial times, one after the other."""
 FOUND = 0.2
-"""Least onset probability, weighted by its distance, of a note that is heard."""
+"""Smallest onset probability, weighted by distance, of a note that is heard."""
 NEIGHBOURS_S = 1.0
-"""Chords so far apart lean on each other."""
+"""Distance within which chords influence each other."""
 STIFFNESS = 0.5
-"""Weight of the neighbours' place beside a chord's own notes, of onset probability 1 each."""
+"""Weight of the neighbours relative to a note of onset probability 1 in the chord."""
 SPREAD_S = 0.02
-"""Distance of the notes around from their chords at which a note not heard is hardly placed."""
+"""Mean distance of nearby notes from their chords at which an unheard note is hardly placed."""
 PLACED = 0.5
-"""Highest confidence of a note that is not heard itself but placed by its neighbours."""
+"""Highest confidence of an unheard note, which only its neighbours place."""
 HEARD_EARLY_S = 0.004
-"""The model's peaks lie so far before the attacks: in recordings of a grand piano, the steepest
+"""Time by which the model's peaks precede the attacks: in recordings of a grand piano, the steepest
 rise of the energy follows them by 5 ms in the median, and the onset of rendered notes by 1 ms."""
 CHORD_S = 0.005  # score times nearer than this are one chord
 SHORTEST_S = 0.04
@@ -36,13 +36,13 @@ SHORTEST_S = 0.04
 
 @dataclass(frozen=True)
 class Aligned:
-    """Notes in the recording's time, by onset.
+    """Notes at recording times, by onset.
 
     Attributes:
-        notes: with the score's pitches; velocity 0, as a score does not know it.
+        notes: with the score's pitches; velocity 0 (unknown).
         confidence: [n], 0 to 1: the onset probability that a note was found by, less at a distance
             from where its chord is expected; of a note that was not heard, at most PLACED.
-        heard: [n], whether the model hears the note begin.
+        heard: [n], whether the model hears the onset.
         time_map: of all chords.
     """
 
@@ -59,11 +59,11 @@ def refine(
     frame_s: float,
     tolerance_s: float = TOLERANCE_S,
 ) -> Aligned:
-    """Align the score's notes with the onsets heard.
+    """Aligns the score's notes with the onsets heard.
 
     Args:
         score: written notes, by onset.
-        rough: where they lie to within about ROUGH_TOLERANCES_S[0].
+        rough: their times to within about ROUGH_TOLERANCES_S[0].
         onset: onset probabilities, (frames, PITCHES).
         frame_s: from one frame to the next.
         tolerance_s: how far a note may lie from its chord.
@@ -100,9 +100,9 @@ def _peaks(
     frame_s: float,
     width_s: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of each note the likeliest onset of its pitch within ``width_s``: where, and how likely.
+    """For each note the likeliest onset of its pitch within ``width_s``: time and probability.
 
-    Weighted by a raised cosine of the distance. No nearer to another note of the pitch.
+    Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch.
     """
     reach = int(np.ceil(width_s / frame_s))
     at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
@@ -127,7 +127,7 @@ def _peaks(
 def _reach(
     pitch: NDArray[np.int64], expected_s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Between which times each note may lie: half of the way to the next of its pitch."""
+    """The time range of each note: half the way to its neighbours of the same pitch."""
     earliest, latest = np.full(len(pitch), -np.inf), np.full(len(pitch), np.inf)
     order = np.lexsort((expected_s, pitch))
     same = np.diff(pitch[order]) == 0
@@ -143,7 +143,7 @@ def _moved(
     found_s: NDArray[np.float64],
     strength: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Chords where their notes are heard, and where the chords around have gone; rising."""
+    """Chord times from their own notes and nearby chords; increasing."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
@@ -158,7 +158,7 @@ def _moved(
 
 
 def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """0 where nothing weighs."""
+    """0 if all weights are 0."""
     order = np.argsort(values)
     total = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0.0
@@ -167,7 +167,7 @@ def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) 
 def _around(
     times_s: NDArray[np.float64], distance_s: NDArray[np.float64], heard: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Within NEIGHBOURS_S: the share of notes that are heard, and their mean distance."""
+    """Within NEIGHBOURS_S: the fraction of notes heard, and their mean distance."""
     first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
     last = np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
 
@@ -182,7 +182,7 @@ def _around(
 def _ends(
     pitch: NDArray[np.int64], onset_s: NDArray[np.float64], written_s: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Ends as written, but before the next note of the pitch and after their own beginnings."""
+    """Ends as written, but after the onset and before the next note of the pitch."""
     end_s = np.maximum(written_s, onset_s + SHORTEST_S)
     order = np.lexsort((onset_s, pitch))
     again = np.full(len(pitch), np.inf)

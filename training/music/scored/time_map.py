@@ -1,4 +1,4 @@
-"""Where a score's time lies in a recording."""
+"""Maps score time to recording time."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from training.music.label_tables import LabelError
 
-HEAD_LINES = 2  # of a table: a remark, then the names of its columns
+HEAD_LINES = 2  # of a table: a comment, then the column names
 
 
 @dataclass(frozen=True)
 class TimeMap:
-    """Pairs of times in seconds, [n] each; both rise. Linear between them, and at the pace of the
-    whole beyond its ends."""
+    """Increasing pairs of times in seconds, [n] each; linear in between, extrapolated at the mean
+    pace."""
 
     score_s: NDArray[np.float64]
     audio_s: NDArray[np.float64]
 
     @property
     def pace(self) -> float:
-        """Seconds of the recording for one of the score, on average."""
+        """Mean seconds of the recording per second of the score."""
         span = float(self.score_s[-1] - self.score_s[0])
         return float(self.audio_s[-1] - self.audio_s[0]) / span if span else 1.0
 
@@ -37,9 +37,9 @@ class TimeMap:
 
 
 def read_time_map(path: Path) -> TimeMap:
-    """From a TSV of score_s, audio_s and any further columns, below two lines of heading.
+    """From a TSV of score_s, audio_s and any further columns, below two header lines.
 
-    Raises LabelError for other tables and for times that do not rise.
+    Raises LabelError for other tables and for times that do not increase.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -48,8 +48,8 @@ def read_time_map(path: Path) -> TimeMap:
     except (OSError, ValueError) as error:
         raise LabelError(f"cannot read {path}: {error}") from None
     if pairs.ndim != 2 or pairs.shape[1:] != (2,) or len(pairs) < 2:
-        raise LabelError(f"{path}: expected two rows or more of score_s and audio_s")
+        raise LabelError(f"{path}: expected at least two rows of score_s and audio_s")
     if (np.diff(pairs, axis=0) < 0).any() or not np.isfinite(pairs).all():
-        raise LabelError(f"{path}: the times do not rise")
+        raise LabelError(f"{path}: the times do not increase")
     _, first = np.unique(pairs[:, 0], return_index=True)
     return TimeMap(*pairs[first].T)

@@ -1,4 +1,4 @@
-"""Measure a model by what it makes of sound, through the pipeline that users get.
+"""Measure the accuracy of a model, through the same pipeline as the service.
 
 ``python -m training.evaluate real --data-dir DIR --lookahead-ms 200 --json OUT``
 
@@ -11,25 +11,24 @@ its own rate, that its note_on needed, the resampler's filter included; the 95 %
 polyphony. Labels with instruments (a MIDI file's programs, a table's column ``program``) add
 instrument_accuracy (of the notes found), multi_onset_f1 and ``confusion``, and to the
 ``--pictures`` one of that. Several look-aheads can be given at once. Labels can be shifted where a
-data set's audio is known to lag behind them. Recordings or labels that cannot be read are told of
-and listed in ``failures``, the others scored; the exit status is then 1. Audio without labels is
-told of and passed over. Nothing here chooses a threshold.
+data set's audio is known to lag behind them. Recordings or labels that cannot be read are reported
+and listed in ``failures``, and the exit status is 1; the others are scored. Audio without labels is
+reported and skipped. Nothing is tuned here.
 
 ``python -m training.evaluate instruments --synth DIR --model NAME --json OUT``
 
 Instrument accuracy in solos and in ensembles, with and without the instruments given to the
-stream, and F1 of the pedal in frames of 50 ms, of validation scores rendered on the timbres that
-training leaves out; with ``--pictures`` which instruments are taken for which.
+stream, and F1 of the pedal in frames of 50 ms, for validation scores rendered with held-out
+instruments; with ``--pictures`` a confusion matrix.
 
 ``python -m training.evaluate junk --model NAME --json OUT``
 
-False notes a minute in made-up silence, noise, sweeps, drums and speech, and in any audio below
-``--data-dir`` (recordings of speech, say); with ``--synth`` also in the recorded speech and drums
-of the training material that training leaves out.
+False notes per minute in synthesised silence, noise, sweeps, drums and speech, and in any audio
+below ``--data-dir``; with ``--synth`` also in recorded speech and drums held out of training.
 
 ``python -m training.evaluate errors --data-dir DIR --json OUT``
 
-What goes wrong on recordings with labels, by kind (``training.evaluation.errors``), for each
+Errors on recordings with labels, by kind (``training.evaluation.errors``), for each
 recording and overall: places of false frames, kinds of false notes, recall by octave, what the
 model hears after the ends of notes, quartiles of the timing of matched onsets.
 
@@ -74,7 +73,7 @@ from training.musicnet.evaluate import labelled_test_set, papers_figure
 from training.musicnet.layout import TEST
 from training.musicnet.windows import TEST_STRIDE
 
-MIDDLE_MS = 372.0  # look-ahead at which a stream, too, reads the middle of the window
+MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 
 MAX_JUNK_S = 3600.0
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
@@ -104,7 +103,9 @@ def main(arguments: list[str] | None = None) -> int:
     real.add_argument(
         "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
     )
-    real.add_argument("--pictures", type=Path, help="folder for pictures: heard over played")
+    real.add_argument(
+        "--pictures", type=Path, help="folder for pictures of predictions over labels"
+    )
     real.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
     )
@@ -113,16 +114,16 @@ def main(arguments: list[str] | None = None) -> int:
         "instruments", parents=[common], help="rendered scores on held-out instruments"
     )
     instruments.set_defaults(run=_instruments)
-    instruments.add_argument("--synth", type=Path, required=True, help="training material")
+    instruments.add_argument("--synth", type=Path, required=True, help="training data")
     instruments.add_argument("--cache", type=Path, default=CACHE)
     instruments.add_argument("--lookahead-ms", type=float, default=100.0)
     instruments.add_argument(
         "--passages", type=int, default=2, help="of each instrument; ten times as many of ensembles"
     )
     instruments.add_argument("--seconds", type=float, default=20.0, help="of a passage")
-    instruments.add_argument("--pictures", type=Path, help="folder for the confusions")
+    instruments.add_argument("--pictures", type=Path, help="folder for the confusion matrices")
 
-    errors = commands.add_parser("errors", parents=[common], help="what goes wrong, by kind")
+    errors = commands.add_parser("errors", parents=[common], help="errors by kind")
     errors.set_defaults(run=_errors)
     errors.add_argument("--data-dir", type=Path, required=True)
     errors.add_argument("--lookahead-ms", type=float, default=200.0)
@@ -130,12 +131,14 @@ def main(arguments: list[str] | None = None) -> int:
         "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
     )
 
-    junk = commands.add_parser("junk", parents=[common], help="sounds that hold no notes")
+    junk = commands.add_parser("junk", parents=[common], help="sounds without notes")
     junk.set_defaults(run=_junk)
     junk.add_argument("--lookahead-ms", type=float, default=200.0)
-    junk.add_argument("--seconds", type=float, default=60.0, help="of each made-up sound")
+    junk.add_argument(
+        "--seconds", type=float, default=60.0, help="length of each synthesised sound"
+    )
     junk.add_argument("--data-dir", type=Path, help="a file or folder of audio without notes")
-    junk.add_argument("--synth", type=Path, help="training material: its held-out speech and drums")
+    junk.add_argument("--synth", type=Path, help="training data with held-out speech and drums")
     junk.add_argument("--cache", type=Path, default=CACHE)
 
     musicnet = commands.add_parser(
@@ -248,12 +251,12 @@ def _streams(options: argparse.Namespace) -> list[StreamOptions]:
 
 
 def _together(reports: list[Report]) -> Report:
-    """Of one look-ahead its report; of several the first one's, and all of them below it."""
+    """The report of one look-ahead; for several the first report, with all of them inside."""
     return {**reports[0], **({"by_lookahead": reports} if len(reports) > 1 else {})}
 
 
 def _status(failures: dict[str, str]) -> int:
-    """The exit status; says what was not scored."""
+    """The exit status, after printing what was not scored."""
     for reason in failures.values():
         print(f"training.evaluate: not scored: {reason}", file=sys.stderr)
     return 1 if failures else 0

@@ -1,4 +1,4 @@
-"""Measuring models through the pipeline that users get: reports, conditions, pictures.
+"""Measures models through the service's own pipeline: reports, conditions, pictures.
 
-Uses the service's sessions; nothing here trains.
+Uses the service's sessions; nothing is trained here.
 """

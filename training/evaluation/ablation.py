@@ -1,9 +1,9 @@
-"""What each part of the training material is worth.
+"""The contribution of each part of the training data.
 
-``python -m training.evaluation.ablation --out DIR`` trains a small network on the whole material
-and once without each part, all from the same seed and for as many steps, and scores them under the
-conditions of ``training.evaluation.conditions``. What is finished is kept in the folder, so that a
-second call goes on.
+``python -m training.evaluation.ablation --out DIR`` trains a small network on all data and once
+without each part, with the same seed and number of steps, and scores them under the conditions of
+``training.evaluation.conditions``. Finished networks are kept in the folder, so a second call
+resumes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMALL = replace(
 
 
 def variants(whole: SynthConfig) -> dict[str, SynthConfig]:
-    """The material without each of its parts."""
+    """The data without each of its parts."""
     recording = whole.recording
     quiet_kinds = {k: v for k, v in whole.background_kinds.items() if k == "silence"}
     wordless = {
@@ -82,7 +82,7 @@ def variants(whole: SynthConfig) -> dict[str, SynthConfig]:
 
 
 def train(synth: SynthConfig, loop: LoopConfig, batch_size: int, folder: Path) -> None:
-    """A small network on this material, into the folder; one that was interrupted is not kept."""
+    """Trains a small network into the folder; an interrupted one is discarded."""
     music = MusicConfig(SMALL, synth, batch_size=batch_size, workers=0, validation_windows=64)
     torch.manual_seed(loop.seed)
     trainer = Trainer(MusicTask(music), loop, folder)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--synth", type=Path, default=Path("data/synth"))
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--batch-size", type=int, default=16, help="windows a step")
+    parser.add_argument("--batch-size", type=int, default=16, help="windows per step")
     parser.add_argument("--windows", type=int, default=400, help="scored under each condition")
     parser.add_argument("--junk-seconds", type=float, default=60.0)
     options = parser.parse_args(arguments)
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ablate(options: argparse.Namespace) -> dict[str, dict[str, Scores]]:
-    """The scores of each variant, trained where they are not in the folder yet."""
+    """The scores of each variant, trained unless the folder has it."""
     whole = SynthConfig(root=options.synth, cache=options.cache)
 
     @cache
@@ -134,7 +134,7 @@ def ablate(options: argparse.Namespace) -> dict[str, dict[str, Scores]]:
     found = {}
     for name, synth in variants(whole).items():
         folder = options.out / name.replace(" ", "-")
-        # What the labels of pedalled notes are worth shows against both kinds of labels.
+        # Labels of pedalled notes are scored against both kinds of labels.
         both = name in ("whole", BY_KEYS)
         for labels in ("sounding", "keys") if both else (synth.labels,):
             scores = folder / f"{labels}.json"

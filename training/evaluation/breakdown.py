@@ -19,7 +19,7 @@ OCTAVES = tuple(f"C{octave} to B{octave}" for octave in range(-1, 9)) + ("C9 to 
 
 @dataclass
 class Counts:
-    """Frames and notes of one group; added up over recordings."""
+    """Frames and notes of one group; sums over recordings."""
 
     notes: int = 0
     """Notes of the labels."""
@@ -27,7 +27,7 @@ class Counts:
     matched: int = 0
     """Notes found, by onset and pitch."""
     hits: int = 0
-    """Frames x pitches that sound in labels and notes found; likewise the next two."""
+    """Frames x pitches that sound in both labels and notes found; similarly the next two."""
     label_frames: int = 0
     estimated_frames: int = 0
     sounding: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS + 1, np.int64))
@@ -35,13 +35,12 @@ class Counts:
     silent: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS + 1, np.int64))
 
     def add(self, other: Counts) -> None:
-        """Take in another recording's."""
+        """Adds the counts of another recording."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     def figures(self) -> dict[str, float | int | None]:
-        """``notes`` and the scores; None where a score has no meaning without label frames or
-        notes of either kind."""
+        """``notes`` and the scores; None where there is nothing to score."""
         frames, notes = self.label_frames + self.estimated_frames, self.notes + self.estimated
         return {
             "notes": self.notes,
@@ -64,7 +63,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Heard:
-    """What was made of one recording, beside its labels.
+    """One recording's transcription and labels.
 
     Attributes:
         reference: the labels.
@@ -116,7 +115,7 @@ def by_polyphony(heard: Heard) -> dict[str, Counts]:
 
 
 def pooled(recordings: Iterable[Mapping[str, Counts]]) -> dict[str, Counts]:
-    """The sum over recordings, groups in their order."""
+    """The sum over recordings, with groups in order."""
     total: dict[str, Counts] = {}
     for recording in recordings:
         for name, counts in recording.items():

@@ -1,8 +1,8 @@
 """Networks under named conditions: ``python -m training.evaluation.conditions live accurate``.
 
-The held-out instruments play validation scores; each condition spoils the same dry excerpts in
-one way. Prints the average precision of frames and of onsets at one look-ahead for each, and how
-many notes a minute the note tracker finds in sounds that hold none.
+The held-out instruments play validation scores; each condition degrades the same dry excerpts in
+one way. Prints the average precision of frames and onsets at one look-ahead for each, and the false
+notes per minute in sounds without notes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ UNTOUCHED = RecordingConfig(
     telephone=0.0,
     mp3=0.0,
 )
-PEAK = 0.7  # of the excerpts that no condition makes quieter
+PEAK = 0.7  # of excerpts, before a condition lowers the level
 MP3_COMPRESSION = 0.8  # 24 kbit/s at 11,025 Hz
 LOOKAHEAD_MS = 200.0
 BATCH = 32
@@ -66,7 +66,7 @@ def _recorded(**changes: float) -> Condition:
 
 
 def _beside(make: Callable[[int, int, np.random.Generator], Sound], level_db: float) -> Condition:
-    """Another sound, so much louder than the music (on average over the excerpt)."""
+    """Adds another sound at this level relative to the music (mean over the excerpt)."""
 
     def spoil(audio: Sound, rate: int, rng: np.random.Generator) -> Sound:
         other = make(len(audio), rate, rng)
@@ -132,7 +132,7 @@ class ConditionSet:
         return batch
 
     def score(self, network: TranscriptionModel) -> dict[str, Scores]:
-        """``ap`` and ``onset_ap`` of each condition, ``notes`` a minute of each empty sound."""
+        """``ap`` and ``onset_ap`` of each condition, ``notes`` per minute of each empty sound."""
         frame = FRAMES - int(LOOKAHEAD_MS / 1000 * self.rate / HOP)
         scores: dict[str, Scores] = {}
         for name, batch in self.batches.items():
@@ -181,9 +181,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("weights", nargs="+", help="shipped names or .safetensors files")
     parser.add_argument("--synth", type=Path, default=Path("data/synth"))
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
-    parser.add_argument("--windows", type=int, default=400, help="under each condition")
-    parser.add_argument("--junk-seconds", type=float, default=60.0, help="of each empty sound")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser.add_argument("--windows", type=int, default=400, help="windows per condition")
+    parser.add_argument(
+        "--junk-seconds", type=float, default=60.0, help="length of each empty sound"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
     synth = SynthConfig(root=options.synth, cache=options.cache)
     try:

@@ -1,8 +1,8 @@
 """How notes of a piano fall silent: ``python -m training.evaluation.decay --out decay.png``.
 
 Draws the level of the fundamental after the labelled end of isolated notes, by octave, in rendered
-training material and, with ``--recordings FOLDER``, in recordings with labels. Where the two differ
-much, training teaches wrong ends.
+training audio and, with ``--recordings FOLDER``, in recordings with labels. If the two differ much,
+training teaches wrong offsets.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from training.music.synth.excerpts import load_material, random_tuning, score_ex
 TIMES_S = np.arange(0.0, 1.01, 0.1)
 """After the labelled end."""
 BEFORE_S = 0.08
-"""Levels count from the one this long before the end."""
+"""Levels are relative to the level this long before the end."""
 WINDOW_S = 0.1
 SHORTEST_S = 0.25
 """Shorter notes have not settled when they end."""
 CLOSE = (0, 1, 2, 12, 19, 24)
-"""Semitones to other notes whose partials would be taken for the fundamental."""
+"""Intervals to notes whose partials could be mistaken for the fundamental, in semitones."""
 OCTAVES = range(1, 8)
 EXCERPT_S = 25.0
 
@@ -44,7 +44,7 @@ Curves = dict[int, NDArray[np.float64]]
 
 
 def decays(audio: NDArray[np.float32], notes: NoteList, sample_rate: int) -> Curves:
-    """Levels of the fundamentals after the ends of notes that nothing close covers."""
+    """Levels of the fundamentals after the ends of notes that no nearby note masks."""
     found: dict[int, list[NDArray[np.float64]]] = {}
     width = int(WINDOW_S * sample_rate)
     window = np.hanning(width)
@@ -77,7 +77,7 @@ def pooled(curves: Iterable[Curves]) -> Curves:
 
 
 def rendered(config: SynthConfig, excerpts: int, seed: int) -> Iterable[Curves]:
-    """Of training's pianos, in training's rooms."""
+    """Curves of the training pianos in training rooms."""
     rng = np.random.default_rng(seed)
     material = load_material(config)
     config = replace(config, piano_probability=1.0, reorchestrate_probability=0.0)
@@ -95,7 +95,7 @@ def rendered(config: SynthConfig, excerpts: int, seed: int) -> Iterable[Curves]:
 
 
 def recorded(folder: Path) -> Iterable[Curves]:
-    """Of a folder of labelled recordings. Raises LabelError and AudioError."""
+    """Curves of a folder of labelled recordings. Raises LabelError and AudioError."""
     for recording in read_collection(folder).recordings:
         audio, rate = read_audio(recording.audio)
         audio = np.asarray(soxr.resample(audio, rate, SAMPLE_RATE), np.float32)
@@ -103,7 +103,7 @@ def recorded(folder: Path) -> Iterable[Curves]:
 
 
 def draw(kinds: dict[str, Curves], out: Path) -> None:
-    """The median and the middle half of the notes, an axes an octave."""
+    """The median and quartiles of the notes, one axes per octave."""
     figure = Figure((12, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 4, sharex=True, sharey=True).ravel()

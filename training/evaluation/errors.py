@@ -1,10 +1,9 @@
-"""What a transcription gets wrong, by kind: which false frames, which false notes, which missed.
+"""The errors of a transcription by kind: false frames, false notes and missed notes.
 
-A false frame is one that the notes found cover and the labels do not. It counts once, where it fits
-first: ``after_end`` of a label of its pitch, within AFTER_END_S; at an ``overtone`` of a label that
-sounds; ``elsewhere``. A false note is one without a label (``metrics.matched_onsets``): ``again``,
-of a pitch that sounds in the labels or has just ended, struck by nobody; at an ``overtone`` of a
-label struck together with it; ``other``.
+A false frame is covered by a note found but by no label. It counts once, as the first that fits:
+``after_end`` of a label of its pitch, within AFTER_END_S; at an ``overtone`` of a sounding label;
+``elsewhere``. A false note has no label (``metrics.matched_onsets``): ``again``, at a pitch that
+sounds in the labels or has just ended; at an ``overtone`` of a label struck with it; ``other``.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from training.music.recordings import Recording, read_audio
 
 AFTER_END_S = 1.0
 RINGING_S = (0.0, 0.2, 0.5)
-"""After the ends of notes: how probable is it then that they sound?"""
+"""Times after the ends of notes at which frame probabilities are averaged."""
 OVERTONES = (12, 19, 24, 28, 31, 34, 36)
 """Semitones from a note to its partials 2 to 8."""
 FRAME_PLACES = ("after_end", "overtone", "elsewhere")
@@ -40,21 +39,21 @@ NOTE_KINDS = ("again", "overtone", "other")
 
 @dataclass
 class Errors:
-    """Counts of one recording; add up those of several."""
+    """Counts of one recording; those of several can be added."""
 
     false_frames: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     """By FRAME_PLACES."""
     false_notes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     """By NOTE_KINDS."""
     found: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OCTAVES), np.int64))
-    """Labels that are matched, by octave."""
+    """Matched labels, by octave."""
     labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OCTAVES), np.int64))
     ringing: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(RINGING_S)))
     """Sums of frame probabilities RINGING_S after ends."""
     ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(RINGING_S), np.int64))
-    """As many ends were they taken from: those whose pitch is not struck again until then."""
+    """The number of ends in each sum: those whose pitch is not struck again before."""
     onset_errors_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """How late matched onsets are."""
+    """Delays of matched onsets."""
 
     def __add__(self, other: Errors) -> Errors:
         onset_errors_s = np.concatenate([self.onset_errors_s, other.onset_errors_s])
@@ -181,7 +180,7 @@ def analyse(
 
 
 def text(name: str, figures: dict[str, Any]) -> str:
-    """Figures to be read."""
+    """The figures as text."""
     lines = [name]
     for title, count, shares in (
         ("false frames", figures["false_frames"], figures["false_frame_places"]),

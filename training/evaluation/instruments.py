@@ -1,4 +1,4 @@
-"""Instruments and the pedal, told of rendered scores on timbres that training never hears.
+"""Accuracy of instruments and pedal, on scores rendered with held-out instruments.
 
 *Solo*: for each held-out entry of the note bank, passages of one part of a score (of a whole score
 where the entry can play all parts at once). *Ensembles*: passages of scores for several
@@ -47,15 +47,15 @@ from training.music.synth.render import Rendered
 from training.music.synth.scores import Piece
 
 PEDAL_FRAME_S = 0.05
-HALF_PEDAL = 0.5  # depth from which on a pedal counts as down
-COVERED = 0.95  # share of a part's notes that a solo instrument must reach
-ATTEMPTS = 200  # at a piece that fits
+HALF_PEDAL = 0.5  # smallest depth that counts as down
+COVERED = 0.95  # fraction of a part's notes that a solo instrument must be able to play
+ATTEMPTS = 200  # to find a piece that fits
 PIANO_GROUPS = ("solo piano", "pop piano")
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A rendered passage, and what is known of it."""
+    """A rendered passage and its labels."""
 
     kind: str
     """"solo", "ensemble" or "piano"."""
@@ -139,13 +139,13 @@ class _Tally:
 
     @property
     def pedal_f1(self) -> float | None:
-        """None where no pedal is ever down."""
+        """None if no pedal is ever down."""
         both, labels, heard = self._pedal.tolist()
         return 2 * both / (labels + heard) if labels + heard else None
 
     @property
     def line(self) -> str:
-        """How it stands."""
+        """The figures so far."""
         pedal = self.pedal_f1
         accuracy = f"accuracy {_share(self.confusion):.3f}, given {_share(self._given):.3f}"
         return accuracy + ("" if pedal is None else f", pedal {pedal:.3f}")

@@ -1,4 +1,4 @@
-"""False notes a minute in sounds that hold none, through the streaming path."""
+"""False notes per minute in sounds without notes, through the streaming path."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from training.music.recordings import AUDIO, AudioError, read_audio
 from training.music.synth.acoustics.backgrounds import load_backgrounds
 
 GOAL_A_MINUTE = 6.0
-"""Of silence and noise: one false note in ten seconds."""
-COMMONEST = 3  # pitches named
+"""For silence and noise: one false note in ten seconds."""
+COMMONEST = 3  # pitches listed
 
 
 def made_sounds(seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:
@@ -48,9 +48,9 @@ def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]
 def held_out_sounds(
     synth: Path, cache: Path, seconds: float
 ) -> Iterator[tuple[str, NDArray[np.float32], int]]:
-    """Name, samples and rate of recorded speech and drums that training never hears.
+    """Name, samples and rate of recorded speech and drums held out of training.
 
-    The same in every run, from the training material in ``synth``, decoded into ``cache``.
+    The same in every run, from the data in ``synth``, decoded into ``cache``.
 
     Raises:
         AudioError: there are none.
@@ -76,10 +76,10 @@ def evaluate_junk(
     where there is one.
 
     Args:
-        tell: is given lines to print.
+        tell: prints a line.
 
     Raises:
-        AudioError: samples that are no sound, or a rate that is out of range.
+        AudioError: invalid samples, or a rate out of range.
     """
     found: dict[str, Any] = {}
     tell(f"{'sound':24}{'seconds':>9}{'false notes':>13}{'a minute':>10}  goal  commonest pitches")

@@ -1,9 +1,9 @@
-"""Sounds that hold no notes, made for measuring ghosts.
+"""Sounds without notes, for measuring false notes.
 
-They are built in other ways than the backgrounds of the training material (``synth.noise``,
-``synth.speech``), so that a model has not met their like: speech is added up from harmonics under
-a gliding spectral envelope instead of pulses through resonators, drums have the modes of membranes
-and the beating squares of electronic cymbals, noise is filtered instead of shaped in its spectrum.
+They are synthesised differently from the training backgrounds (``synth.acoustics``), so models have
+not trained on similar sounds: speech sums harmonics under a gliding spectral envelope instead of
+filtering pulses, drums use membrane modes and beating square waves, and noise is filtered instead
+of shaped in its spectrum.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from scipy import signal
 Sound = NDArray[np.float32]
 
 RATE_HZ = 44_100
-NOISE_DB = -26.0  # RMS in dBFS, as of a microphone whose gain is too high
-ROOM_DB = -50.0  # a quiet room with the gain as music needs it
+NOISE_DB = -26.0  # RMS in dBFS, as from a microphone with too much gain
+ROOM_DB = -50.0  # a quiet room at the gain for music
 
 
 def _level(sound: NDArray[np.floating], rms_db: float) -> Sound:
@@ -48,7 +48,7 @@ def pink(length: int, rng: np.random.Generator) -> Sound:
 
 
 def room(length: int, rng: np.random.Generator) -> Sound:
-    """A room in which nobody plays: rumble and hiss that breathe, and faint mains hum."""
+    """An empty room: slowly varying rumble and hiss, and faint mains hum."""
     rumble = signal.sosfilt(
         signal.butter(2, 200, fs=RATE_HZ, output="sos"), rng.standard_normal(length)
     )
@@ -64,7 +64,7 @@ def room(length: int, rng: np.random.Generator) -> Sound:
 
 
 def sine_sweep(length: int, rng: np.random.Generator) -> Sound:
-    """A sine from 30 Hz to 8 kHz in 20 s, again and again."""
+    """A sine from 30 Hz to 8 kHz in 20 s, repeated."""
     time = np.arange(length) / RATE_HZ % 20.0
     low, octaves = 30.0, np.log2(8000 / 30)
     phase = low * 20 / (octaves * np.log(2)) * 2 ** (octaves * time / 20)
@@ -99,7 +99,7 @@ _STROKE_S = 1.2
 def _membrane(
     base_hz: float, decay_s: float, bend: float, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Modes of a round membrane (zeros of the Bessel functions), sharper while it is tense."""
+    """Modes of a round membrane (zeros of Bessel functions), sharper right after the stroke."""
     time = np.arange(int(_STROKE_S * RATE_HZ)) / RATE_HZ
     turns = base_hz * (time + bend * 0.02 * (1 - np.exp(-time / 0.02)))
     out = np.zeros(len(time))
@@ -119,7 +119,7 @@ def _rattle(decay_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _hat(decay_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Six square waves in no harmony, high-passed, as in drum machines."""
+    """Six inharmonic square waves, high-passed, as in drum machines."""
     time = np.arange(int(_STROKE_S * RATE_HZ)) / RATE_HZ
     tones = (205.3, 304.4, 369.6, 522.7, 540.0, 800.0)
     metal = sum(np.sign(np.sin(2 * np.pi * hz * time + rng.uniform(0, 6.3))) for hz in tones)
@@ -230,4 +230,4 @@ SOUNDS: dict[str, Callable[[int, np.random.Generator], Sound]] = {
 }
 """Makers of ``length`` samples at RATE_HZ, full scale 1."""
 NOISES = ("digital silence", "room noise", "white noise", "pink noise")
-"""Those in which any note is a fault."""
+"""Sounds with a limit on false notes."""

@@ -1,4 +1,4 @@
-"""Pictures: what the network hears over what was played, and what it takes instruments for.
+"""Pictures: predictions over labels, and the confusion of instruments.
 
 As the last figure of the paper's appendix: above, the frame probabilities as shades; below, the
 labels; time to the right, pitch upwards. Notes that the tracker made of them are outlined.
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS, PITCHES
 from training.music.metrics import NoteList
 
-SECONDS = 30.0  # of a recording, from its first note on
+SECONDS = 30.0  # of a recording, from its first note
 MARGIN = 3  # semitones above and below
 INCHES = (12.0, 7.0)
 
 
 def draw_confusion(path: Path, title: str, counts: NDArray[np.int64]) -> None:
-    """Write a PNG: notes of each instrument (rows, with their number) by the one told, as shares.
+    """Writes a PNG: fractions of the notes of each instrument (rows) by predicted instrument.
 
-    counts: [classes, classes]; classes that neither play nor are told are left out.
+    counts: [classes, classes]; classes that are neither played nor predicted are left out.
     """
     shown = np.flatnonzero(counts.any(axis=0) | counts.any(axis=1))
     counts = counts[np.ix_(shown, shown)]

@@ -25,24 +25,24 @@ from training.loop.log import read_metrics
 
 ERROR = "error"  # the metric of validation that error.png shows
 INCHES = (6.4, 4.0)
-LEAST_ERROR = 1e-4  # what a logarithmic axis shows of an error of zero
+LEAST_ERROR = 1e-4  # an error of zero on a logarithmic axis
 
 
 @dataclass(frozen=True)
 class RunHistory:
-    """What a run's folder says of it."""
+    """The figures in a run's folder."""
 
     label: str
     steps: list[int]
-    """Optimiser steps at which it was validated."""
+    """Optimiser steps of the validations."""
     errors: list[float]
-    """Wrong symbols, of 1, on the longest sequences trained."""
+    """Fraction of wrong symbols on the longest training sequences."""
     lengths: list[dict[str, Any]]
-    """The rows of generalisation.json, if there are any."""
+    """The rows of generalisation.json, if any."""
 
 
 def read_history(label: str, folder: Path) -> RunHistory:
-    """Raises OSError or ValueError where the folder is not that of an algorithmic run."""
+    """Raises OSError or ValueError if the folder holds no algorithmic run."""
     lines = [line for line in read_metrics(folder) if line["kind"] == "validation"]
     if not lines or any(ERROR not in line for line in lines):
         raise ValueError(f"{folder} has no validation with {ERROR!r}: is it an algorithmic run?")
@@ -97,7 +97,7 @@ def draw_comparison(axes: Axes, runs: list[RunHistory]) -> None:
 
 
 def plot(runs: list[RunHistory], out: Path) -> list[Path]:
-    """Draws what the runs allow; returns the files written."""
+    """Draws the figures that the runs have data for; returns the files written."""
     out.mkdir(parents=True, exist_ok=True)
     figures = [("error.png", draw_error, runs)]
     measured = [run for run in runs if run.lengths]

@@ -1,9 +1,8 @@
-"""Recordings with note labels through the pipeline that users get, scored.
+"""Scores recordings with note labels through the service's own pipeline.
 
-Audio is resampled, cut into windows, transcribed and tracked by the service's own streaming code;
-the figures are therefore those of a live stream with the same look-ahead. Several look-aheads can
-be asked for at once: where they lie whole blocks apart, they share the network's work. Nothing
-here chooses a threshold.
+Audio is resampled, cut into windows, transcribed and tracked by the service's streaming code, so
+the figures are those of a live stream with the same look-ahead. Several look-aheads share the
+network's work if they are whole blocks apart. Nothing is tuned here.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from training.music.metrics import (
 )
 from training.music.recordings import AudioError, Collection, Recording, read_audio
 
-END_TOLERANCE_S = 1.0  # by which labels may begin after the audio's end without a word
+END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
 
 
 def evaluate_collection(
@@ -58,9 +57,9 @@ def evaluate_collection(
 ) -> list[Report]:
     """A report for each way of streaming.
 
-    A recording whose audio cannot be read or transcribed, or most of whose labels lie beyond its
-    end, is told of and left out; ``failures`` of the reports has it, with those that the
-    collection came with. As far as headers show it, that is told before anything is computed.
+    A recording that cannot be read or transcribed, or whose labels mostly lie beyond its end, is
+    reported and skipped; ``failures`` of the reports lists it, with those of the collection.
+    Problems visible in headers are reported before anything is computed.
 
     Args:
         make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
@@ -79,7 +78,7 @@ def evaluate_collection(
         else:
             found.append(recording)
     for path in collection.unlabelled:
-        tell(f"passed over: {path} has no labels of its stem")
+        tell(f"skipped: {path} has no labels with its stem")
     for reason in failures.values():
         tell(f"not scored: {reason}")
     name = make_transcriber().config.name
@@ -123,7 +122,7 @@ def _attempt(
     pictures: Path | None,
     recording: Recording,
 ) -> list[Result] | str:
-    """What the recording gives, or why it gives nothing: the others are not to end with it."""
+    """The results of a recording, or the reason for none: one failure must not stop the others."""
     try:
         return evaluate_recording(make_transcriber, streams, label_shift_s, pictures, recording)
     except AudioError as error:
@@ -137,7 +136,7 @@ def evaluate_recording(
     pictures: Path | None,
     recording: Recording,
 ) -> list[Result]:
-    """For each way of streaming, what the recording gives. Raises AudioError."""
+    """The results of a recording, for each way of streaming. Raises AudioError."""
     samples, rate = read_audio(recording.audio)
     reference = recording.notes.shifted(label_shift_s)
     out = []
@@ -168,7 +167,7 @@ def score(
     frame_s: float,
     known_s: NDArray[np.float64] | None = None,
 ) -> Result:
-    """Everything that is measured of one transcription.
+    """All scores of one transcription.
 
     Args:
         probabilities: (frames, PITCHES).
@@ -192,8 +191,8 @@ def score(
 def _check_length(
     recording: Recording, label_shift_s: float, tell: Callable[[str], object]
 ) -> None:
-    """Raises AudioError for audio without a readable header, LabelError where most labels lie
-    beyond its end; says so where some do."""
+    """Raises AudioError for audio without a readable header and LabelError if most labels lie
+    beyond its end; reports it if some do."""
     try:
         length_s = soundfile.info(recording.audio).duration
     except (soundfile.SoundFileError, OSError) as error:

@@ -27,16 +27,16 @@ CONFIDENCE = 0.95
 
 @dataclass
 class Result:
-    """What one recording gave with one way of streaming."""
+    """The scores of one recording with one way of streaming."""
 
     figures: dict[str, float]
     """FIGURES, DELAY_FIGURES and perhaps VELOCITY_FIGURE and INSTRUMENT_FIGURES."""
     onset_errors_s: NDArray[np.float64]
-    """How late matched onsets are."""
+    """Delays of matched onsets."""
     octaves: dict[str, Counts] = field(default_factory=dict)
     polyphony: dict[str, Counts] = field(default_factory=dict)
     confusion: NDArray[np.int64] | None = None
-    """Notes by the instrument of the labels and by the one told; None where neither is known."""
+    """Notes by labelled and predicted instrument; None if unknown."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -95,7 +95,7 @@ def named_confusion(counts: NDArray[np.int64]) -> dict[str, dict[str, int]]:
 
 
 def tables(report: Report) -> str:
-    """The means with their intervals, the timing and both breakdowns, to be printed."""
+    """The means with their intervals, the timing and both breakdowns, as text."""
     mean, intervals = report["mean"], report["interval"]
     lines = ["", f"{'':24}{'mean':>8}    95 % interval over {len(report['recordings'])} recordings"]
     for name, value in mean.items():

@@ -1,7 +1,7 @@
-"""A network that remembers the windows it has seen, so that several look-aheads cost one.
+"""A network that caches its windows, so several look-aheads cost as much as one.
 
-Streams of the same audio whose look-aheads differ by whole blocks ask for the same windows and
-read other frames of them. The pipeline around the network runs whole for each of them.
+Streams of the same audio whose look-aheads differ by whole blocks use the same windows and read
+different frames. The rest of the pipeline runs for each of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from service.engine.runner import Transcriber
 
 
 class WindowMemo:
-    """Stands in for a transcriber; it remembers what the network made of each row."""
+    """Replaces a transcriber; caches the network's output for each row."""
 
     def __init__(self, transcriber: Transcriber) -> None:
         self._transcriber = transcriber
-        self._seen: dict[bytes, Tensor] = {}  # some 100 KB a window: one recording's at most
+        self._seen: dict[bytes, Tensor] = {}  # about 100 KB per window: at most one recording's
         self.computed = 0
-        """Windows that were not answered from memory."""
+        """Windows that were not in the cache."""
 
     @property
     def config(self) -> ModelConfig:

@@ -1,4 +1,4 @@
-"""Recordings resampled once, kept as memory-mapped float32 files: memory holds what is in use."""
+"""Recordings resampled once and kept as memory-mapped float32 files."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Track:
 
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
-    """The recordings at `rate`, resampling those that the cache lacks, with a progress bar.
+    """The recordings at `rate`; missing ones are resampled, with a progress bar.
 
-    Raises ArchiveError for damaged recordings and where the disk is too small.
+    Raises ArchiveError for damaged recordings and if the disk is too small.
     """
     intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
     stale = [source for source in sources if not _is_fresh(source, cache)]
@@ -92,7 +92,7 @@ def _path(source: Source, cache: Path) -> Path:
 
 
 def _is_fresh(source: Source, cache: Path) -> bool:
-    """Whether a whole copy lies in the cache that is not older than the recording."""
+    """Whether the cache holds a complete copy that is not older than the recording."""
     path = _path(source, cache)
     try:
         np.load(path, mmap_mode="r")

@@ -1,4 +1,4 @@
-"""What the transcription task trains and validates on, where that is the MusicNet archive."""
+"""Training and validation data from the MusicNet archive."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ArchiveConfig:
-    """Where the archive lies and how it is split."""
+    """The location of the archive and its split."""
 
     root: Path = Path("data/musicnet")
     """Folder with train_data, train_labels, test_data and test_labels."""
     cache: Path | None = None
-    """Folder for the resampled recordings (5 GB); None takes one in `root`."""
+    """Folder for the resampled recordings (5 GB); None uses one in `root`."""
     test: TestSet = "paper"
-    """Recordings left out: the paper's three, or the archive's ten, as in later work."""
+    """Test recordings: the paper's three, or the archive's ten, as in later work."""
     stride: int = TRAIN_STRIDE
     """Samples between the beginnings of training windows."""
 
@@ -37,10 +37,10 @@ class ArchiveConfig:
 
 
 class Archive:
-    """The archive's recordings at a network's rate, opened when they are first asked for."""
+    """The archive's recordings at a network's rate, opened on first use."""
 
     def __init__(self, config: ArchiveConfig, rate: int) -> None:
-        """Raises ArchiveError where the archive is missing or incomplete."""
+        """Raises ArchiveError if the archive is missing or incomplete."""
         self.config, self.rate = config, rate
         found = find(config.root)
         self.split: Split = split(found, config.test)
@@ -66,7 +66,7 @@ class Archive:
         return windows.read(windows.spread(most))
 
     def card(self) -> dict[str, Any]:
-        """What a checkpoint says of its data."""
+        """The data entry of the card."""
         held_out = {name: [s.number for s in getattr(self.split, name)] for name in HELD_OUT}
         return {"archive": "MusicNet", "recordings": len(self.split.train), **held_out}
 

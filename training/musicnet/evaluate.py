@@ -1,7 +1,7 @@
 """The paper's figure on MusicNet: average precision of middle frames (paper, section "MusicNet").
 
-Every test recording is cut into windows 128 samples apart; of each window the middle frame counts,
-with its calibration. The predictions of all recordings and notes are pooled.
+Every test recording is cut into windows 128 samples apart; the middle frame of each is scored, with
+its calibration. The predictions for all recordings and notes are pooled.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def middle_frames(
 def papers_figure(
     transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
 ) -> dict[str, Any]:
-    """Average precision over all test recordings, and of each alone."""
+    """Average precision over all test recordings and for each one."""
     numbers, predicted, labels = zip(*middle_frames(transcriber, config, stride), strict=True)
     return {
         "average_precision": frame_average_precision(

@@ -1,8 +1,8 @@
 """Fetch MusicNet from its public record: ``python -m training.archive.fetch DIR``.
 
-Downloads 11 GB, checks them against the record's checksum and unpacks them into DIR (another 22 GB
-while it works). Nothing else in this package touches the network. A download that breaks off goes
-on where it stopped, by itself a few times and else with the same command.
+Downloads 11 GB, verifies the record's checksum and unpacks the archive into DIR (another 22 GB in
+the meantime). Nothing else in this package uses the network. An interrupted download retries a few
+times; running the command again resumes it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from training.musicnet.layout import FOLDERS, ArchiveError, find
 RECORD = "https://zenodo.org/api/records/5120004"
 FILE = "musicnet.tar.gz"
 TIMEOUT_S = 60.0  # without a byte
-ATTEMPTS = 5  # in a row that bring nothing new
-PAUSE_S = 5.0  # before another
+ATTEMPTS = 5  # in a row without progress
+PAUSE_S = 5.0  # before another attempt
 CHUNK = 1 << 20  # bytes
 NETWORK_ERRORS = (
     urllib.error.URLError,
@@ -38,7 +38,7 @@ NETWORK_ERRORS = (
     TimeoutError,
     http.client.HTTPException,
 )
-UNPACKED = 2.0  # size on the disk over that of the download, generously
+UNPACKED = 2.0  # upper bound of size on disk over size of the download
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         fetch(options.folder, options.record, options.keep)
         found = find(options.folder)
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on", file=sys.stderr)
+        print("interrupted: run the same command again to resume", file=sys.stderr)
         return 1
     except (ArchiveError, OSError, http.client.HTTPException, tarfile.TarError) as error:
         print(f"training.archive.fetch: {error}", file=sys.stderr)
@@ -77,10 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def fetch(folder: Path, record: str = RECORD, keep: bool = False) -> None:
-    """Downloads, checks and unpacks the archive; what of that is done already is not done again.
+    """Downloads, verifies and unpacks the archive; finished steps are not repeated.
 
-    Raises ArchiveError for a record or file that is not as expected and OSError where network or
-    disk fail; what was downloaded stays.
+    Raises ArchiveError for an unexpected record or file and OSError if network or disk fail; the
+    downloaded part stays.
     """
     names = [name for pair in FOLDERS for name in pair]
     for base in (folder, folder / "musicnet"):
@@ -102,7 +102,7 @@ def fetch(folder: Path, record: str = RECORD, keep: bool = False) -> None:
 
 
 def describe(record: str) -> Download:
-    """What a record says of the archive. Raises ArchiveError if it does not tell enough."""
+    """The archive's file in a record. Raises ArchiveError if the record is incomplete."""
     with _open(record) as answer:
         text = answer.read()
     try:
@@ -117,7 +117,7 @@ def describe(record: str) -> Download:
 
 
 def download(wanted: Download, partial: Path) -> None:
-    """Completes a partly downloaded file. Raises OSError where the network fails for good."""
+    """Completes a partial download. Raises OSError if the network fails repeatedly."""
     failures = 0
     with tqdm(total=wanted.size, unit="B", unit_scale=True, desc=FILE) as bar:
         while (have := partial.stat().st_size if partial.exists() else 0) < wanted.size:
@@ -139,10 +139,10 @@ def download(wanted: Download, partial: Path) -> None:
 
 
 def _append(wanted: Download, partial: Path, have: int, bar: tqdm[Any]) -> None:
-    """Writes what one connection brings, from byte `have` on."""
+    """Appends the bytes from `have` on that one connection delivers."""
     with _open(wanted.url, {"Range": f"bytes={have}-"} if have else {}) as answer:
         resumed = answer.status == http.client.PARTIAL_CONTENT
-        if not resumed:  # the server knows no ranges: it begins anew
+        if not resumed:  # the server does not support ranges: start over
             bar.reset()
         with partial.open("ab" if resumed else "wb") as file:
             while chunk := answer.read(CHUNK):
@@ -151,7 +151,7 @@ def _append(wanted: Download, partial: Path, have: int, bar: tqdm[Any]) -> None:
 
 
 def verify(path: Path, checksum: str) -> None:
-    """Raises ArchiveError, and removes the file, where it is not what the record promises."""
+    """Raises ArchiveError and removes the file if its checksum is not the record's."""
     algorithm, _, expected = checksum.partition(":")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, algorithm).hexdigest()
@@ -183,7 +183,7 @@ def unpack(packed: Path, folder: Path) -> None:
 
 
 def check_space(folder: Path, wanted: int) -> None:
-    """Raises ArchiveError where the disk is too small."""
+    """Raises ArchiveError if the disk is too small."""
     free = shutil.disk_usage(folder).free
     if wanted > free:
         raise ArchiveError(f"{folder} needs {wanted / 1e9:.1f} GB and has {free / 1e9:.1f} GB free")

@@ -5,9 +5,9 @@
       train_labels/1727.csv   start_time,end_time,instrument,note,start_beat,end_beat,note_value
       test_data/  test_labels/
 
-Times of labels count samples at 44.1 kHz; a note sounds from start_time on and no longer at
-end_time. Recordings are known by number. The archive's own test folder is not the test set of the
-paper, which trains on most of it.
+Times of labels are samples at 44.1 kHz; a note sounds from start_time to before end_time.
+Recordings are numbered. The archive's own test folder is not the test set of the paper, which
+trains on most of it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
 SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
 COLUMNS = ("start_time", "end_time", "note")
-SLACK = SOURCE_RATE // 10  # samples that a label may reach beyond the audio: it is cut off there
-UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # that a RIFF header may carry
+SLACK = SOURCE_RATE // 10  # samples that a label may exceed the audio; it is truncated
+UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # sizes in RIFF headers that mean unknown
 
 TestSet = Literal["paper", "ten"]
 TEST: dict[TestSet, tuple[int, ...]] = {
@@ -43,7 +43,7 @@ class ArchiveError(ValueError):
 
 @dataclass(frozen=True)
 class Source:
-    """One recording as it lies in the archive."""
+    """The files of one recording."""
 
     number: int
     audio: Path
@@ -62,7 +62,7 @@ class Split:
 def find(root: Path) -> dict[int, Source]:
     """Every recording of an archive, by number.
 
-    Raises ArchiveError where there is no such archive, or audio or labels lack their counterpart.
+    Raises ArchiveError if there is no archive or audio and labels do not correspond.
     """
     for base in (root, root / "musicnet"):
         if all((base / folder).is_dir() for folder in FOLDERS[0]):
@@ -92,9 +92,9 @@ def find(root: Path) -> dict[int, Source]:
 
 
 def split(found: dict[int, Source], test: TestSet) -> Split:
-    """The paper's validation set, one of the test sets, and all the rest to train on.
+    """The paper's validation set, one of the test sets, and the rest for training.
 
-    Recordings that the archive lacks are left out. Raises ArchiveError for a set without any.
+    Missing recordings are skipped. Raises ArchiveError if a set is empty.
     """
     held_out = {*TEST[test], *VALIDATION}
     sets = Split(
@@ -133,7 +133,7 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
 
 
 def audio_length(path: Path) -> int:
-    """Samples of a recording. Raises ArchiveError unless it is whole, and at SOURCE_RATE."""
+    """Samples of a recording. Raises ArchiveError unless it is complete and at SOURCE_RATE."""
     try:
         with path.open("rb") as file:
             header = file.read(12)
@@ -141,7 +141,7 @@ def audio_length(path: Path) -> int:
     except (OSError, RuntimeError) as error:
         raise ArchiveError(f"cannot read {path}: {error}") from error
     promised = int.from_bytes(header[4:8], "little")
-    # libsndfile reads what is there and says nothing of the rest.
+    # libsndfile reads truncated files without an error.
     if promised not in UNKNOWN_SIZES and promised + 8 > path.stat().st_size + 1:
         raise ArchiveError(f"{path} is truncated: {path.stat().st_size} of {promised + 8} bytes")
     if info.samplerate != SOURCE_RATE:
@@ -159,7 +159,7 @@ def as_notes(intervals: NDArray[np.int64]) -> NoteList:
 def read_table(path: Path) -> list[tuple[int, int, int]]:
     """The labels of a recording: begin, end, MIDI note, in samples at SOURCE_RATE.
 
-    Raises ArchiveError, with the line that is at fault.
+    Raises ArchiveError naming the line.
     """
     rows = []
     try:
@@ -167,7 +167,7 @@ def read_table(path: Path) -> list[tuple[int, int, int]]:
             table = csv.DictReader(file)
             missing = set(COLUMNS) - set(table.fieldnames or ())
             if missing:
-                raise ArchiveError(f"{path} is no MusicNet label table: no {sorted(missing)}")
+                raise ArchiveError(f"{path} is not a MusicNet label table: no {sorted(missing)}")
             for row in table:
                 begin, end, note = (_integer(row[name]) for name in COLUMNS)
                 if begin is None or end is None or note is None:

@@ -32,10 +32,10 @@ TEST_STRIDE = 128
 
 
 class Windows:
-    """All windows of some recordings, numbered through."""
+    """All windows of some recordings, numbered consecutively."""
 
     def __init__(self, tracks: Sequence[Track], rate: int, stride: int) -> None:
-        """Raises ValueError where no recording is long enough for one."""
+        """Raises ValueError if all recordings are shorter than a window."""
         self.tracks, self.rate, self.stride = tracks, rate, stride
         counts = [max(0, (len(t.audio) - rate - WINDOW) // stride + 1) for t in tracks]
         self._ends = np.cumsum(counts)  # numbers of each recording's windows end here
@@ -46,7 +46,7 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def read(self, numbers: Sequence[int] | NDArray[np.integer]) -> Batch:
-        """Audio and targets of the windows of these numbers, in their order."""
+        """Audio and targets of these windows, in order."""
         batch = empty_batch(len(numbers))
         for row, number in enumerate(numbers):
             place = int(np.searchsorted(self._ends, number, side="right"))
@@ -67,8 +67,8 @@ class Windows:
 
 
 def notes_near(intervals: NDArray[np.int64], begin: int, rate: int) -> Notes:
-    """The notes that touch a window, an onset just outside it included; times from the start of
-    the recording, in seconds."""
+    """The notes that touch a window, including onsets just outside; times in seconds from the start
+    of the recording."""
     margin = (ONSET_HOPS + 1) * HOP
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
@@ -87,8 +87,7 @@ def random_batches(
 ) -> Iterator[Iterator[Batch]]:
     """Endless batches of windows drawn with replacement, a function of seed and step.
 
-    Threads read some batches ahead, so that a slow disk does not hold up training; that, and what
-    the system caches of the files, is all the memory it takes.
+    Threads read some batches ahead, so that a slow disk does not delay training.
     """
     rows = share.rows(batch_size)
 

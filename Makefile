@@ -64,22 +64,22 @@ load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QU
 soak: $(VENV)/.installed-dev ## two hours of audio as fast as they are taken (JSON=FILE)
 	$(PY) -m tests.benchmarks.soak --model $(MODEL) $(if $(JSON),--json $(JSON))
 
-train: train-$(MODEL) ## weights MODEL=live or accurate anew, from SHARED/synth; call again to go on
+train: train-$(MODEL) ## weights MODEL=live or accurate, from SHARED/synth; call again to resume
 
 TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth
 resume = $(if $(wildcard $(1)/state.pt),--resume)
 
-# From nothing, then on at a lower rate: two and a half hours on two cores.
+# From random weights, then at a lower rate: two and a half hours on two cores.
 train-live: $(VENV)/.installed-dev
 	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
 	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \
 	  $(call resume,runs/live-on)
-	$(PY) -m training.shipping.ship runs/live-on --name live --checkpoint last --synth $(SHARED)/synth
+	$(PY) -m training.shipping.ship runs/live-on --name live --weights last --synth $(SHARED)/synth
 
-# Grown from the weights "live" of the package: an hour.
+# Grown from the shipped weights "live": an hour.
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
-	$(PY) -m training.shipping.ship runs/accurate --name accurate --checkpoint last --synth $(SHARED)/synth
+	$(PY) -m training.shipping.ship runs/accurate --name accurate --weights last --synth $(SHARED)/synth
 
 # The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path

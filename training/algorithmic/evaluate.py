@@ -121,13 +121,13 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
-    parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
+    parser.add_argument("--weights", choices=["best", "last"], default="best")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="symbols")
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="of each length")
     known = parser.parse_args(arguments)
     lengths = tuple(length for length in LENGTHS if length <= known.longest)
     try:
-        scores = evaluate_run(known.run, known.checkpoint, lengths, known.examples)
+        scores = evaluate_run(known.run, known.weights, lengths, known.examples)
     except WeightsError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(table(scores))

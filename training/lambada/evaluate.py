@@ -108,13 +108,13 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, help="folder of a LAMBADA training run")
     parser.add_argument("--data", type=Path, required=True, help="one passage a line")
-    parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
+    parser.add_argument("--weights", choices=["best", "last"], default="best")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     try:
         passages = read_passages(options.data)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        result = evaluate(load_reader(options.run, options.checkpoint, device), passages)
+        result = evaluate(load_reader(options.run, options.weights, device), passages)
     except (WeightsError, TextError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(json.dumps(asdict(result), indent=1) if options.json else table(result))

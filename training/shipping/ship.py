@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("--name", default="live")
-    parser.add_argument("--checkpoint", default="best", choices=["best", "last"])
+    parser.add_argument("--weights", default="best", choices=["best", "last"])
     parser.add_argument("--synth", type=Path, default=Path("data/synth"))
     parser.add_argument("--real", type=Path, help="real recordings that it was trained on")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
 
-    trained = load(options.run / f"{options.checkpoint}.safetensors", dtype=torch.float32)
+    trained = load(options.run / f"{options.weights}.safetensors", dtype=torch.float32)
     synth = SynthConfig(options.synth, options.cache)
     used = dataclasses.replace(synth, real_root=options.real)
     config = dataclasses.replace(trained.config, name=options.name)

@@ -46,7 +46,7 @@ def test_json_and_table(
     assert result["answerable"] == pytest.approx(0.95)
     assert 0 <= result["accuracy"] <= 0.95
     assert result["left_out"] == 0
-    assert main([str(run), "--data", str(data), "--checkpoint", "last"]) == 0
+    assert main([str(run), "--data", str(data), "--weights", "last"]) == 0
     table = capsys.readouterr().out
     assert "| 20 passages | right |" in table
     assert "| answer in the passage, the most possible | 95.00 % |" in table

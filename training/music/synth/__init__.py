@@ -20,8 +20,7 @@
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
                       ...}}} and the sound files: noises of a piano's keys and pedal
 
-The bank, ``midi_index.json`` and ``midi_open.zip`` are needed, the others are used if they exist.
-"midi" and "cents" are what a note sounds like, "velocity" how hard it was played (1 to 127),
-"layer" which of the instrument's dynamics it belongs to, "onset_ms" where in it the sound begins.
-"expressive" tells a performance from a plain score. No SoundFont is needed.
+The bank, ``midi_index.json`` and ``midi_open.zip`` are required, the others optional. "midi" and
+"cents" are a note's sounding pitch, "velocity" (1 to 127) its loudness, "layer" its dynamic layer,
+"onset_ms" the start of the sound in it. "expressive" marks performances, as opposed to scores.
 """

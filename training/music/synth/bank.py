@@ -27,16 +27,16 @@ from training.music.synth.classes import UNKNOWN, instrument_class
 OVERSAMPLING = 2
 """Stored samples per output sample: keeps linear interpolation's images 26 dB down at 4 kHz."""
 SILENCE_DB = -45.0
-"""A decaying note is over once its envelope stays this far below its peak."""
+"""A decaying note ends once its envelope stays this far below its peak."""
 LOOP_CROSSFADE_S = 0.05
 GUARD = 4  # zero samples after each note, so that interpolation may read one past the end
 CACHE_VERSION = 4
 ATTACK_WINDOW_S = 0.15
 ATTACK_LEVEL = 0.2
-"""A note begins where its envelope reaches this share of its peak in the attack window."""
+"""A note begins when its envelope reaches this fraction of its peak in the attack window."""
 ENVELOPE_BLOCK_S = 0.02
 BALANCE_LIMIT_DB = 8.0
-"""Natural loudness differences between the notes of a layer are kept, up to this much."""
+"""Natural loudness differences between the notes of a layer are kept up to this limit."""
 NORMALISED = "normalised"
 """An entry with this word in its remark lost the loudness of its notes before it was recorded
 here: ``orig_peak_db`` says nothing."""
@@ -46,11 +46,10 @@ CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 9
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Entries kept out of training, so that validation hears instruments never trained on.
+    """Bank entries held out of training, for validation on unseen instruments.
 
-    One independent set of samples of each class that has at least two, a recorded one where there
-    is one. Where other entries record the same instrument, they are held out with it. The classes
-    viola and oboe have nothing but sound fonts to hold out.
+    One independent set of samples for each class with at least two, recorded if possible, together
+    with all other entries of the same instrument. For viola and oboe only sound fonts exist.
     """
 
     piano: str = "piano_iowa"
@@ -97,9 +96,9 @@ class Instrument:
     family: str
     instrument: str
     number: int
-    """Class of the instrument, an index of ``INSTRUMENTS``; -1 where it is not clear."""
+    """Class of the instrument, an index of ``INSTRUMENTS``; -1 if unclear."""
     recorded: bool
-    """False where the notes come from a sound font."""
+    """False if the notes come from a sound font."""
     sustained: bool
     midi: NDArray[np.float32]  # sounding pitch, the measured tuning error included
     velocity: NDArray[np.float32]
@@ -113,7 +112,7 @@ class Instrument:
 
     @property
     def class_name(self) -> str:
-        """Name of the instrument's class; empty where it is not clear."""
+        """Name of the instrument's class; empty if unclear."""
         return "" if self.number == UNKNOWN else INSTRUMENTS[self.number]
 
     @property
@@ -135,7 +134,7 @@ class Instrument:
         """The recorded note to use for each of n notes, shape [n].
 
         One semitone of pitch shift costs as much as 8 steps of velocity. ``preference`` adds a
-        cost to each recorded note, which lets an excerpt favour other neighbours than the nearest.
+        cost to each recorded note, so that excerpts vary in the neighbours they use.
         """
         cost = 8.0 * np.abs(pitch[:, None] - self.midi[None, :])
         cost += np.abs(velocity[:, None] - self.velocity[None, :])
@@ -174,8 +173,8 @@ class Bank:
 def load_bank(folder: Path, cache: Path) -> Bank:
     """Open the bank in ``folder``, decoding it into ``cache`` on first use.
 
-    Raises FileNotFoundError where the index or a sound file is missing and ValueError where a
-    sound file's rate is not the index's.
+    Raises FileNotFoundError if the index or a sound file is missing and ValueError if a sound
+    file's rate differs from the index.
     """
     index_bytes = (folder / "bank_index.json").read_bytes()
     index = json.loads(index_bytes)

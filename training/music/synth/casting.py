@@ -1,4 +1,4 @@
-"""Who plays what: an instrument of the bank for every part of a score."""
+"""Casting: an instrument of the bank for every part of a score."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.scores import Notes, Piece
 
 COVERAGE = 0.97
-"""An instrument fits a part if it reaches this share of the notes."""
+"""An instrument fits a part if it can play this fraction of the notes."""
 REACH = 3
-"""Semitones beyond its recorded range that an instrument reaches."""
+"""Semitones that an instrument can play beyond its recorded range."""
 FONT_WEIGHT = 0.35
-"""Sound fonts are chosen this much less often than recorded instruments of the same class."""
+"""Relative frequency of sound fonts among the instruments of a class."""
 LAYERS_COUNTED = 4
-"""Instruments with more layers of dynamics are chosen more often, up to this number of layers."""
+"""Instruments with more dynamic layers are chosen more often, up to this number."""
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
 _SINGERS = ("voice", "choir")
 
-# General MIDI program -> instruments of the bank that may stand for it.
+# General MIDI program -> instruments of the bank that can play it.
 _PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
     (range(0, 2), ("piano",)),
     (range(2, 3), ("electric_grand",)),
@@ -92,7 +92,7 @@ def cast(
     config: SynthConfig,
     rng: np.random.Generator,
 ) -> list[Instrument]:
-    """An instrument for each part of ``piece``, of which ``notes`` are about to be played."""
+    """An instrument for each part of ``piece``, to play ``notes``."""
     parts = len(piece.programs)
     group = ensemble_group(piece.ensemble, piece.collection)
     mode = _mode(group, config, rng)
@@ -142,7 +142,7 @@ def fitting(
     usable: Sequence[Instrument],
     rng: np.random.Generator,
 ) -> Instrument:
-    """A candidate that reaches the notes, else any usable instrument that does, else the best."""
+    """A candidate that can play the notes, else any usable instrument that can, else the best."""
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= COVERAGE]
         if able:
@@ -151,9 +151,9 @@ def fitting(
 
 
 def choose(entries: Sequence[Instrument], rng: np.random.Generator) -> Instrument:
-    """One of ``entries``: every class alike often, in a class the recorded and layered ones more.
+    """One of ``entries``: all classes equally often, within a class recorded and layered ones more.
 
-    A class with many sets of samples would otherwise drown the others.
+    Otherwise classes with many sets of samples would dominate.
     """
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]

@@ -1,4 +1,4 @@
-"""Which class of instrument an entry of the note bank belongs to."""
+"""The instrument class of an entry of the note bank."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CLASSES = {
 def instrument_class(entry: dict[str, Any]) -> int:
     """Index of the class of a bank entry in ``INSTRUMENTS``; :data:`UNKNOWN` where it is unclear.
 
-    Plucked strings are one class, whichever instrument they belong to: a pizzicato is nearer to a
-    guitar than to a bow. A section of one instrument counts as that instrument.
+    Plucked strings of all instruments are one class: a pizzicato sounds more like a guitar than
+    like a bowed string. A section of one instrument counts as that instrument.
     """
     instrument, family = entry["instrument"], entry["family"]
     if "sections" in entry.get("source", ""):  # one entry made of several instruments

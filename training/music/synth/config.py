@@ -11,59 +11,59 @@ from training.music.synth.bank import HELD_OUT, HoldOut
 
 @dataclass(frozen=True)
 class RecordingConfig:
-    """What happens to a sound between the instrument and the file. Probabilities per excerpt."""
+    """Degradation of a sound on its way to the file. Probabilities per excerpt."""
 
     room: float = 0.75
-    """A room: early reflections and a diffuse tail, made up (0.1 to 1.5 s) or measured."""
+    """A room: early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured."""
     measured: float = 0.5
-    """Of the rooms: the measured ones, where there are any."""
+    """Fraction of the rooms that are measured, if any exist."""
     recorded: float = 0.7
-    """Of noise, drums and voices: the recorded ones, where there are any."""
+    """Fraction of noise, drums and voices that are recorded, if any exist."""
     equaliser: float = 1.0
     """Random shelves, peaks and band edges of microphones and loudspeakers."""
     compressor: float = 0.2
-    """Loud passages turned down."""
+    """Compression of loud passages."""
     saturation: float = 0.15
-    """Peaks rounded off, as by tape and tubes."""
+    """Soft clipping, as by tape and tubes."""
     quietest_db: float = -40.0
     """Peak level of the quietest excerpts, below full scale; the loudest reach it."""
     quiet: float = 0.35
-    """Levels from all the range alike; others lie in its upper 18 dB."""
+    """Levels uniform over the whole range; others are in its upper 18 dB."""
     clipping: float = 0.05
     """Driven 3 to 12 dB over full scale."""
     noise: float = 0.9
     """Steady noise, 10 to 60 dB below the music."""
     hum: float = 0.12
-    """Of the mains, with overtones, 15 to 50 dB below the music."""
+    """Mains hum with overtones, 15 to 50 dB below the music."""
     clicks: float = 0.08
-    """As of old records, 10 to 35 dB below the music."""
+    """Clicks as of old records, 10 to 35 dB below the music."""
     drums: float = 0.08
-    """Drums, or bursts of noise alike, -15 to 5 dB beside the music."""
+    """Drums or drum-like noise bursts, -15 to 5 dB relative to the music."""
     voice: float = 0.08
-    """Somebody talks, -20 to 5 dB beside the music."""
+    """Speech, -20 to 5 dB relative to the music."""
     telephone: float = 0.04
     """300 to 3400 Hz in 8 bits of mu-law."""
     mp3: float = 0.08
-    """Coded as MP3 with 16 to 64 kbit/s and decoded."""
+    """MP3 coding at 16 to 64 kbit/s."""
 
 
 @dataclass(frozen=True)
 class SynthConfig:
-    """Where the material lies and what is made of it. Probabilities are per excerpt."""
+    """The data and how excerpts are made from it. Probabilities are per excerpt."""
 
     root: Path
-    """Folder of the form that ``training.music.synth`` describes."""
+    """Folder of data in the layout of ``training.music.synth``."""
     cache: Path
     """Folder for the decoded bank (about 280 MB) and the parsed scores."""
     held_out: HoldOut = HELD_OUT
-    """Timbres used for validation alone."""
+    """Instruments used only for validation."""
     seed: int = 0
-    """Of all that is random, where the caller gives none."""
+    """Random seed, unless the caller gives one."""
 
     real_root: Path | None = None
     """Folder of real recordings with their scores (training.music.scored.corpus); None for none."""
     real_probability: float = 0.25
-    """Excerpts of those recordings, where there is a folder of them."""
+    """Excerpts of those recordings, if `real_root` is given."""
     real_left_out: tuple[str, ...] = ("chopin_op10_12", "wtc1_bwv847_prelude:75.9-90.9")
     """Recordings not used, by ID, and parts of them, ID:SECOND-SECOND: their scores do not fit."""
 
@@ -72,16 +72,16 @@ class SynthConfig:
     excerpt_max_s: float = 30.0
     """Seconds of the longest."""
     seconds_per_window: float = 0.35
-    """One window is cut from each excerpt for so much of its duration."""
+    """One window is cut from an excerpt per this much of its duration."""
     pool_excerpts: int = 32
-    """Excerpts a worker holds at once and draws its windows from (about 2 MB each)."""
+    """Excerpts from which a worker draws windows (about 2 MB each)."""
     queue_batches: int = 4
     """Finished batches that may wait in each worker's queue."""
 
     random_probability: float = 0.12
     """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
     background_probability: float = 0.12
-    """Noise, hum, talk, drums and clicks without any note."""
+    """Noise, hum, speech, drums and clicks without notes."""
     background_kinds: dict[str, float] = field(
         default_factory=lambda: {
             "silence": 0.05,
@@ -95,17 +95,17 @@ class SynthConfig:
             "conversation": 0.08,
         }
     )
-    """How often each kind of such an excerpt comes, compared with the others."""
+    """Relative frequency of each kind of excerpt without notes."""
     overlay_probability: float = 0.15
     """A second excerpt of another score at the same time, for larger ensembles."""
     vibrato_probability: float = 0.7
-    """Bowed voices that play with vibrato; of others 0.4 times as many do."""
+    """Bowed voices with vibrato; for others 0.4 times as many."""
     edge_probability: float = 0.04
     """Per window: silence before or after a random sample, as where a stream starts or ends."""
     piano_probability: float = 0.42
     """Ensemble scores given to a piano; others keep their instruments or get new ones."""
     string_solo_piano_probability: float = 0.35
-    """The same for solo strings, which are seldom recorded otherwise."""
+    """The same for solo strings, which are rarely recorded otherwise."""
     reorchestrate_probability: float = 0.5
     """Scores that stay with ensembles but get other instruments: strings, winds, any, or one that
     plays all the parts, such as a guitar or an organ."""
@@ -121,18 +121,18 @@ class SynthConfig:
             "orchestra": 0.08,
         }
     )
-    """How often a score of each group of ensembles is chosen."""
+    """Relative frequency of scores of each group of ensembles."""
 
     tempo_min: float = 0.7
-    """Slowest tempo, of the written one."""
+    """Slowest tempo, relative to the written one."""
     tempo_max: float = 1.4
     """Fastest."""
     pedal_cap_s: float = 8.0
-    """A longer press of the pedal is changed in between; of human ones 1 in 100 is so long."""
+    """Longer pedal presses are split by a change; 1 in 100 human presses is this long."""
     context: int = 0
     """Samples before each window that come with it (``ModelConfig.context``)."""
     labels: Literal["sounding", "keys"] = "sounding"
-    """A pedalled note ends when the pedal lets it go (as far as the cap), or with its key."""
+    """Whether a pedalled note ends when the pedal releases it (up to the cap), or with its key."""
     tuning_max_cents: float = 30.0
     """Farthest concert pitch from 440 Hz, in cents."""
     recording: RecordingConfig = field(default_factory=RecordingConfig)

@@ -1,9 +1,9 @@
-"""Batches of training windows, made by worker processes as training goes.
+"""Batches of training windows, rendered by worker processes during training.
 
-Each worker keeps a pool of excerpts and fills a batch with windows of randomly chosen ones; a
-used-up excerpt is replaced by a new one, so that neighbouring windows of a batch are unrelated.
-The batches of worker k depend on (seed, k) alone and the consumer takes from the workers in turn:
-a stream is determined by its configuration, seed, batch size and number of workers.
+Each worker keeps a pool of excerpts and fills a batch with windows of random ones, so the windows
+of a batch are unrelated; a used-up excerpt is replaced. The batches of worker k depend only on
+(seed, k), and the consumer takes from the workers in turn: configuration, seed, batch size and
+number of workers determine a stream.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Excerpt:
 
     @property
     def positions(self) -> int:
-        """Number of hops at which a window may begin."""
+        """Number of hops at which a window can begin."""
         return self.frames - WINDOW // HOP + 1
 
     def write(self, hop: int, batch: Batch, row: int) -> None:
@@ -101,7 +101,7 @@ def generate_batches(
         while len(pool) < config.pool_excerpts:
             excerpt = Excerpt(training_excerpt(material, config, rng), rate, rng)
             wanted = max(1, round(len(excerpt.audio) / rate / config.seconds_per_window))
-            if starting:  # otherwise the first excerpts would all be used up at once
+            if starting:  # otherwise all first excerpts would be used up at once
                 wanted = int(rng.integers(1, wanted + 1))
             pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
         starting = False
@@ -122,7 +122,7 @@ def generate_batches(
 
 
 def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
-    """Make a window begin before its stream does, or end after it: zeros and empty targets."""
+    """Makes a window begin before its stream or end after it: zeros and empty targets."""
     cut = int(rng.integers(WINDOW))
     # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
     frames = max(0, -(-cut // HOP) - 1)
@@ -140,7 +140,7 @@ def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
 
 def _work(config: SynthConfig, batch_size: int, seed: list[int], out: Any, stop: Event) -> None:
     """A worker process: batches, or the traceback of the error that ended them, into a queue."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the consumer, who saves first
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the consumer handles Ctrl-C and saves first
     try:
         for batch in generate_batches(config, batch_size, seed):
             if not _put(out, tuple(batch), stop):
@@ -153,7 +153,7 @@ def _work(config: SynthConfig, batch_size: int, seed: list[int], out: Any, stop:
 
 
 def _wanted(stop: Event) -> bool:
-    """Whether the stream is open and its consumer lives."""
+    """Whether the stream is open and its consumer alive."""
     parent = multiprocessing.parent_process()
     return not stop.is_set() and (parent is None or parent.is_alive())
 
@@ -172,7 +172,7 @@ def _put(out: Any, item: Any, stop: Event) -> bool:
 class SynthStream:
     """Endless training batches from worker processes; an iterator and a context manager.
 
-    Raises RuntimeError with a worker's traceback where one fails, or where one dies silently.
+    Raises RuntimeError with the traceback of a worker that failed, or if one died silently.
     ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
     ``if __name__ == "__main__"`` guard, as they start with "spawn" unless told otherwise.
     """

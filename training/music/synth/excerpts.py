@@ -1,5 +1,5 @@
-"""Making one excerpt: material, performance, instruments, room; audio with its notes. Or taking
-one from a real recording."""
+"""Makes one excerpt, audio with its notes: from a score, performed by instruments in a room, or
+from a real recording."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Material:
     weights: NDArray[np.float64]
     surroundings: Surroundings = NOWHERE
     mechanics: Mechanics | None = None
-    """Noises of pianos, where the bank has them."""
+    """Noises of pianos, if the bank has them."""
     recordings: list[ScoredRecording] = field(default_factory=list)
 
     @property
@@ -134,7 +134,7 @@ def labelled(notes: Notes, config: SynthConfig) -> Notes:
 
 
 def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
-    """Both at once, equally long; the second ``level_db`` louder than the first on average."""
+    """The mix of two equally long excerpts; the second is ``level_db`` louder on average."""
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
@@ -180,7 +180,7 @@ def score_excerpt(
 
 
 def random_piece(material: Material, rng: np.random.Generator) -> Piece:
-    """A group by its weight, in it a piece by the square root of its length."""
+    """A group in proportion to its weight, a piece to the square root of its length."""
     names = list(material.groups)
     pieces = material.groups[names[int(rng.choice(len(names), p=material.weights))]]
     share = np.sqrt([piece.seconds for piece in pieces])

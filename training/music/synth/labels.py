@@ -6,7 +6,7 @@ Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1
             |----------|---------|---- ... ---------|--------|
     frame              0         1                  62
 
-Values are stored as bytes, which keeps batches small on their way between processes.
+Values are stored as bytes, so batches between processes are small.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ONSET_SCALE = 255
 """Stored value of an onset or offset target of 1."""
 VELOCITY_SCALE = 127
 PEDAL_SCALE = 254
-"""Stored value of a pedal that is all the way down."""
+"""Stored value of a fully pressed pedal."""
 PEDAL_UNKNOWN = 255
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
-"""Bits of what is doubtful in ``Rendered.unknown``."""
+"""Bits in ``Rendered.unknown``: what is unknown."""
 
 
 class Targets(NamedTuple):

@@ -1,4 +1,4 @@
-"""Dynamics between the recorded ones: two neighbouring layers of a pitch, mixed."""
+"""Dynamics between recorded layers: a mix of two adjacent layers of a pitch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from training.music.synth.bank import Instrument
 SAME_PITCH = 0.6
 """Recorded notes within this many semitones count as one pitch."""
 LEAST = 0.1
-"""Smaller shares are left out, as nobody would hear them."""
+"""Smaller shares would be inaudible and are left out."""
 
 COHERENT = 0.6
-"""Least correlation of two recordings: others would cancel partials of each other."""
+"""Smallest correlation for mixing two recordings: below it, partials would cancel."""
 COMPARED = 4096
-"""Samples over which they are compared."""
+"""Samples over which the correlation is computed."""
 
 
 def neighbours(
@@ -45,7 +45,7 @@ def mixed(
 ) -> NDArray[np.float32]:
     """``share`` of ``other`` in ``sound``, equally long and aligned at their onsets.
 
-    Recordings that do not cohere are left unmixed; those of opposite polarity are turned round.
+    Incoherent recordings are not mixed; one of opposite polarity is inverted.
     """
     head, second = sound[:COMPARED], other[:COMPARED]
     strength = float(np.linalg.norm(head) * np.linalg.norm(second))

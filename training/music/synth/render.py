@@ -1,4 +1,4 @@
-"""Playing notes on the instruments of the bank.
+"""Plays notes on the instruments of the bank.
 
 Each note is the nearest recorded one, read at another speed by linear interpolation of the
 oversampled bank, looped where it is held longer than the recording, shaped and added to the mix.
@@ -27,7 +27,7 @@ MAX_SHIFT = 7.5
 """Semitones a recorded note may be shifted; notes further away are left out."""
 ATTACK_S = 0.002
 BLENDED = 0.5
-"""Share of the pianos whose dynamics lie between the recorded ones."""
+"""Fraction of the pianos that mix recorded layers of dynamics."""
 PICK_SPREAD = 12.0
 """Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
 
@@ -54,7 +54,7 @@ class Voice:
 
 @dataclass(frozen=True)
 class Rendered:
-    """Audio, float32 of shape [samples], and the notes that really sound in it.
+    """Audio, float32 of shape [samples], and the notes that sound in it.
 
     Offsets of ``notes`` are where each note stops sounding, or its damper begins to fall: the sound
     that a damper leaves, and the room's, is after the end of the note.
@@ -64,7 +64,7 @@ class Rendered:
     notes: Notes
     pedal: NDArray[np.float64] | None = None
     """Sustain pedal, [presses, 3]: begin and end in seconds, depth from 0 to 1; None where no
-    piano plays, or where the pedal is not known."""
+    piano plays or the pedal is unknown."""
     unknown: NDArray[np.float64] | None = None
     """Where the labels are doubtful, [n, 4]: begin and end in seconds, pitch (-1: all), and what
     (1: whether it sounds or ends, 2: whether it begins, 3: both)."""

@@ -28,7 +28,7 @@ BUNDLES = {
 }
 """Index and zip of each bundle; those without an index are left out, but for the first."""
 TRANSCRIBED = "GiantMIDI-Piano"
-"""Source of pieces that another system transcribed: left out, as its output must teach nothing."""
+"""Source of pieces transcribed by another system: excluded from training."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Notes:
 
     Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
     ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
-    ``instrument`` is a class number (``model.config.INSTRUMENTS``), -1 where it is not known.
-    A velocity of 0 is not known either.
+    ``instrument`` is a class number (``model.config.INSTRUMENTS``), -1 if unknown.
+    A velocity of 0 means unknown.
     """
 
     onset: NDArray[np.float64]
@@ -63,11 +63,11 @@ class Notes:
         return Notes(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
     def moved(self, **arrays: NDArray[Any]) -> Notes:
-        """The same notes with some of the arrays replaced; keys let go where the sound ends."""
+        """The notes with some arrays replaced; keys are released when the sound ends."""
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
 
     def lengthened(self, offset: NDArray[np.float64]) -> Notes:
-        """The notes sound until ``offset``; the keys are let go when they were."""
+        """The notes sound until ``offset``; key releases do not change."""
         return self.moved(offset=offset, released=self.released)
 
     def shortened(self, offset: NDArray[np.float64]) -> Notes:

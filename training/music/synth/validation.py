@@ -1,4 +1,4 @@
-"""Validation on timbres and works that training never hears."""
+"""Validation on instruments and works held out of training."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from training.music.synth.excerpts import (
 from training.music.synth.render import Rendered
 
 VALIDATION_PIANO = 0.6
-"""Share of the validation excerpts of ensembles that a piano plays; the other held-out instruments
-play the rest."""
+"""Fraction of the ensemble excerpts played by a piano; other held-out instruments play the rest."""
 WINDOWS_PER_EXCERPT = 8
 VALIDATION_EXCERPT_S = 12.0
 
 
 class ValidationPiece(NamedTuple):
-    """A long passage for note-level scores and for choosing the note tracker's thresholds."""
+    """A long passage for note-level scores and for tuning the note tracker."""
 
     name: str
     audio: NDArray[np.float32]

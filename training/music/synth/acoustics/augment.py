@@ -1,6 +1,6 @@
-"""Rooms, microphones and recorders: what lies between an instrument and the samples received.
+"""Rooms, microphones and recorders between an instrument and the samples.
 
-No step moves the direct sound: labels stay aligned to the audio within a millisecond.
+No step moves the direct sound: labels stay aligned with the audio to within a millisecond.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def impulse_response(
 ) -> NDArray[np.float32]:
     """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
 
-    The reflections are those of one of ``rooms`` or made up. The equaliser's recursive filters are
-    minimum-phase and act on the short response instead of the audio, which makes them free.
+    The reflections are measured (one of ``rooms``) or simulated. The equaliser's recursive filters
+    are minimum-phase and act on the short response instead of the audio, at no cost.
     """
     in_room = rng.random() < config.room
     if in_room and rooms and rng.random() < config.measured:
@@ -93,7 +93,7 @@ def _made_up(in_room: bool, sample_rate: int, rng: np.random.Generator) -> NDArr
         time = np.arange(length) / sample_rate
         tail = rng.standard_normal(length) * np.exp(-6.91 * time / rt60)
         tail[: int(rng.uniform(0.003, 0.02) * sample_rate)] = 0
-        # Walls and air swallow the highs: the tail is duller than the direct sound.
+        # Walls and air absorb high frequencies: the tail is duller than the direct sound.
         dull = signal.butter(1, rng.uniform(0.15, 0.9), output="sos")
         tail = np.asarray(signal.sosfilt(dull, tail))
         tail *= 10 ** (wet_db / 20) / max(float(np.linalg.norm(tail)), 1e-9)
@@ -169,7 +169,7 @@ def _biquad(
 def _compress(
     audio: NDArray[np.float32], sample_rate: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Automatic gain: loud passages are turned down, with attack and release of one filter."""
+    """Automatic gain that reduces loud passages; one filter sets attack and release."""
     block = 128
     padded = np.zeros(-(-len(audio) // block) * block, np.float32)
     padded[: len(audio)] = audio

@@ -1,4 +1,4 @@
-"""Recorded sounds that hold no notes: rooms and streets, talk, drum hits."""
+"""Recorded sounds without notes: rooms and streets, speech, drum hits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from training.music.synth.bank import replace_atomically
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Voices (parts of a segment's name) and drums (its file) kept out of training, for evaluation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
-"""Kinds of sounds that go on; others happen once in a while."""
+"""Kinds of continuous sounds; others are occasional events."""
 CROSSFADE_S = 0.15
 EVENTS_PER_S = (0.1, 1.5)
 PACE = (0.85, 1.2)
-"""Voices are played at another speed, to hear more than the recorded ones."""
+"""Speeds at which voices are played, for more variety."""
 PAUSE_S = 0.35
 """Mean pause between two segments of speech."""
 STEPS = 16  # of a beat's pattern
@@ -32,7 +32,7 @@ _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.
 
 @dataclass(frozen=True)
 class Segment:
-    """A recorded sound: where it lies in the samples and what it is."""
+    """A recorded sound: its place in the samples and its kind."""
 
     kind: str
     name: str
@@ -95,7 +95,7 @@ class Backgrounds:
     def _steady(
         self, kind: Sequence[Segment], length: int, rng: np.random.Generator
     ) -> NDArray[np.float32]:
-        """Segments of a kind one after another, crossfaded, as loud as each other."""
+        """Segments of a kind, crossfaded, at equal loudness."""
         out, at = np.zeros(length, np.float32), 0
         while at < length:
             sound = self.sound(kind[int(rng.integers(len(kind)))])
@@ -110,10 +110,10 @@ class Backgrounds:
         return out
 
     def talk(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """One person talks, with pauses; float32 [length]. Raises ValueError without speech."""
+        """One speaker, with pauses; float32 [length]. Raises ValueError without speech."""
         if not self.voices:
-            raise ValueError("these backgrounds hold no speech")
-        # Long recordings of speech, rather than single words, half of the time.
+            raise ValueError("these backgrounds contain no speech")
+        # Half of the time long recordings of speech, else single words.
         names = list(self.voices)
         seconds = [sum(one.length for one in self.voices[name]) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
@@ -129,7 +129,7 @@ class Backgrounds:
     def drums(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """A drum kit plays a beat; float32 [length]. Raises ValueError without drum hits."""
         if not self.kits:
-            raise ValueError("these backgrounds hold no drum hits")
+            raise ValueError("these backgrounds contain no drum hits")
         kit = self.kits[list(self.kits)[rng.integers(len(self.kits))]]
         named = {key for keys, _ in _ROLES for key in keys}
         parts = []
@@ -153,10 +153,10 @@ class Backgrounds:
 def load_backgrounds(
     folder: Path, cache: Path, sample_rate: int, held_out: bool = False
 ) -> Backgrounds | None:
-    """The sounds of ``noise.json``, decoded into ``cache`` on first use; None where it is missing.
+    """The sounds of ``noise.json``, decoded into ``cache`` on first use; None if missing.
 
     held_out: the voices and drums kept out of training, instead of everything else.
-    Raises ValueError where they are at another rate.
+    Raises ValueError if their rate differs.
     """
     path = folder / "noise.json"
     if not path.exists():
@@ -204,7 +204,7 @@ def _decode(folder: Path, entries: Sequence[dict[str, Any]]) -> NDArray[np.int16
 
 
 def _add(out: NDArray[np.float32], at: int, sound: NDArray[np.float32]) -> None:
-    """Add ``sound`` at sample ``at``, which may lie before 0; what does not fit is left out."""
+    """Adds ``sound`` at sample ``at``, which may be negative; parts outside are dropped."""
     skip = max(0, -at)
     n = min(len(sound), len(out) - at)
     if n > skip:

@@ -1,4 +1,4 @@
-"""Narrow channels: what a telephone line and an MP3 file leave of a sound, aligned to it."""
+"""Telephone and MP3 coding, aligned with the original sound."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def telephone(audio: NDArray[np.float32], sample_rate: int) -> NDArray[np.float3
 
 
 def mp3(audio: NDArray[np.float32], sample_rate: int, compression: float) -> NDArray[np.float32]:
-    """Coded and decoded again; same length, not delayed.
+    """Encoded and decoded; same length, without delay.
 
     compression: 0 (as many bits as the format has, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s).
     """

@@ -1,4 +1,4 @@
-"""Background sounds: coloured noise, mains hum, clicks, drums, whispers, talk, sweeps."""
+"""Synthesised backgrounds: coloured noise, hum, clicks, drums, whispers, speech, sweeps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from training.music.synth.acoustics.backgrounds import Backgrounds
 from training.music.synth.acoustics.speech import speech
 
 TABLE_S = 47.0
-"""Length of the noise tables that excerpts take random slices of."""
+"""Length of the noise tables that excerpts take random slices from."""
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 """Noise colours: amplitude falls with frequency to this power."""
 
 
 @lru_cache(maxsize=8)
 def _table(colour: str, sample_rate: int) -> NDArray[np.float32]:
-    """Unit-variance noise, equal in every process. Making it anew would cost more than mixing."""
+    """Unit-variance noise, equal in every process; generating it each time would be slow."""
     size = fft.next_fast_len(int(TABLE_S * sample_rate))
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))
@@ -118,21 +118,21 @@ def _drum(
 
 
 def percussion(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Drums in a beat or single bursts, alike often."""
+    """Drums in a beat or single bursts, equally often."""
     make = drums if rng.random() < 0.5 else bursts
     return make(length, sample_rate, rng)
 
 
 def sweep(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Sines that glide up and down all the time, as sirens and test signals do; peak 1."""
-    octaves = rng.uniform(0.15, 1.5)  # a second, faster than any note would be bent
+    """Sines that glide up and down, as in sirens and test signals; peak 1."""
+    octaves = rng.uniform(0.15, 1.5)  # per second, faster than any pitch bend
     turns = np.arange(length) / sample_rate * octaves / 6
     height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz, up and down
     return np.sin(2 * np.pi * np.cumsum(60 * 2**height / sample_rate)).astype(np.float32)
 
 
 def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Whispers: formant-shaped noise that comes and goes at the pace of syllables."""
+    """Whispers: formant-shaped noise at the pace of syllables."""
     source = coloured(length, "pink", sample_rate, rng)
     out = np.zeros(length, np.float32)
     for low, high in ((200, 800), (800, 1800), (1800, 3500)):

@@ -12,17 +12,17 @@ import soundfile
 from numpy.typing import NDArray
 
 DIRECT_S = 0.0025
-"""So much of a measured response counts as the direct sound, and becomes an impulse."""
+"""Part of a measured response that counts as direct sound and becomes an impulse."""
 LONGEST_S = 2.5
-"""Responses are cut here; those of caves and cathedrals last longer."""
+"""Responses are truncated here; those of caves and cathedrals last longer."""
 FADE_S = 0.25
 RATIO_DB = (-6.0, 14.0)
 """Direct sound over reflections: from twice the critical distance to a fifth of it (the distance at
 which both are equal; H. Kuttruff, Room Acoustics, section 5.5)."""
 SHORTEST_DECAY = 0.5
-"""Decays are shortened down to this share, as by curtains and an audience."""
+"""Decays are shortened to as little as this fraction, as by curtains and an audience."""
 PREDELAY_S = 0.02
-"""Largest time by which reflections come later than measured, as of walls further away."""
+"""Largest additional delay of reflections, as from more distant walls."""
 MICROPHONES = 0.3
 """Share of the recordings mixed from two microphones."""
 SPACING_S = 0.002
@@ -42,9 +42,9 @@ class Room:
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path, sample_rate: int) -> tuple[Room, ...]:
-    """The rooms of ``rooms.json``, none where it is missing. The inside of a piano is left out.
+    """The rooms of ``rooms.json``, none if it is missing; insides of pianos are left out.
 
-    Raises ValueError where they are at another rate.
+    Raises ValueError if their rate differs.
     """
     path = folder / "rooms.json"
     if not path.exists():
@@ -71,8 +71,8 @@ def measured_response(
 ) -> NDArray[np.float64]:
     """An impulse response with the direct sound, 1, at sample 0, from one of ``rooms``.
 
-    The distance, the delay and the length of the reflections are drawn; sometimes a second
-    microphone in the same place is mixed to the first.
+    Distance, delay and length of the reflections are random; sometimes a second microphone in
+    the same place is mixed in.
     """
     weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]

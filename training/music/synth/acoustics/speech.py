@@ -1,8 +1,8 @@
-"""Talking voices, which sing no notes: a gliding glottal source through moving formants.
+"""Speech-like voices without notes: a gliding glottal source through moving formants.
 
-A source-filter synthesiser (G. Fant, Acoustic Theory of Speech Production): pulses whose pitch
-never rests, as that of speech, are shaped by the resonances of one vowel after another; hisses
-stand for the consonants between them. The words mean nothing.
+A source-filter synthesiser (G. Fant, Acoustic Theory of Speech Production): pulses of constantly
+changing pitch pass through the resonances of one vowel after another, with hisses between them as
+consonants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was measured and recorded of the world around an instrument: rooms and their sounds."""
+"""Measured rooms and recorded backgrounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.music.synth.acoustics.rooms import Room, load_rooms
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds; without them everything is made up."""
+    """Measured rooms and recorded backgrounds; without them all are synthesised."""
 
     rooms: tuple[Room, ...] = ()
     sounds: Backgrounds | None = None
@@ -21,6 +21,6 @@ NOWHERE = Surroundings()
 
 
 def load_surroundings(folder: Path, cache: Path, sample_rate: int) -> Surroundings:
-    """What of them lies in ``folder``. Raises ValueError where it is at another rate."""
+    """Those found in ``folder``. Raises ValueError if their rate differs."""
     sounds = load_backgrounds(folder, cache, sample_rate)
     return Surroundings(load_rooms(folder, sample_rate), sounds)

@@ -1,4 +1,4 @@
-"""How the notes of a part end: where the fall of each begins and ends, and its shape."""
+"""How the notes of a part end: start, end and shape of each decay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The noises of a piano's own mechanics: keys and dampers falling back, the pedal's feet."""
+"""Mechanical noises of a piano: keys and dampers falling back, and the pedal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sustain pedal: how players press it, and what it does to dampers and notes."""
+"""The sustain pedal: how players press it, and its effect on dampers and notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings that sound in sympathy with those that are played."""
+"""Sympathetic resonance of the strings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Sounds without notes, for measuring false notes.
 
 They are synthesised differently from the training backgrounds (``synth.acoustics``), so models have
-not trained on similar sounds: speech sums harmonics under a gliding spectral envelope instead of
-filtering pulses, drums use membrane modes and beating square waves, and noise is filtered instead
-of shaped in its spectrum.
+not trained on similar sounds: drums use membrane modes and beating square waves, and noise is
+filtered instead of shaped in its spectrum. Recorded speech is in
+``training.evaluation.junk.held_out_sounds``.
 """
 
 from __future__ import annotations
@@ -127,98 +127,6 @@ def _hat(decay_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
     return np.asarray(0.4 * signal.sosfilt(high, metal) * np.exp(-time / decay_s))
 
 
-# First three formants (Hz) of seven vowels of women (Hillenbrand et al., 1995, rounded), and of
-# l-like and n-like murmurs between them.
-_FORMANTS_HZ = np.array(
-    [
-        [437, 2761, 3372],
-        [536, 2530, 3047],
-        [731, 2058, 2979],
-        [936, 1551, 2815],
-        [781, 1136, 2824],
-        [555, 1035, 2828],
-        [459, 1105, 2735],
-        [360, 1200, 2600],
-        [280, 1600, 2500],
-    ]
-)
-_CONTROL_S = 0.005  # spacing at which pitch, loudness and formants are drawn
-
-
-def talk(length: int, rng: np.random.Generator) -> Sound:
-    """Speech-like sound of one voice after another, each for some 15 s; peak 0.5.
-
-    Harmonics of a pitch that falls through each phrase and moves with each stress, weighted by an
-    envelope whose formants glide; noise in bands for fricatives; gaps for stops and breaths.
-    """
-    turn = 15 * RATE_HZ
-    parts = [_voice(min(turn, length - at), rng) for at in range(0, length, turn)]
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
-
-
-def _voice(length: int, rng: np.random.Generator) -> Sound:
-    time = np.arange(length) / RATE_HZ
-    controls = np.arange(0, length / RATE_HZ + 2 * _CONTROL_S, _CONTROL_S)
-    base_hz, tract = (115.0, 0.87) if rng.random() < 0.5 else (205.0, 1.0)
-    pitch, loud, formants, frication = _plan(controls, base_hz, tract, rng)
-
-    def at_audio_rate(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.interp(time, controls, values)
-
-    turns = np.cumsum(at_audio_rate(pitch)) / RATE_HZ
-    voiced = np.zeros(length)
-    for number in range(1, int(4500 / base_hz)):
-        envelope = np.zeros(len(controls))
-        for formant, (width, gain) in enumerate(((90, 1.0), (130, 0.5), (190, 0.25))):
-            distance = (number * pitch - formants[:, formant]) / width
-            envelope += gain / (1 + distance**2)
-        tilt = number**-0.7
-        voiced += tilt * at_audio_rate(envelope * loud) * np.sin(2 * np.pi * number * turns)
-    hiss = signal.sosfilt(
-        signal.butter(2, [2500, 8000], "bandpass", fs=RATE_HZ, output="sos"),
-        rng.standard_normal(length),
-    )
-    out = voiced + 0.3 * at_audio_rate(frication) * hiss
-    return np.asarray(0.5 * out / max(1e-9, np.abs(out).max(initial=0)), np.float32)
-
-
-def _plan(
-    controls: NDArray[np.float64], base_hz: float, tract: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], ...]:
-    """Pitch in Hz, loudness, formants in Hz [n, 3] and frication at the times of ``controls``."""
-    knots: list[tuple[float, ...]] = [(0.0,) * 5]  # seconds, semitones, loudness, vowel, frication
-
-    def add(seconds: float, *values: float) -> None:
-        knots.append((knots[-1][0] + seconds, *values))
-
-    while knots[-1][0] < controls[-1]:
-        add(rng.uniform(0.2, 0.7), 4.0, 0.0, 0, 0.0)  # breath; the next phrase begins high
-        count = int(rng.integers(5, 16))
-        for syllable in range(count):
-            fall = 4.0 - 7.0 * syllable / count + rng.normal(0, 1.2)
-            vowel = int(rng.integers(len(_FORMANTS_HZ)))
-            if rng.random() < 0.4:
-                add(rng.uniform(0.04, 0.1), fall, 0.05, vowel, 1.0)
-            elif rng.random() < 0.5:
-                add(rng.uniform(0.03, 0.07), fall, 0.0, vowel, 0.0)
-            loud = rng.uniform(0.5, 1.0)
-            add(rng.uniform(0.03, 0.06), fall + rng.uniform(0, 1.5), loud, vowel, 0.0)
-            add(rng.uniform(0.05, 0.16), fall - rng.uniform(0, 2.5), 0.8 * loud, vowel, 0.0)
-    times, pitches, louds, vowels, hisses = np.array(knots).T
-    jitter = rng.normal(0, 0.12, len(controls))
-    pitch = base_hz * 2 ** ((np.interp(controls, times, pitches) + jitter) / 12)
-    formants = np.stack(
-        [np.interp(controls, times, tract * _FORMANTS_HZ[vowels.astype(int), i]) for i in range(3)],
-        axis=1,
-    )
-    return (
-        pitch,
-        np.interp(controls, times, louds),
-        formants,
-        np.interp(controls, times, hisses),
-    )
-
-
 SOUNDS: dict[str, Callable[[int, np.random.Generator], Sound]] = {
     "digital silence": silence,
     "room noise": room,
@@ -226,7 +134,6 @@ SOUNDS: dict[str, Callable[[int, np.random.Generator], Sound]] = {
     "pink noise": pink,
     "sine sweep": sine_sweep,
     "drums": drum_kit,
-    "speech": talk,
 }
 """Makers of ``length`` samples at RATE_HZ, full scale 1."""
 NOISES = ("digital silence", "room noise", "white noise", "pink noise")

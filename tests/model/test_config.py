@@ -85,7 +85,7 @@ WRONG: dict[type, dict[str, list[Any]]] = {
     ],
 )
 def test_a_field_out_of_range_is_named(kind: type, name: str, value: object) -> None:
-    # The lookahead may be told of as what the kernels have to be longer than.
+    # The look-ahead may be named as the lower bound of the kernel lengths.
     with pytest.raises(ValueError, match=rf"^{name} must|^kernel_lengths must .* {name} of"):
         kind(**{name: value})
 

@@ -11,7 +11,7 @@ def test_every_class_is_that_of_its_own_program() -> None:
     assert instrument_of(127) is None
 
 
-def test_the_heads_say_which_classes_are_told() -> None:
+def test_the_heads_determine_the_predicted_classes() -> None:
     assert told_by(HEADS) == INSTRUMENTS
     assert told_by(("frame", "instrument:cello", "instrument:piano")) == ("piano", "cello")
     assert told_by(("frame", "onset")) == ()

@@ -56,7 +56,7 @@ class Variables(dict[str, NDArray]):
         return self
 
     def convolved(self, *channels: int) -> Variables:
-        """Reads samples, through so many convolutions; calibrated."""
+        """Reads samples, through this many convolutions; calibrated."""
         for layer, (before, after) in enumerate(zip((1, *channels), channels, strict=False), 1):
             self.random(f"pool1/conv{layer}/CvK", 4, before, after, scale=(4 * before) ** -0.5)
             self.random(f"pool1/norm{layer}/norm_bias/offset", 1, 1, after, scale=0.3)

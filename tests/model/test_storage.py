@@ -1,4 +1,4 @@
-"""Checkpoints: round trips and everything that can be wrong with them."""
+"""Weights on disk: round trips and everything that can be wrong with them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_checkpoint_comes_back_with_its_card(tmp_path: Path) -> None:
+def test_weights_are_read_back_with_their_card(tmp_path: Path) -> None:
     transcriber = TranscriptionModel(TINY).eval()
     path = tmp_path / "deep" / "folder" / "x.safetensors"
     save_weights(transcriber, {"config": TINY.to_json(), "note": "hello"}, path)
@@ -59,7 +59,7 @@ def edit_card(path: Path, **changes: Any) -> None:
     path.with_suffix(".json").write_text(json.dumps({**card, **changes}))
 
 
-def test_a_checkpoint_of_another_configuration_is_refused(saved: Path) -> None:
+def test_weights_of_another_configuration_are_refused(saved: Path) -> None:
     wider = replace(TINY, rse=replace(TINY.rse, maps=6))
     edit_card(saved, config=wider.to_json())
     with pytest.raises(WeightsError, match="does not fit"):

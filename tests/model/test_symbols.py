@@ -1,4 +1,4 @@
-"""Networks over symbols: checkpoints and configurations (outputs: test_oracles.py)."""
+"""Symbol networks: weights and configurations (outputs: test_oracles.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = SymbolConfig(5, 4, RSEConfig(maps=4, blocks=1))
 
 
 @pytest.mark.parametrize("word_features", [0, 7])
-def test_a_checkpoint_comes_back(tmp_path: Path, word_features: int) -> None:
+def test_weights_are_read_back(tmp_path: Path, word_features: int) -> None:
     config = SymbolConfig(5, 4, CONFIG.rse, word_features)
     network = SymbolNetwork(config).eval()
     save_weights(network, {"config": config.to_json()}, tmp_path / "x.safetensors")
@@ -40,7 +40,7 @@ def test_other_configurations_are_refused(change: dict[str, object]) -> None:
         SymbolConfig.from_json({**CONFIG.to_json(), **change})
 
 
-def test_transcription_and_symbol_checkpoints_are_told_apart(tmp_path: Path) -> None:
+def test_transcription_and_symbol_weights_are_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     save_weights(SymbolNetwork(CONFIG), {"config": CONFIG.to_json()}, path)
     with pytest.raises(WeightsError, match="not a transcription network"):

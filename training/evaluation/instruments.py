@@ -121,7 +121,7 @@ class _Tally:
         self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
         self._given = self.confusion.copy()
         self._f1: list[float] = []
-        self._pedal = np.zeros(3, np.int64)  # frames that are down in both, in labels, as told
+        self._pedal = np.zeros(3, np.int64)  # frames that are down in both, in labels, as predicted
 
     def add(self, passage: Passage, free: NoteList, given: NoteList) -> None:
         """The notes found of a passage, without and with its classes given."""
@@ -130,10 +130,12 @@ class _Tally:
         self._f1.append(multi_onset_f1(passage.notes, free, matched))
         self._given += confusion(passage.notes, given, matched_onsets(passage.notes, given))
 
-    def press(self, known: NDArray[np.float64], told: list[PedalPress], seconds: float) -> None:
+    def press(
+        self, known: NDArray[np.float64], predicted: list[PedalPress], seconds: float
+    ) -> None:
         """The pedal of a passage."""
         down = known[known[:, 2] >= HALF_PEDAL, :2]
-        found = np.array([(press.onset_s, press.offset_s) for press in told]).reshape(-1, 2)
+        found = np.array([(press.onset_s, press.offset_s) for press in predicted]).reshape(-1, 2)
         labels, heard = (pedal_frames(presses, seconds) for presses in (down, found))
         self._pedal += [int((labels & heard).sum()), int(labels.sum()), int(heard.sum())]
 

@@ -44,7 +44,7 @@ def draw_confusion(path: Path, title: str, counts: NDArray[np.int64]) -> None:
     axes.set_yticks(
         range(len(names)), [f"{n} ({total})" for n, total in zip(names, totals, strict=True)]
     )
-    axes.set_xlabel("told")
+    axes.set_xlabel("predicted")
     axes.set_ylabel("played (notes found)")
     axes.set_title(title)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -59,7 +59,7 @@ def report(results: Mapping[str, Result]) -> Report:
 
     ``recordings`` holds the figures of each, ``mean`` and ``interval`` those over recordings,
     ``octaves`` and ``polyphony`` scores pooled over recordings; ``confusion`` the notes of each
-    instrument by the one told, where instruments are known.
+    labelled instrument by the predicted one, if known.
     """
     names = [*FIGURES, VELOCITY_FIGURE, *INSTRUMENT_FIGURES, *DELAY_FIGURES]
     values = {
@@ -88,7 +88,7 @@ def confusion_of(results: Mapping[str, Result]) -> NDArray[np.int64]:
 def named_confusion(counts: NDArray[np.int64]) -> dict[str, dict[str, int]]:
     """The counts that are above 0, by the names of the classes."""
     return {
-        played: {told: n for told, n in zip(INSTRUMENTS, row.tolist(), strict=True) if n}
+        played: {found: n for found, n in zip(INSTRUMENTS, row.tolist(), strict=True) if n}
         for played, row in zip(INSTRUMENTS, counts, strict=True)
         if row.any()
     }

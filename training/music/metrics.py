@@ -183,9 +183,9 @@ def confusion(
     matched: see ``matched_onsets``; notes with an unknown instrument are ignored.
     """
     out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
-    played, told = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
-    known = (played != UNKNOWN) & (told != UNKNOWN)
-    np.add.at(out, (played[known], told[known]), 1)
+    played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
+    known = (played != UNKNOWN) & (predicted != UNKNOWN)
+    np.add.at(out, (played[known], predicted[known]), 1)
     return out
 
 

@@ -1,6 +1,6 @@
 """Real recordings with their scores, to judge the note tracker's settings on.
 
-Scores do not say when keys are let go: beginnings of notes alone count. Where a score does not tell
+Scores do not determine key releases, so only onsets count. Where a score leaves open
 whether a note begins, a note found or missed is neither right nor wrong.
 """
 
@@ -26,12 +26,12 @@ from training.shipping.tracking import LOOKAHEADS_MS, tracked
 
 @dataclass(frozen=True)
 class Truth:
-    """What a score tells of the beginnings of notes.
+    """The onsets that a score determines.
 
     Attributes:
         onset_s, pitch: of the written notes, [n] each.
-        unknown: (frames, PITCHES), where it does not tell whether one begins.
-        frame_s: from one frame to the next.
+        unknown: (frames, PITCHES), where it leaves open whether a note begins.
+        frame_s: distance of frames.
     """
 
     onset_s: NDArray[np.float64]
@@ -39,8 +39,8 @@ class Truth:
     unknown: NDArray[np.bool_]
     frame_s: float
 
-    def tells(self, onset_s: NDArray[np.float64], pitch: NDArray) -> NDArray[np.bool_]:
-        """Whether it does, for each of some notes."""
+    def knows(self, onset_s: NDArray[np.float64], pitch: NDArray) -> NDArray[np.bool_]:
+        """Whether the score determines each of these onsets."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return ~self.unknown[frame, pitch]
 
@@ -69,18 +69,18 @@ class RecordedPieces:
     def objective(self, settings: TrackerSettings) -> float:
         """Mean onset F1 over pieces."""
         scores = []
-        for probabilities, told in self.pieces:
+        for probabilities, score in self.pieces:
             notes = tracked(settings, probabilities, self.frame_s, self.heads)
-            scores.append(known_onset_f1(told, notes))
+            scores.append(known_onset_f1(score, notes))
         return float(np.mean(scores))
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
         """How late the notes found are, all pieces together."""
         errors = [np.zeros(0)]
-        for probabilities, told in self.pieces:
+        for probabilities, score in self.pieces:
             notes = tracked(settings, probabilities, self.frame_s, self.heads)
-            written, found = matches(told, notes)
-            errors.append(notes.onset_s[found] - told.onset_s[written])
+            written, found = matches(score, notes)
+            errors.append(notes.onset_s[found] - score.onset_s[written])
         return np.concatenate(errors)
 
 
@@ -95,7 +95,7 @@ def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
     return Truth(recording.notes.onset[inside], recording.notes.pitch[inside], unknown, frame_s)
 
 
-def matches(told: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def matches(score: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Written notes and notes found that are the same: index pairs, as many as can be.
 
     Of a pitch, each written note takes the first found that is near enough and not taken: in one
@@ -104,12 +104,12 @@ def matches(told: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np
     pairs: list[tuple[int, int]] = []
     for pitch in np.unique(notes.pitch):
         found = np.flatnonzero(notes.pitch == pitch)
-        written = np.flatnonzero(told.pitch == pitch)
+        written = np.flatnonzero(score.pitch == pitch)
         found = found[np.argsort(notes.onset_s[found], kind="stable")]
-        written = written[np.argsort(told.onset_s[written], kind="stable")]
+        written = written[np.argsort(score.onset_s[written], kind="stable")]
         i = 0
         for j in written.tolist():
-            at_s = told.onset_s[j]
+            at_s = score.onset_s[j]
             while i < len(found) and notes.onset_s[found[i]] < at_s - ONSET_TOLERANCE_S:
                 i += 1
             if i < len(found) and notes.onset_s[found[i]] <= at_s + ONSET_TOLERANCE_S:
@@ -119,13 +119,13 @@ def matches(told: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np
     return table[:, 0], table[:, 1]
 
 
-def known_onset_f1(told: Truth, notes: NoteList) -> float:
-    """Onset F1 of what the score tells. 0 where it tells of no note and none is found."""
-    written, found = matches(told, notes)
-    written_known = told.tells(told.onset_s, told.pitch)
+def known_onset_f1(score: Truth, notes: NoteList) -> float:
+    """Onset F1 of the onsets that the score determines; 0 if there are none and none is found."""
+    written, found = matches(score, notes)
+    written_known = score.knows(score.onset_s, score.pitch)
     hits = int(written_known[written].sum())
     wrong = np.ones(len(notes), bool)
     wrong[found] = False
-    wrong &= told.tells(notes.onset_s, notes.pitch)
+    wrong &= score.knows(notes.onset_s, notes.pitch)
     total = int(written_known.sum()) + hits + int(wrong.sum())
     return 2 * hits / max(1, total)

@@ -1,4 +1,4 @@
-"""Counting of notes where there are none."""
+"""Counting notes in sounds without notes."""
 
 from __future__ import annotations
 

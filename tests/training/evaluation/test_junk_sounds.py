@@ -1,4 +1,4 @@
-"""Sounds without notes: level, pace and pitch as told."""
+"""Sounds without notes: level, pace and pitch as specified."""
 
 from __future__ import annotations
 

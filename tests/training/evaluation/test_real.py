@@ -26,7 +26,7 @@ def evaluate(folder: Path, *args: Any, **choices: Any) -> list[Report]:
     return evaluate_collection(read_collection(folder), *args, **choices)
 
 
-def test_what_the_model_hears_is_scored(tones: Path) -> None:
+def test_a_transcription_is_scored(tones: Path) -> None:
     (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
     assert report["recordings"].keys() == {"tones"}
     assert report["mean"] == pytest.approx(report["recordings"]["tones"])
@@ -96,9 +96,9 @@ def test_a_picture_of_each_recording_and_look_ahead(tones: Path, tmp_path: Path)
         assert np.asarray(picture).std() > 0
 
 
-def test_what_cannot_be_scored_is_told_and_listed_and_the_others_are_scored(tones: Path) -> None:
+def test_unreadable_recordings_are_reported_and_the_others_scored(tones: Path) -> None:
     labels = (tones / "tones.tsv").read_bytes()
-    (tones / "broken.wav").write_bytes(b"RIFF no music")  # told by its header
+    (tones / "broken.wav").write_bytes(b"RIFF no music")  # its header shows it
     spoilt = np.zeros(FAKE_RATE_HZ, np.float32)
     spoilt[1000] = np.nan  # shows only once it is transcribed
     soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
@@ -129,7 +129,7 @@ def test_what_cannot_be_scored_is_told_and_listed_and_the_others_are_scored(tone
 
 
 @pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
-def test_a_failure_in_another_process_is_told(tones: Path) -> None:
+def test_a_failure_in_another_process_is_reported(tones: Path) -> None:
     spoilt = np.full(FAKE_RATE_HZ, np.inf, np.float32)
     soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
     (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
@@ -145,7 +145,7 @@ def test_where_nothing_can_be_scored_the_report_says_why(tones: Path) -> None:
     assert (report["recordings"], report["mean"]) == ({}, {})
 
 
-def test_labels_beyond_the_audio_are_told(tones: Path) -> None:
+def test_labels_beyond_the_audio_are_reported(tones: Path) -> None:
     told: list[str] = []
     with (tones / "tones.tsv").open("a") as labels:
         labels.write("\n99\t99.5\t60\t64")

@@ -66,7 +66,7 @@ class Line:
         return {"config": {}}
 
 
-def test_it_learns_and_leaves_checkpoint_card_and_metrics(tmp_path: Path) -> None:
+def test_it_learns_and_leaves_weights_card_and_metrics(tmp_path: Path) -> None:
     task = Line()
     before = task.validate(task.network)["negative_error"]
     after = Trainer(task, QUICK, tmp_path).run()["negative_error"]
@@ -161,7 +161,7 @@ def test_a_signal_waits_and_a_second_does_not() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_run_that_is_told_to_stop_ends_after_the_step_and_saves(tmp_path: Path) -> None:
+def test_an_interrupted_run_stops_after_the_step_and_saves(tmp_path: Path) -> None:
     class Stopped(Line):
         def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
             if trainer.step == 3:
@@ -175,7 +175,7 @@ def test_a_run_that_is_told_to_stop_ends_after_the_step_and_saves(tmp_path: Path
     assert again.step == 4
 
 
-def test_the_pace_is_told_in_windows(tmp_path: Path) -> None:
+def test_the_pace_is_reported_in_windows(tmp_path: Path) -> None:
     trainer = Trainer(Line(), replace(QUICK, steps=4, log_steps=2, accumulate=3), tmp_path)
     trainer.run()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Tables of notes as programs write them, and tables that are none."""
+"""Note tables as programs write them, and invalid ones."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_later_run_goes_on_with_what_is_there(record: Record, tmp_path: Path) 
     assert not partial.exists()
 
 
-def test_a_server_without_ranges_begins_anew(record: Record, tmp_path: Path) -> None:
+def test_a_server_without_ranges_starts_over(record: Record, tmp_path: Path) -> None:
     record.knows_ranges = False
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / f"{FILE}.partial").write_bytes(b"x" * 1000)

@@ -46,7 +46,7 @@ def test_labels_are_read_in_order_and_as_they_are(archive: Path) -> None:
     assert read_intervals(find(archive)[number]).tolist() == [list(note) for note in notes]
 
 
-def test_what_is_no_archive_is_told_how_to_come_by_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_archive_says_how_to_fetch_it(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"no folders train_data.*training\.archive\.fetch"):
         find(tmp_path)
     for folder in ("train_data", "train_labels"):

@@ -160,7 +160,7 @@ def test_a_damaged_copy_is_made_again(archive: Path) -> None:
     assert np.array_equal(again.audio, whole)
 
 
-def test_a_disk_too_small_is_told_before_the_work(
+def test_a_disk_too_small_is_reported_before_the_work(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full:

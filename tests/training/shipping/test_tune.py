@@ -1,4 +1,4 @@
-"""The search for the tracker's settings; none of it hears music."""
+"""The search for the tracker's settings; no audio is involved."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_head_is_used_where_it_helps(top: float | None) -> None:
     assert found.offset_threshold == (None if top is None else pytest.approx(top))
 
 
-def test_the_end_of_a_grid_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_a_grid_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = tune(Hill(lambda settings: settings.release_frames))
     assert found.release_frames == max(GRID["release_frames"])
@@ -87,7 +87,7 @@ def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
     assert len(pieces.pieces) == 2  # one for each look-ahead
     for probabilities, reference in pieces.pieces:
         assert probabilities.shape[::2] == (len(TINY.heads), 128)
-        probabilities[:] = 0.0  # as a model would that hears what is there
+        probabilities[:] = 0.0  # as a perfect model would
         frames = probabilities.shape[1]
         probabilities[0] = reference.roll(frames, pieces.frame_s)
         for onset, pitch in zip(reference.onset_s, reference.pitch, strict=True):

@@ -32,7 +32,7 @@ JOIN_S = 5.0
 
 
 class Batch(NamedTuple):
-    """Windows and their ``labels.Targets``, [B, FRAMES, PITCHES] but for pedal, [B, FRAMES]."""
+    """Windows and their ``labels.Targets``, [B, FRAMES, PITCHES]; pedal [B, FRAMES]."""
 
     audio: NDArray[np.float32]
     """[B, context + WINDOW], -1..1"""
@@ -174,7 +174,7 @@ class SynthStream:
 
     Raises RuntimeError with the traceback of a worker that failed, or if one died silently.
     ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
-    ``if __name__ == "__main__"`` guard, as they start with "spawn" unless told otherwise.
+    ``if __name__ == "__main__"`` guard, as they start with "spawn" by default.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
 
 
 class Targets(NamedTuple):
-    """Targets of some frames, uint8 of shape [frames, PITCHES] but for ``pedal``."""
+    """Targets of some frames, uint8 of shape [frames, PITCHES] except ``pedal``."""
 
     frame: NDArray[np.uint8]
     """1 where onset <= t < offset."""

@@ -26,7 +26,7 @@ BUNDLES = {
     "midi_perf_index.json": "midi_perf.zip",
     "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
 }
-"""Index and zip of each bundle; those without an index are left out, but for the first."""
+"""Index and zip of each bundle; only the first is required."""
 TRANSCRIBED = "GiantMIDI-Piano"
 """Source of pieces transcribed by another system: excluded from training."""
 

@@ -1,4 +1,4 @@
-"""A made-up piece, how it is played, and what an ideal model hears of it."""
+"""A synthetic piece, its performance, and the output of an ideal model."""
 
 from __future__ import annotations
 

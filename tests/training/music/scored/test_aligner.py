@@ -87,7 +87,7 @@ def test_where_the_score_is_not_played_its_notes_are_in_doubt(
     assert aligned.confidence[later].max() < FOUND / 4
 
 
-def test_an_onset_that_is_not_written_is_told(score: NoteList, heard: Heard) -> None:
+def test_an_unwritten_onset_is_reported(score: NoteList, heard: Heard) -> None:
     onset = heard.onset.copy()
     onset[1000, 100] = 0.8
     aligned = align(heard, score)

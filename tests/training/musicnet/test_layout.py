@@ -80,8 +80,8 @@ def test_a_set_without_recordings_is_named(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("onset,offset,pitch\n1,2,3\n", "no MusicNet label table"),
-        ("", "no MusicNet label table"),
+        ("onset,offset,pitch\n1,2,3\n", "not a MusicNet label table"),
+        ("", "not a MusicNet label table"),
         (f"{HEADER}\n0,100,1,60,0,1,Quarter\n200,30", "1727.csv:3: damaged"),
         (f"{HEADER}\n0,1e3,1,60,0,1,Quarter\n", "damaged"),
         (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "impossible"),

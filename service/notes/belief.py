@@ -1,8 +1,9 @@
 """Which instruments are in the room: a slowly moving belief that steadies the naming of notes.
 
 A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
-probabilities of that class at the frames about the note's onset. The belief keeps a weight w_c for
-each class, the notes that it has played of late. With K classes to choose from::
+probabilities of that class at the frames about the note's onset, of which the nearest count most.
+The belief keeps a weight w_c for each class, the notes that it has played of late. With K classes
+to choose from::
 
     prior       b_c = (w_c + PRIOR_NOTES / K) / (sum of w + PRIOR_NOTES)
     posterior   q_c = exp(e_c + TRUST log b_c) / (the same, summed over all classes)

@@ -21,8 +21,9 @@ from model.instruments import told_by
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import NoteEvent
 
-EVIDENCE_BEFORE = 1  # frames before a note's onset that tell of its instrument
-EVIDENCE_AFTER = 3  # frames after it, once they have come
+# Frames before and after an onset that tell of the instrument. The network learns it there, each
+# frame weighted by the onset's triangle of 3 frames, and so is its evidence.
+REACH = 2
 UPDATE_S = 0.5  # from an onset to the second look
 FLOOR = 1e-3  # least probability, so that one frame excludes no class
 
@@ -52,7 +53,7 @@ class InstrumentNamer:
     @property
     def history_frames(self) -> int:
         """Frames pushed last that bear on what is decided next."""
-        return self._update_frames + EVIDENCE_BEFORE if self.classes else 0
+        return self._update_frames + REACH if self.classes else 0
 
     def resume(
         self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
@@ -126,10 +127,11 @@ class InstrumentNamer:
 
     def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
         """Of each class, from the frames about the onset up to ``frame``."""
-        first = max(0, event.frame - EVIDENCE_BEFORE) - self._first
-        last = min(event.frame + EVIDENCE_AFTER, frame) - self._first
-        near = self._recent[:, first : last + 1, event.pitch].astype(np.float64)
-        evidence = np.log(np.maximum(near, FLOOR)).mean(axis=1)
+        at = np.arange(max(0, event.frame - REACH), min(event.frame + REACH, frame) + 1)
+        at = at[at < self._first + self._recent.shape[1]]  # at the stream's end no more come
+        near = self._recent[:, at - self._first, event.pitch].astype(np.float64)
+        weights = 1 - np.abs(at - event.frame) / (REACH + 1)
+        evidence = np.log(np.maximum(near, FLOOR)) @ weights / weights.sum()
         return self.belief.posterior(self.classes, evidence)
 
     def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:

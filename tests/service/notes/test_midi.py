@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.notes.events import Note
+from model.instruments import PROGRAMS
+from service.notes.events import Note, PedalPress
 from service.notes.midi import TICKS_PER_BEAT, midi_file
+from service.notes.pedal import PEDALLED
 
 TICK_S = 0.5 / TICKS_PER_BEAT
 
@@ -65,3 +67,28 @@ def test_the_file_is_deterministic_and_plain() -> None:
 
 def test_no_notes_are_a_file_too() -> None:
     assert pretty_midi.PrettyMIDI(io.BytesIO(midi_file([]))).instruments == []
+
+
+def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drums() -> None:
+    notes = [
+        Note(i, 60 + i, 80, 1.0, 0, 0, 0.1 * i, 0.1 * i + 0.5, name, 0.9)
+        for i, name in enumerate(PROGRAMS)
+    ]
+    pedal = [PedalPress(0.25, 1.5), PedalPress(1.5, 1.5)]  # pressed again, shorter than a tick
+    data = midi_file(reversed(notes), pedal)
+    assert data == midi_file(notes, pedal)
+    file = mido.MidiFile(file=io.BytesIO(data))
+    assert file.type == 1
+    tempo, *tracks = file.tracks
+    assert [message.type for message in tempo] == ["set_tempo", "end_of_track"]
+    assert [track.name for track in tracks] == list(PROGRAMS)
+    channels = [{m.channel for m in track if not m.is_meta} for track in tracks]
+    assert all(len(channel) == 1 and 9 not in channel for channel in channels)
+    assert len(set.union(*channels)) == 15
+    for part, name in zip(
+        pretty_midi.PrettyMIDI(io.BytesIO(data)).instruments, PROGRAMS, strict=True
+    ):
+        assert (part.name, part.program, len(part.notes)) == (name, PROGRAMS[name], 1)
+    for name, track in zip(PROGRAMS, tracks, strict=True):
+        values = [m.value for m in track if m.type == "control_change"]
+        assert values == ([127, 0, 127, 0] if name in PEDALLED else [])

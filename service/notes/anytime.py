@@ -16,8 +16,9 @@ least length and release frames. When window n comes, for f from n - A to n, a p
 * is struck again where it sounds already and that holds, with ``restrike_threshold``, if any, as
   the least onset probability: the old note ends where its frame probability fell just before, or
   else where the new one begins;
-* ends at the first frame f from free on whose probability, and that of the next R - 1, have fallen:
-  y_n[f + k] < U(a - k), k = 0 ... R - 1, with U rising to U(A) = frame_off_threshold;
+* ends at the first frame f from free on whose probability, and that of the next R - 1, have fallen
+  below frame_off_threshold, whatever their age (lower thresholds for young frames told ends later
+  and no better on validation material);
 * ends at frame n - A where the offset probability peaks (``offset_threshold``), and a silent pitch
   begins there where its frame probability was high for long (``frame_start_threshold``), as in
   ``service.notes.tracker``: these wait for the full look-ahead.
@@ -76,7 +77,6 @@ class AnytimeTracker:
         # Oldest first, as the columns of a window are.
         ages = np.arange(self.columns)[::-1]
         self._begin_from = np.array([settings.onset_threshold_at(a, last_age) for a in ages])
-        self._end_below = np.array([settings.off_threshold_at(a, last_age) for a in ages])
         self._again = settings.restrike_threshold or 0.0
         self._last = self.columns - 1 - last_age  # column of the frames with full look-ahead
         self._least_frames = max(settings.min_note_frames, 2 * radius + 1)
@@ -195,6 +195,19 @@ class AnytimeTracker:
             return []
         return [*self._begin_all(first, known), *self._end_those(first, known, given)]
 
+    def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
+        """(age, pitch, onset probability) of what the window would begin were every threshold
+        ``onset_threshold`` and no pitch spoken for; for their choice."""
+        known = np.zeros((self._n_heads, self.columns, PITCHES), np.float32)
+        known[:, : window.shape[1]] = window
+        onset = known[self._onset]
+        strong = np.argwhere(onset[self._last :] >= self.settings.onset_threshold)
+        return [
+            (self.last_age - row, pitch, float(onset[self._last + row, pitch]))
+            for row, pitch in strong.tolist()
+            if self._is_onset(known, self._last + row, pitch)
+        ]
+
     def finish(self, end_frame: int) -> list[NoteEvent]:
         """The stream has ended before ``end_frame``, and all windows that show a frame of it have
         been pushed: end all notes there."""
@@ -253,7 +266,7 @@ class AnytimeTracker:
         events = []
         if pitch in self._sounding:
             fell = frame
-            low = known[self._frame, :, pitch] < self._end_below
+            low = known[self._frame, :, pitch] < self.settings.frame_off_threshold
             # Not so far back that the end would come later than other ends do.
             latest = self.decided - 1 - self.last_age - int(self.off_delay_frames)
             least = max(int(self._free[pitch]), latest)
@@ -288,7 +301,7 @@ class AnytimeTracker:
         release = self.settings.release_frames
         for pitch in sorted(self._sounding):
             begin = max(0, int(self._free[pitch]) - first)
-            low = known[self._frame, :, pitch] < self._end_below
+            low = known[self._frame, :, pitch] < self.settings.frame_off_threshold
             run = 0
             for column in range(begin, self.columns):
                 run = run + 1 if low[column] else 0

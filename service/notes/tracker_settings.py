@@ -38,7 +38,6 @@ class TrackerSettings:
             whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
             last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
             every two frames.
-        early_off_thresholds: likewise in place of ``frame_off_threshold``, from 0 upwards.
         usual_onset_age: median of the frames from a note's time to the newest frame when it is
             decided, where that was measured; for what ``ready`` states.
 
@@ -62,7 +61,6 @@ class TrackerSettings:
     pedal_on_threshold: float = 0.6
     pedal_off_threshold: float = 0.4
     early_onset_thresholds: tuple[float, ...] = ()
-    early_off_thresholds: tuple[float, ...] = ()
     usual_onset_age: float | None = None
 
     def __post_init__(self) -> None:
@@ -112,8 +110,8 @@ class TrackerSettings:
         Raises ValueError for unknown names.
         """
         values = dict(card.get("tracker") or {})
-        for name in values.keys() & {"early_onset_thresholds", "early_off_thresholds"}:
-            values[name] = tuple(values[name])
+        if "early_onset_thresholds" in values:
+            values["early_onset_thresholds"] = tuple(values["early_onset_thresholds"])
         unknown = sorted(values.keys() - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise ValueError(f"the model's card names unknown tracker settings: {unknown}")
@@ -143,16 +141,6 @@ class TrackerSettings:
             ]
         return self.onset_threshold + (1 - self.onset_threshold) * _doubt(age)
 
-    def off_threshold_at(self, age: int, last_age: int) -> float:
-        """The frame probability of this age in frames below which a note ends."""
-        if age >= last_age:
-            return self.frame_off_threshold
-        if self.early_off_thresholds:
-            return [*self.early_off_thresholds, self.frame_off_threshold][
-                min(age, len(self.early_off_thresholds))
-            ]
-        return self.frame_off_threshold * (1 - _doubt(age))
-
     def _check_early(self) -> None:
         """Raises ValueError unless the thresholds by age lead to those of the full look-ahead."""
         onset = [*self.early_onset_thresholds, self.onset_threshold]
@@ -160,12 +148,6 @@ class TrackerSettings:
             raise ValueError(
                 "early_onset_thresholds must fall from 1 at most to onset_threshold "
                 f"{self.onset_threshold}, not {self.early_onset_thresholds}"
-            )
-        off = [*self.early_off_thresholds, self.frame_off_threshold]
-        if off != sorted(off) or off[0] < 0:
-            raise ValueError(
-                "early_off_thresholds must rise from 0 at least to frame_off_threshold "
-                f"{self.frame_off_threshold}, not {self.early_off_thresholds}"
             )
 
 

@@ -1,0 +1,236 @@
+"""Choose the thresholds by age of the anytime mode: ``python -m training.shipping.early --write``.
+
+On validation material alone, as ``training.shipping.tune``, whose settings are kept. For each age
+that a frame may have, all onset peaks of that age are gathered; T(a) is the lowest threshold above
+which at most a share of NEW_FALSE are new false ones: no note begins there, and at the full
+look-ahead none would be told either. So what is told early is nearly as rarely false as what is
+told late. T falls with age: no age is stricter than a younger one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from model.storage import WeightsError, load, resolve, shipped
+from service.engine.batching import Priority
+from service.engine.engine import Engine
+from service.engine.framer import Framer
+from service.engine.windows import WindowSchedule
+from service.notes.anytime import AnytimeTracker
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import StreamOptions
+from service.session.resume import Replay
+from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.scored.corpus import PCM_SCALE, load_recordings
+from training.music.synth.config import SynthConfig
+from training.music.synth.validation import validation_pieces
+from training.shipping.card import write_card
+from training.shipping.recorded_pieces import Truth, truth
+from training.shipping.tracking import tracked
+
+logger = logging.getLogger(__name__)
+
+NEW_FALSE = 0.01
+LOOKAHEAD_MS = 200.0
+_NEAR_FRAMES = 4  # notes at the full look-ahead that near are the same
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Onset peaks of all ages in one piece; columns of equal length.
+
+    Attributes:
+        age: frames from the peak to the newest frame of its window.
+        probability: of the onset.
+        false: no note begins there.
+        new: at the full look-ahead none would be told there either.
+        note: the written note that begins there, counted over all pieces; -1 where none does.
+        waited: frames from that note's time to the newest frame of the window.
+    """
+
+    age: NDArray[np.int64]
+    probability: NDArray[np.float64]
+    false: NDArray[np.bool_]
+    new: NDArray[np.bool_]
+    note: NDArray[np.int64]
+    waited: NDArray[np.float64]
+
+
+def choose(evidence: Evidence, settings: TrackerSettings, last_age: int) -> TrackerSettings:
+    """The settings with ``early_onset_thresholds`` and ``usual_onset_age``."""
+    thresholds: list[float] = []
+    least = settings.onset_threshold
+    for age in range(last_age - 1, -1, -1):
+        of_age = evidence.age == age
+        new_false = (evidence.false & evidence.new)[of_age]
+        least = max(least, lowest_threshold(evidence.probability[of_age], new_false))
+        thresholds.insert(0, least)
+    chosen = replace(settings, early_onset_thresholds=tuple(thresholds))
+    needed = np.array([*thresholds, settings.onset_threshold])[evidence.age]
+    told = (evidence.probability >= needed) & (evidence.note >= 0)
+    first: dict[int, float] = {}
+    for note, waited in zip(evidence.note[told].tolist(), evidence.waited[told], strict=True):
+        first[note] = min(waited, first.get(note, np.inf))
+    if not first:
+        return chosen
+    return replace(chosen, usual_onset_age=round(float(np.median(list(first.values()))), 2))
+
+
+def lowest_threshold(probability: NDArray[np.float64], bad: NDArray[np.bool_]) -> float:
+    """The lowest, in steps of 0.01, from which on at most NEW_FALSE of the peaks are bad; 1 where
+    there is none."""
+    order = np.argsort(-probability, kind="stable")
+    share = np.cumsum(bad[order]) / np.arange(1, len(order) + 1)
+    good = np.flatnonzero(share <= NEW_FALSE)
+    if not len(good):
+        return 1.0
+    return min(1.0, round(float(np.ceil(100 * probability[order[good[-1]]]) / 100), 2))
+
+
+def gather(
+    engine: Engine, audio: NDArray[np.float32], told: Truth, settings: TrackerSettings, notes: int
+) -> Evidence:
+    """Hear a piece, [samples] at the model's rate; ``notes`` were written in those before."""
+    frame_s = HOP / engine.config.sample_rate
+    newest_hops = engine.config.newest_hops
+    options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
+    last_age = options.lookahead_hops(engine.config.sample_rate) - newest_hops
+    tracker = AnytimeTracker(settings, frame_s, engine.config.heads, last_age)
+    peaks: list[tuple[int, int, int, float]] = []  # newest frame, age, pitch, probability
+    full: list[NDArray[np.float32]] = []
+
+    def take(newest: int, window: NDArray[np.float32]) -> None:
+        peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
+        full.append(window[:, tracker.columns - 1 - last_age].copy())
+
+    async def hear() -> None:
+        schedule = WindowSchedule(newest_hops, 1, tracker.columns - 1, last_age)
+        begin = Replay(first_sample=0, first_block=0, from_sample=0)
+        framer = Framer(engine, Priority.FILE, schedule, begin, 8, take)
+        await framer.write(audio)
+        await framer.finish()
+        framer.close()
+
+    asyncio.run(hear())
+    late = tracked(settings, np.stack(full[last_age:], axis=1), frame_s, engine.config.heads)
+    table = np.array(peaks).reshape(-1, 4)
+    newest, age, pitch = (table[:, column].astype(int) for column in range(3))
+    frame = newest - age
+    kept = (frame >= 0) & (frame < len(full) - last_age)
+    kept[kept] &= told.tells(frame[kept] * frame_s, pitch[kept])
+    newest, age, pitch, frame, probability = (
+        column[kept] for column in (newest, age, pitch, frame, table[:, 3])
+    )
+    note = _nearest(told.onset_s, told.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
+    near_s = (_NEAR_FRAMES + 0.5) * frame_s
+    same = _nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
+    waited = newest - told.onset_s[note] / frame_s if len(told.onset_s) else newest.astype(float)
+    return Evidence(
+        age, probability, note < 0, same < 0, np.where(note < 0, -1, note + notes), waited
+    )
+
+
+def _nearest(
+    onset_s: NDArray[np.float64],
+    pitch: NDArray,
+    at_s: NDArray[np.float64],
+    at_pitch: NDArray[np.int64],
+    within_s: float,
+) -> NDArray[np.int64]:
+    """Of each place, the note of its pitch that begins nearest; -1 where none does so within."""
+    found = np.full(len(at_s), -1)
+    for one in np.unique(at_pitch):
+        notes = np.flatnonzero(pitch == one)
+        if len(notes):
+            places = np.flatnonzero(at_pitch == one)
+            distance = np.abs(onset_s[notes] - at_s[places, None])
+            best = distance.argmin(axis=1)
+            near = distance[np.arange(len(places)), best] <= within_s
+            found[places[near]] = notes[best[near]]
+    return found
+
+
+def together(parts: Sequence[Evidence]) -> Evidence:
+    """The peaks of all pieces."""
+    names = [field.name for field in dataclasses.fields(Evidence)]
+    return Evidence(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def early_settings(
+    engine: Engine, settings: TrackerSettings, synth: SynthConfig, pieces: int, seconds: float
+) -> TrackerSettings:
+    """With thresholds by age for a model, from rendered pieces and, where ``synth.real_root`` names
+    their folder, real recordings.
+
+    Args:
+        pieces: number of rendered ones.
+        seconds: of each, and of each recording.
+    """
+    rate = engine.config.sample_rate
+    heard: list[tuple[NDArray[np.float32], Truth]] = []
+    frames = int(seconds * rate) // HOP
+    for piece in validation_pieces(synth, pieces, seconds, seed=11):
+        known = np.zeros((frames + 1, PITCHES), bool)
+        onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
+        heard.append((piece.audio, Truth(onset_s, pitch, known, HOP / rate)))
+    if synth.real_root is not None:
+        for recording in load_recordings(
+            synth.real_root, synth.cache, "validation", synth.real_left_out
+        ):
+            audio = recording.audio[: HOP * frames].astype(np.float32) / np.float32(PCM_SCALE)
+            heard.append((audio, truth(recording, -(-len(audio) // HOP), HOP / rate)))
+    parts: list[Evidence] = []
+    notes = 0
+    for audio, told in heard:
+        parts.append(gather(engine, audio, told, settings, notes))
+        notes += len(told.onset_s)
+        logger.info("%d of %d pieces heard", len(parts), len(heard))
+    options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
+    last_age = options.lookahead_hops(rate) - engine.config.newest_hops
+    return choose(together(parts), settings, last_age)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    parser.add_argument("--real", type=Path, help="real recordings with their scores")
+    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    parser.add_argument("--pieces", type=int, default=8, help="rendered pieces")
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of each")
+    parser.add_argument("--write", action="store_true", help="into the card of the weights")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        transcriber = load(options.model)
+        synth = SynthConfig(options.synth, options.cache, real_root=options.real)
+        with Engine(transcriber) as engine:
+            engine.warm_up()
+            settings = TrackerSettings.from_card(transcriber.card)
+            found = early_settings(engine, settings, synth, options.pieces, options.seconds)
+        logger.info("%s after %s", found.early_onset_thresholds, found.usual_onset_age)
+        if options.write:
+            card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
+            write_card(Path(resolve(options.model)), card)
+    except (WeightsError, ValueError, OSError) as error:
+        print(f"training.shipping.early: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

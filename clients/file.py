@@ -81,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         "--lookahead-ms", type=float, help="future audio a frame may wait for, in ms"
     )
     parser.add_argument("--block-frames", type=int, help="frames emitted together")
-    parser.add_argument("--mode", choices=["block", "centre"], help="way of emitting frames")
+    parser.add_argument(
+        "--mode", choices=["block", "centre", "anytime"], help="way of emitting frames"
+    )
     parser.add_argument("--model", help="name of the weights")
     add_instruments_option(parser)
     parser.add_argument(

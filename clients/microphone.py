@@ -41,6 +41,7 @@ except ImportError as missing:
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_LOOKAHEAD_MS = 100.0
+ANYTIME_LOOKAHEAD_MS = 200.0
 # Audio that is kept while there is no connection.
 MAX_BUFFERED_S = 60.0
 
@@ -78,11 +79,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lookahead-ms",
         type=float,
-        default=DEFAULT_LOOKAHEAD_MS,
-        help="future audio a frame may wait for: later but surer (default: %(default)g)",
+        help=f"future audio a frame may wait for: later but surer (default: "
+        f"{DEFAULT_LOOKAHEAD_MS:g}, in anytime mode {ANYTIME_LOOKAHEAD_MS:g} at most)",
     )
     parser.add_argument("--block-frames", type=int, help="frames emitted together")
-    parser.add_argument("--mode", choices=["block", "centre"], help="way of emitting frames")
+    parser.add_argument(
+        "--mode",
+        choices=["block", "centre", "anytime"],
+        help="anytime, the default with --midi-port: each note as soon as it is certain",
+    )
     parser.add_argument("--model", help="name of the weights")
     add_instruments_option(parser)
     parser.add_argument(
@@ -114,11 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     device = int(args.device) if args.device and args.device.isdigit() else args.device
     microphone = Microphone(sounddevice, device, args.channel)
+    mode: Any = args.mode or ("anytime" if args.midi_port is not None else None)
+    default_ms = ANYTIME_LOOKAHEAD_MS if mode == "anytime" else DEFAULT_LOOKAHEAD_MS
     options = Start(
         encoding=ENCODING,
         sample_rate=microphone.sample_rate,
-        mode=args.mode,
-        lookahead_ms=args.lookahead_ms,
+        mode=mode,
+        lookahead_ms=args.lookahead_ms or default_ms,
         block_frames=args.block_frames,
         model=args.model,
         instruments=args.instruments,

@@ -66,6 +66,8 @@ class Terminal:
         match event:
             case Connected(ready=ready):
                 delay = f"delay {ready.delay_ms:.0f} ms"
+                if ready.median_delay_ms:
+                    delay = f"delay {ready.median_delay_ms:.0f} ms, at most {ready.delay_ms:.0f} ms"
                 self._say(f"listening to {self._device}, model {ready.model}, {delay}", "green")
             case Disconnected(error=error, retry_s=retry_s):
                 self._say(f"{error}; again in {retry_s:.1f} s", "red")

@@ -8,6 +8,7 @@ import { Microphone } from "./microphone.js";
 import { Take } from "./take.js";
 
 const LAG_TROUBLE_MS = 500;
+const PLAY_ALONG_MS = 200; // longest wait of a doubtful note, unless a longer one is chosen
 const TAB_LOCK = "rse-transcribe-listening";
 const TWO_TABS =
   "Another tab of this page listens too: each has its own take and its own place on the server.";
@@ -65,7 +66,7 @@ export class LivePanel extends EventTarget {
     $("listen-label").textContent = listening ? "Stop" : "Listen";
     $("listen").disabled = this.state === "finishing" || busyElsewhere;
     $("demo").disabled = $("demo-first").disabled = listening || busyElsewhere;
-    $("device").disabled = $("lookahead").disabled = listening;
+    $("device").disabled = $("lookahead").disabled = $("play-along").disabled = listening;
   }
 
   async #begin(source, kind) {
@@ -76,7 +77,7 @@ export class LivePanel extends EventTarget {
     this.#notice = "";
     this.#listen(live, take);
     try {
-      await live.start({ lookaheadMs: Number($("lookahead").value) });
+      await live.start(this.#options());
     } catch (error) {
       if (live !== this.#live) return; // abandoned: nobody waits for it
       this.#live = null;
@@ -97,9 +98,10 @@ export class LivePanel extends EventTarget {
       this.#notice = words;
       this.#changed();
     });
-    on("ready", ({ delay_ms, instruments }) => {
+    on("ready", ({ delay_ms, median_delay_ms, instruments }) => {
       this.#midi.programs = instruments ?? {};
-      $("delay").textContent = milliseconds(delay_ms);
+      const median = median_delay_ms ? `${milliseconds(median_delay_ms)}, at most ` : "";
+      $("delay").textContent = median + milliseconds(delay_ms);
       this.#readOut(0);
       if (live.reconnects === 0) this.#enterTab(); // only now: `ready` takes older words back
     });
@@ -145,6 +147,12 @@ export class LivePanel extends EventTarget {
     $("dropped").textContent = `${lostSeconds.toFixed(1)} s`;
     $("dropped").classList.toggle("trouble", lostSeconds > 0);
     $("reconnects").textContent = reconnects;
+  }
+
+  #options() {
+    const lookaheadMs = Number($("lookahead").value);
+    if (!$("play-along").checked) return { lookaheadMs };
+    return { mode: "anytime", lookaheadMs: Math.max(lookaheadMs, PLAY_ALONG_MS) };
   }
 
   #tellLookahead() {

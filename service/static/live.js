@@ -61,7 +61,7 @@ export class LiveTake extends EventTarget {
   }
 
   /** Resolves, or throws words for the page, once the source is there or the take abandoned. */
-  async start({ lookaheadMs }) {
+  async start({ lookaheadMs, mode }) {
     this.#enter("connecting");
     const source = this.#source;
     await source.open();
@@ -76,6 +76,7 @@ export class LiveTake extends EventTarget {
       encoding: "pcm_s16le",
       sample_rate: source.rate,
       channels: 1,
+      ...(mode && { mode }),
       lookahead_ms: lookaheadMs,
       frames: true,
       updates: true,

@@ -22,7 +22,11 @@ export class MidiPanel {
         say(error.message, true);
       }
     });
-    $("midi-port").addEventListener("change", () => midi.choose($("midi-port").value));
+    $("midi-port").addEventListener("change", () => {
+      midi.choose($("midi-port").value);
+      // A synthesiser is played along with; whoever listens already goes on as before.
+      if (!$("play-along").disabled) $("play-along").checked = $("midi-port").value !== "";
+    });
     midi.addEventListener("ports", () => this.#list());
   }
 

@@ -30,7 +30,6 @@ from service.engine.windows import WindowSchedule
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from service.session.resume import Replay
 from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.scored.corpus import PCM_SCALE, load_recordings
 from training.music.synth.config import SynthConfig
@@ -41,6 +40,7 @@ from training.shipping.tracking import tracked
 
 logger = logging.getLogger(__name__)
 
+FILE = Priority.FILE
 NEW_FALSE = 0.01
 LOOKAHEAD_MS = 200.0
 _NEAR_FRAMES = 4  # notes at the full look-ahead that near are the same
@@ -95,7 +95,7 @@ def lowest_threshold(probability: NDArray[np.float64], bad: NDArray[np.bool_]) -
     good = np.flatnonzero(share <= NEW_FALSE)
     if not len(good):
         return 1.0
-    return min(1.0, round(float(np.ceil(100 * probability[order[good[-1]]]) / 100), 2))
+    return min(1.0, round(float(np.ceil(round(100 * probability[order[good[-1]]], 6)) / 100), 2))
 
 
 def gather(
@@ -116,8 +116,7 @@ def gather(
 
     async def hear() -> None:
         schedule = WindowSchedule(newest_hops, 1, tracker.columns - 1, last_age)
-        begin = Replay(first_sample=0, first_block=0, from_sample=0)
-        framer = Framer(engine, Priority.FILE, schedule, begin, 8, take)
+        framer = Framer(engine, FILE, schedule, 0, 0, engine.settings.limit(FILE), take)
         await framer.write(audio)
         await framer.finish()
         framer.close()

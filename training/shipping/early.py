@@ -127,7 +127,7 @@ def gather(
     newest, age, pitch = (table[:, column].astype(int) for column in range(3))
     frame = newest - age
     kept = (frame >= 0) & (frame < len(full) - last_age)
-    kept[kept] &= told.tells(frame[kept] * frame_s, pitch[kept])
+    kept[kept] &= told.knows(frame[kept] * frame_s, pitch[kept])
     newest, age, pitch, frame, probability = (
         column[kept] for column in (newest, age, pitch, frame, table[:, 3])
     )

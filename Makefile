@@ -23,7 +23,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate clean
+.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate paper-gpu clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -80,6 +80,14 @@ train-live: $(VENV)/.installed-dev
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
 	$(PY) -m training.shipping.ship runs/accurate --name accurate --weights last --synth $(SHARED)/synth
+
+# One slice of MINUTES a call: call again to go on, until it says that all is finished.
+MINUTES ?= 10
+paper-gpu: $(VENV)/.installed-dev ## the paper's runs in slices of MINUTES=10, with SHARED/text
+	$(PY) -m training.paper --out runs/paper --minutes $(MINUTES) --novels $(SHARED)/text/novels.tar.xz \
+	  --development $(SHARED)/text/lambada/lambada_development_plain_text.txt \
+	  --test $(SHARED)/text/lambada/lambada_test_plain_text.txt; \
+	  status=$$?; test $$status = 3 && echo "make paper-gpu again to go on" || exit $$status
 
 # The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path

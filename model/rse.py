@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 from model.gated_switch import GatedBenesBlock, GatedSwitchUnit
-from model.shuffle import deinterleave, interleave
+from model.shuffle import Direction, deinterleave, interleave
 from model.switch import ResidualSwitchUnit, depth_scaled
+from model.switch_layers import fits, switch_layers
 
 
 class BenesBlock(nn.Module):
@@ -25,9 +26,8 @@ class BenesBlock(nn.Module):
         super().__init__()
         self.forward_switch = ResidualSwitchUnit(config)
         self.reverse_switch = ResidualSwitchUnit(config)
-        self.released = config.shuffle == "released"
-        self.shuffle = deinterleave if self.released else interleave
-        self.unshuffle = interleave if self.released else deinterleave
+        released: tuple[Direction, Direction] = ("deinterleave", "interleave")
+        self.directions = released if config.shuffle == "released" else released[::-1]
         self.dropout = config.dropout
 
     def make_identity(self) -> None:
@@ -39,10 +39,17 @@ class BenesBlock(nn.Module):
         """x: (batch, n, m), n a power of two."""
         bits = x.shape[1].bit_length() - 1
         rate = depth_scaled(self.dropout, bits)
-        for _ in range(bits - 1):
-            x = self.shuffle(F.dropout(self.forward_switch(x), rate, self.training))
-        for _ in range(bits - 1):
-            x = self.unshuffle(F.dropout(self.reverse_switch(x), rate, self.training))
+        x = self._half(self.forward_switch, x, bits - 1, self.directions[0], rate)
+        return self._half(self.reverse_switch, x, bits - 1, self.directions[1], rate)
+
+    def _half(
+        self, unit: ResidualSwitchUnit, x: Tensor, layers: int, direction: Direction, rate: float
+    ) -> Tensor:
+        if layers and fits(unit):
+            return switch_layers(unit, x, layers, direction, rate if self.training else 0.0)
+        shuffle = deinterleave if direction == "deinterleave" else interleave
+        for _ in range(layers):
+            x = shuffle(F.dropout(unit(x), rate, self.training))
         return x
 
 
@@ -75,5 +82,9 @@ class ResidualShuffleExchange(nn.Module):
                 x, before = block(x, before)
             else:
                 x = block(x)
-        x = F.dropout(self.last(x), depth_scaled(self.dropout, bits), self.training)
+        rate = depth_scaled(self.dropout, bits)
+        if isinstance(self.last, ResidualSwitchUnit) and fits(self.last):
+            x = switch_layers(self.last, x, 1, "none", rate if self.training else 0.0)
+        else:
+            x = F.dropout(self.last(x), rate, self.training)
         return x[:, :length]

@@ -14,7 +14,11 @@ describes ``interleave``. Both restore the original order.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
+
+Direction = Literal["deinterleave", "interleave", "none"]
 
 
 def deinterleave(x: Tensor) -> Tensor:
@@ -27,3 +31,16 @@ def interleave(x: Tensor) -> Tensor:
     """Elements of the two halves alternately; the inverse of :func:`deinterleave`."""
     batch, n, features = x.shape
     return x.view(batch, 2, n // 2, features).transpose(1, 2).reshape(batch, n, features)
+
+
+def places(out: Tensor, direction: Direction) -> Tensor:
+    """A view of (batch, n, m) that shows element 2p + q of the input where the permutation puts
+    it; (batch, halves, pairs, 2, m) with the pairs p of the input's halves, or of all of it."""
+    batch, n, maps = out.shape
+    match direction:
+        case "deinterleave":  # to q * n/2 + p
+            return out.view(batch, 1, 2, n // 2, maps).transpose(2, 3)
+        case "interleave":  # of half h and place 2s + q in it, to 2 * (2s + q) + h
+            return out.view(batch, n // 4, 2, 2, maps).permute(0, 3, 1, 2, 4)
+        case _:
+            return out.view(batch, 1, n // 2, 2, maps)

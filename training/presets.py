@@ -98,6 +98,15 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         MusicConfig(model=LIVE, validation_windows=300),
         LoopConfig(minutes=4, validate_minutes=2),
     ),
+    # The paper's network on rendered sound, for hours on a CPU, beside "live" at equal hours.
+    "waveform": MusicRun(
+        MusicConfig(model=PAPER, batch_size=16, validation_windows=300),
+        LoopConfig(
+            minutes=240,
+            learning_rate=released_learning_rate(PAPER.rse.maps),
+            validate_minutes=15,
+        ),
+    ),
     # The paper's network and the released code's batch size, steps and rate; needs a GPU.
     "paper": MusicRun(
         MusicConfig(model=PAPER, batch_size=16, workers=8),
@@ -126,6 +135,16 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         validate_steps=500,
         tensorboard=True,
     )
+    curriculum: dict[str, Any] = {"curriculum_steps": released_loop.steps // 3}
+
+    def hours(maps: int) -> LoopConfig:
+        return LoopConfig(
+            steps=released_loop.steps,
+            learning_rate=2 * released_learning_rate(maps),
+            validate_steps=500,
+            tensorboard=True,
+        )
+
     paper = RSEConfig(maps=192, blocks=problem.blocks)
     released = replace(RELEASED_RSE, maps=192, blocks=problem.blocks)
     return {
@@ -137,6 +156,10 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         "ablation": AlgorithmicRun(
             replace(data, rse=replace(paper, blocks=2), bins=(8, 16, 32, 64, 128)), released_loop
         ),
+        # Hours on one core: half or all of the paper's width with the released code's batch. Bins
+        # join over the first third of the schedule, so short sequences are learnt first.
+        "m96": AlgorithmicRun(replace(data, rse=replace(paper, maps=96), **curriculum), hours(96)),
+        "m192": AlgorithmicRun(replace(data, rse=paper, **curriculum), hours(192)),
         # A quarter of an hour on one core of a laptop.
         "laptop": AlgorithmicRun(
             replace(
@@ -187,7 +210,29 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
     ),
     # The results in RESULTS.md.
     "novels": LambadaRun(
-        _SMALL, LoopConfig(minutes=40, validate_minutes=5, learning_rate=4e-3, average=0.995)
+        replace(
+            _SMALL,
+            vocabulary=12_000,
+            corpus_vectors=True,
+            cut=CutConfig(ends="word", common=500, targets="lambada"),
+            rse=RSEConfig(maps=96, blocks=1, dropout=0.0),
+            batch_size=64,
+        ),
+        LoopConfig(minutes=16, validate_minutes=2, learning_rate=3e-3, average=0.997, patience=4),
+    ),
+    # The paper's size on the same passages, without vectors from elsewhere; needs a GPU.
+    "gpu": LambadaRun(
+        replace(
+            _SMALL,
+            vocabulary=30_000,
+            corpus_vectors=True,
+            cut=CutConfig(ends="word", common=500, targets="lambada"),
+            rse=RSEConfig(maps=384, blocks=2),
+            length=256,
+            batch_size=64,
+            validation_passages=0,
+        ),
+        LoopConfig(steps=20_000, learning_rate=1e-3, validate_steps=1000, patience=5),
     ),
 }
 

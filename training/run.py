@@ -108,6 +108,14 @@ def list_presets() -> str:
 def train(run: Run) -> dict[str, float]:
     """Starts or resumes training in the run's folder; returns the last metrics.
 
+    Raises WeightsError as :func:`make_trainer` does.
+    """
+    return make_trainer(run).run()
+
+
+def make_trainer(run: Run) -> Trainer:
+    """The trainer of a run, at the point where its folder stops.
+
     Raises WeightsError if the folder or the initial weights do not fit.
     """
     if not run.resume and (run.out / STATE).exists():
@@ -123,7 +131,7 @@ def train(run: Run) -> dict[str, float]:
     trainer = Trainer(task, run.loop, run.out, earlier)
     if run.resume:
         trainer.resume()
-    return trainer.run()
+    return trainer
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
-Direction = Literal["deinterleave", "interleave", "none"]
+from model.shuffle import Direction
 
 _OPPOSITE: dict[Direction, Direction] = {
     "deinterleave": "interleave",

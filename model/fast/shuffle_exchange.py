@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.fast.pruning import Direction, Layer, prune
+from model.fast.pruning import Layer, prune
 from model.fast.switch import FastSwitch
 from model.rse import BenesBlock, ResidualShuffleExchange
 from model.shuffle import interleave
@@ -39,7 +39,7 @@ class FastShuffleExchange:
             assert isinstance(block, BenesBlock)
             self._units[number, False] = fast_switch(block.forward_switch, dtype)
             self._units[number, True] = fast_switch(block.reverse_switch, dtype)
-            self._released = block.released
+            self._shuffle = block.directions[0]
         assert isinstance(network.last, ResidualSwitchUnit)
         self._units[None, False] = fast_switch(network.last, dtype)
         self._blocks = len(network.blocks)
@@ -62,7 +62,7 @@ class FastShuffleExchange:
     def streams(self) -> bool:
         """Whether :class:`model.fast.exchange.FirstHalf` applies: neighbours are paired first, and
         a unit sees only its own pair."""
-        return self._released and self._prunable
+        return self._shuffle == "deinterleave" and self._prunable
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
         """Everything after the first half of the first block.
@@ -96,9 +96,8 @@ class FastShuffleExchange:
     ) -> list[tuple[Layer, Tensor | None]]:
         """The layers to compute, each with the outputs to gather unless all are used."""
         read = tuple(positions) if self._prunable else tuple(range(2**bits))
-        direction: Direction = "deinterleave" if self._released else "interleave"
         plan: list[tuple[Layer, Tensor | None]] = []
-        for layer in prune(bits, self._blocks, direction, read):
+        for layer in prune(bits, self._blocks, self._shuffle, read):
             gather = None if layer.gather is None else torch.tensor(layer.gather, device=device)
             plan.append((layer, gather))
         if not self._prunable and len(positions) < 2**bits:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.fast.pruning import Direction
+from model.shuffle import Direction, places
 from model.switch import ResidualSwitchUnit, SequenceNorm, activate
 
 _PIECE_PAIRS = 1 << 12  # pairs of a sequence computed at once
@@ -49,7 +49,7 @@ class FastSwitch:
         with a norm over the sequence).
         """
         out = torch.empty_like(x)
-        place = _places(out, direction)
+        place = places(out, direction)
         pairs = x.view(place.shape)
         if self.sequence_norm or pairs.shape[1] * pairs.shape[2] <= _PIECE_PAIRS:
             self._compute(pairs, place)
@@ -79,16 +79,3 @@ def by_input(weight: Tensor) -> Tensor:
     """The same matrix, its columns side by side in memory: float32 products of few rows would
     spend most of their time on transposing it."""
     return weight.t().contiguous().t() if weight.dtype is torch.float32 else weight
-
-
-def _places(out: Tensor, direction: Direction) -> Tensor:
-    """A view of (batch, n, m) indexed by the input's elements 2p + q, each at its permuted place;
-    (batch, halves, pairs, 2, m), with pairs p of either half of the input or of all of it."""
-    batch, n, maps = out.shape
-    match direction:
-        case "deinterleave":  # to q * n/2 + p
-            return out.view(batch, 1, 2, n // 2, maps).transpose(2, 3)
-        case "interleave":  # of half h and place 2s + q in it, to 2 * (2s + q) + h
-            return out.view(batch, n // 4, 2, 2, maps).permute(0, 3, 1, 2, 4)
-        case _:
-            return out.view(batch, 1, n // 2, 2, maps)

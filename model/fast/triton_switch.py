@@ -24,8 +24,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from model.fast.pruning import Direction
 from model.fast.switch import FastSwitch
+from model.shuffle import Direction
 from model.switch import FEATURE_NORM_EPSILON, FeatureNorm, ResidualSwitchUnit
 
 _PAIRS = 64  # pairs per program

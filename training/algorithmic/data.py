@@ -1,7 +1,7 @@
 """The released code's data set: lengths 1 to 64 in four bins.
 
 For every nominal length 1 ... 64 the same number of distinct inputs is drawn (fewer where there
-are fewer), and each example goes to the smallest bin that it fits in, padded with zeros at its
+are fewer), and each example goes to the smallest bin that holds it, padded with zeros at its
 end. Every bin but the first also receives a twentieth of its size from smaller bins, so that the
 network learns to ignore padding.
 """
@@ -19,7 +19,7 @@ from training.loop.parallel import WHOLE, Share
 BINS = (8, 16, 32, 64)
 EXAMPLES_PER_LENGTH = 10_000
 REPEATS = 20  # known inputs in a row after which a length counts as exhausted
-SHORTER_PART = 20  # one extra example from smaller bins for so many of a bin's own
+SHORTER_PART = 20  # one extra example from smaller bins for every 20 of a bin's own
 
 
 @dataclass(frozen=True)

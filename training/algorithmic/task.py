@@ -1,7 +1,8 @@
 """The algorithmic tasks for the training loop (paper, section "Algorithmic tasks").
 
-Every optimiser step takes one batch of each bin through the same weights and averages the costs,
-as the released code does; there is no other curriculum.
+Every optimiser step takes one batch of each bin through the same weights and averages the costs.
+The released code trains all bins from the first step, each example in the smallest that holds it;
+``curriculum_steps`` lets them join one after another, shortest first.
 """
 
 from __future__ import annotations
@@ -42,15 +43,18 @@ class AlgorithmicConfig:
     """The network. The paper takes 1 Beneš block for addition and sorting, 2 for
     multiplication."""
     bins: tuple[int, ...] = BINS
-    """Sequence lengths, powers of two in rising order; each trains on a batch of its own."""
+    """Sequence lengths, powers of two in rising order; each has its own batch."""
     batch_size: int = 32
     """Examples of each bin in an optimiser step."""
+    curriculum_steps: int = 0
+    """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
+    the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
     examples_per_length: int = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
     smoothing: float = 0.01
     """Probability taken from the right class and shared by the others."""
     validation_examples: int = 1024
-    """Of each bin; drawn apart from the training set, which they overlap where lengths are
+    """Of each bin; drawn independently of the training set, with overlap where lengths are
     short (released code)."""
     seed: int = 1
     """Of the data sets."""
@@ -62,6 +66,15 @@ class AlgorithmicConfig:
             raise ValueError(f"bins must rise: {self.bins}")
         if min(self.batch_size, self.examples_per_length, self.validation_examples) < 1:
             raise ValueError("batch size and numbers of examples must be at least 1")
+        if self.curriculum_steps < 0:
+            raise ValueError(f"curriculum_steps must be 0 or more: {self.curriculum_steps}")
+
+    def joined(self, step: int) -> tuple[int, ...]:
+        """The bins that train at an optimiser step, counted from 0."""
+        count = len(self.bins)
+        if step >= self.curriculum_steps:
+            return self.bins
+        return self.bins[: 1 + step * count // self.curriculum_steps]
 
 
 class AlgorithmicTask:
@@ -91,13 +104,13 @@ class AlgorithmicTask:
         def endless() -> Iterator[dict[int, Examples]]:
             at = step
             while True:
-                yield {size: shuffled.batch(at) for size, shuffled in order.items()}
+                yield {size: order[size].batch(at) for size in config.joined(at)}
                 at += 1
 
         yield endless()
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """The bins' mean cost; its parts are the longest bin's cost and accuracy."""
+        """The bins' mean cost; its parts are the longest present bin's cost and accuracy."""
         costs = []
         for examples in batch.values():
             inputs, targets = self._tensors(examples)

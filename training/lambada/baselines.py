@@ -20,7 +20,7 @@ def random_word(passages: Sequence[Sequence[str]]) -> float:
 def frequent_word(passages: Sequence[Sequence[str]], common: int = 0) -> float:
     """Accuracy of the passage's most frequent word, the first of equals.
 
-    common: so many of the file's most frequent words are left out. Punctuation is no word.
+    common: number of the file's most frequent words to leave out. Punctuation does not count.
     """
     left_out = most_frequent(passages, common)
     right = 0

@@ -49,7 +49,7 @@ class Batches:
                     epoch = at // size
                     order = np.random.default_rng((self.seed, epoch)).permutation(size)
                 rows.append(order[at % size])
-            # A stream of its own: the padding of a step does not depend on the steps before.
+            # A separate stream: the padding of a step does not depend on the steps before.
             shifts = np.random.default_rng((self.seed, PADDING_STREAM, step)).random(len(rows))
             yield self._batch(rows[own], shifts[own])
             step += 1

@@ -1,4 +1,4 @@
-"""From the words of a passage to what a network reads and what it is to find.
+"""Turns the words of a passage into the network's inputs and targets.
 
 Both ways replace the last word by the mask and mark the other places where it stands. The
 released one compares symbols, so that an unknown answer equals every unknown word. The clean one
@@ -52,7 +52,7 @@ def encode_released(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
 
 
 def encode_clean(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
-    """With unknown words told apart, and the place of the answer never being right."""
+    """Distinguishes unknown words; the place of the answer itself is never right."""
     context, answer = words[:-1], words[-1]
     symbols = vocabulary.symbols
     numbers = number_unknown(vocabulary, context)

@@ -22,6 +22,11 @@ class WordNetwork(SymbolNetwork):
         if table is not None:
             self.embedding = FrozenEmbedding(table)  # type: ignore[assignment]
 
+    @torch.no_grad()
+    def begin_with(self, vectors: Tensor) -> None:
+        """vectors: (words, m), for the last symbols of the learnt embedding."""
+        self.embedding.weight[-len(vectors) :] = vectors
+
     def embed(self, symbols: Tensor) -> Tensor:
         """(batch, length) -> (batch, length, m), some words zero and the others scaled up."""
         x = super().embed(symbols)
@@ -31,7 +36,7 @@ class WordNetwork(SymbolNetwork):
 
 
 class FrozenEmbedding(nn.Module):
-    """Looks words up in a table that is no part of the network's state.
+    """Looks words up in a table outside the network's state.
 
     A million vectors take 1.2 GB: copies of the network share them, and no checkpoint repeats
     them. They stay in main memory, and only the rows of a batch travel to the device.

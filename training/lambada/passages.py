@@ -1,4 +1,4 @@
-"""Passages: some sentences of context and one more, whose last word is to be guessed.
+"""Passages: some sentences of context and a target sentence, whose last word is the answer.
 
 They are read from LAMBADA's files, one a line, or cut from novels in the way LAMBADA was made
 (Paperno et al. 2016): the fewest whole sentences of at least 50 words as the context, then the
@@ -18,13 +18,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from training.lambada.answers import like_lambada
 from training.lambada.novels import Novels, TextError
 from training.lambada.tokens import CLOSING, TERMINAL
 
 logger = logging.getLogger(__name__)
 
 LONGEST = 4096
-"""Words of a passage; a longer line is no passage."""
+"""Words of a passage; longer lines are an error."""
 PAUSES = (",", ";", ":", "--")
 
 Cut = Literal["sentence", "clause", "word"]
@@ -64,8 +65,11 @@ class CutConfig:
     longest: int = 200
     """Words of a passage, at most; fewer where the network has fewer positions."""
     common: int = 300
-    """So many of the most frequent words are no answers: they can be guessed from the last
-    sentence alone, and LAMBADA was freed of such passages."""
+    """This many of the most frequent words are excluded as answers: they can be guessed from the
+    last sentence alone, and such passages were removed from LAMBADA."""
+    targets: Literal["any", "lambada"] = "any"
+    """Every other word may be an answer, or only those that look like LAMBADA's, by the rule of
+    ``training.lambada.answers``."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.context <= self.longest:
@@ -80,7 +84,7 @@ def read_passages(path: Path) -> list[list[str]]:
 def read_training_passages(path: Path, longest: int) -> Passages:
     """A file in the form of LAMBADA's as training passages.
 
-    Passages without their answer or longer than `longest` words teach nothing and are left out
+    Passages without their answer or longer than `longest` words are left out
     (released code). Raises TextError.
     """
     index: dict[str, int] = {}
@@ -117,11 +121,17 @@ def cut_passages(novels: Novels, config: CutConfig) -> Passages:
     whole = (first >= 0) & (book[first] == book)
     begin = starts[np.maximum(first, 0)][sentence]
     answers = np.array([word[0].isalpha() for word in novels.words])
-    answers[: config.common] = False
+    previous = _previous(text)
+    if config.targets == "lambada":
+        allowed = like_lambada(novels, previous, config.common)
+    else:
+        answers[: config.common] = False
+        allowed = answers[text]
     chosen = (
         whole[sentence]
         & answers[text]
-        & (_previous(text) >= begin)
+        & allowed
+        & (previous >= begin)
         & (place - begin < config.longest)
         & _may_end(novels, config.ends)
     )

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from model.config import RSEConfig
 from model.storage import read_tensors, write_whole
-from model.symbols import EMBEDDING, SymbolConfig, SymbolNetwork
+from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
+from training.lambada.corpus_vectors import corpus_vectors
 from training.lambada.data import Batch, Batches
 from training.lambada.embeddings import read_vectors
 from training.lambada.network import WordNetwork
-from training.lambada.novels import is_collection, read_novels
+from training.lambada.novels import Novels, is_collection, read_novels
 from training.lambada.passages import (
     CutConfig,
     Passages,
@@ -50,13 +51,15 @@ class LambadaConfig:
     vectors: Path | None = None
     """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""
     preprocessing: Literal["clean", "released"] = "clean"
-    """The released code's, or without its flaws: a mask that is no word, unknown words told
-    apart, answers counted as words."""
+    """The released code's, or "clean" without its flaws: the mask is a separate symbol, unknown
+    words are distinguished, and answers are compared as words."""
     vocabulary: int = 0
-    """So many of the most frequent words, or of the first vectors, are known; 0 for all."""
+    """Size: the most frequent words, or the first vectors; 0 for all."""
     numbered: int = 8
-    """Different unknown words of a passage that are told apart, of each kind: names or not, once
+    """Different unknown words distinguished in a passage, of each kind: names or not, once
     in the passage or more often. Clean preprocessing only."""
+    corpus_vectors: bool = False
+    """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
     cut: CutConfig = field(default_factory=CutConfig)
     """Which passages are cut from novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
@@ -70,19 +73,21 @@ class LambadaConfig:
     batch_size: int = 64
     """Passages in an optimiser step."""
     objective: Literal["released", "sum"] = "released"
-    """Each place of the answer is to get an equal share, or all of them together the whole."""
+    """Every place of the answer gets an equal share, or only their sum counts."""
     smoothing: float = 0.1
     """Probability that is spread over all positions; released objective only."""
     word_dropout: float = 0.05
     """Probability of a word's vector being zero while training."""
     validation_passages: int = 0
-    """The first so many of the validation file; 0 for all."""
+    """Passages from the start of the validation file; 0 for all."""
 
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):
             raise ValueError(f"length must be a power of two: {self.length}")
         if min(self.batch_size, self.votes) < 1:
             raise ValueError("batch size and number of votes must be at least 1")
+        if self.corpus_vectors and (self.vectors or not is_collection(self.train)):
+            raise ValueError("corpus_vectors needs novels to train on, and no other vectors")
 
 
 class LambadaTask:
@@ -99,18 +104,22 @@ class LambadaTask:
         self.preprocessing = PREPROCESSING[config.preprocessing]
         self._validation = read_passages(config.validation)
         self._passages: Passages | None = None
+        start: Tensor | None = None
         if resume:
             self.vocabulary = Vocabulary.load(folder / VOCABULARY)
             table = read_tensors(folder / VECTORS)[EMBEDDING] if config.vectors else None
         else:
-            self.vocabulary, table = self._prepare(folder)
+            self.vocabulary, table, start = self._prepare(folder)
         symbols = SymbolConfig(
             len(self.vocabulary),
             CLASSES,
             config.rse,
             word_features=0 if table is None else table.shape[1],
         )
-        self.network: nn.Module = WordNetwork(symbols, config.word_dropout, table)
+        network = WordNetwork(symbols, config.word_dropout, table)
+        if start is not None:
+            network.begin_with(start)
+        self.network: nn.Module = network
 
     @contextlib.contextmanager
     def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
@@ -166,29 +175,34 @@ class LambadaTask:
             self._passages = self._read_passages()[0]
         return self._passages
 
-    def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str]]:
-        """The passages, their words, most frequent first, and the names that are known."""
+    def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str], Novels | None]:
+        """The passages, their words, most frequent first, the names that are known, and the
+        novels that the passages are cut from."""
         config = self.config
         if not is_collection(config.train):
             passages = read_training_passages(config.train, config.length)
-            return passages, words_by_frequency(passages), ()
+            return passages, words_by_frequency(passages), (), None
         novels = read_novels(config.train)
         cut = replace(config.cut, longest=min(config.cut.longest, config.length))
         passages = cut_passages(novels, cut)
         if config.preprocessing == "released":
-            return passages, novels.words, ()
-        return passages, known_words(novels), common_names(novels)
+            return passages, novels.words, (), novels
+        return passages, known_words(novels), common_names(novels), novels
 
-    def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None]:
-        """Makes vocabulary and, where there are vectors, their table, and keeps them."""
+    def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
+        """Makes and keeps the vocabulary and, where there are vectors, their table.
+
+        The last result is what the learnt embedding of the words begins with, if that is chosen.
+        """
         config = self.config
         released = config.preprocessing == "released"
         vectors = read_vectors(config.vectors, config.vocabulary) if config.vectors else None
         if vectors is not None:
             words: Sequence[str] = vectors.words
             names: Sequence[str] = ()
+            novels = None
         else:
-            self._passages, frequent, names = self._read_passages()
+            self._passages, frequent, names, novels = self._read_passages()
             words = frequent[: config.vocabulary or None]
         if released:
             vocabulary = Vocabulary.released(words, vectors is not None)
@@ -201,4 +215,9 @@ class LambadaTask:
             vocabulary.save(folder / VOCABULARY)
             if table is not None:
                 write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
-        return vocabulary, table
+        start = None
+        if config.corpus_vectors and novels is not None:
+            start = torch.from_numpy(
+                corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
+            )
+        return vocabulary, table, start

@@ -18,7 +18,7 @@ KINDS = 4
 UNKNOWN = 1
 """Symbol of any unknown word (released code), or of what is unknown and no word; 0 is padding."""
 NOVELS_OF_A_NAME = 4
-"""A name in so many novels is a common one."""
+"""A name in at least this many novels is common."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Vocabulary:
 
     @classmethod
     def clean(cls, words: Iterable[str], numbered: int, names: Iterable[str] = ()) -> Vocabulary:
-        """A mask of its own, and symbols that tell unknown words of a passage apart."""
+        """With a separate mask, and symbols that distinguish a passage's unknown words."""
         known = tuple(words)
         others = frozenset(names).difference(known)
         return cls(known, 3 + KINDS * numbered, mask=2, numbered=numbered, names=others)
@@ -96,7 +96,7 @@ def known_words(novels: Novels) -> list[str]:
 def common_names(novels: Novels) -> list[str]:
     """Names of several novels, which others may have too.
 
-    Those of fewer are to look like any unknown word, as the names will that no novel here has.
+    Rarer names look like any unknown word, as names do that are in none of these novels.
     """
     common = novels.names & (novels.spread() >= NOVELS_OF_A_NAME)
     return [novels.words[at] for at in np.flatnonzero(common)]

@@ -41,7 +41,7 @@ def vote_clean(
 ) -> bool:
     """The word whose places have the largest probability together, over all placings.
 
-    Padding and the mask's place are no choice.
+    Padding and the mask's place are not candidates.
     """
     context = words[:-1]
     sums: Counter[str] = Counter()

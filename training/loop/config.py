@@ -15,6 +15,7 @@ AT_LEAST_0 = (
     "gradient_clip",
     "validate_minutes",
     "validate_steps",
+    "patience",
 )
 
 
@@ -48,6 +49,8 @@ class LoopConfig:
     """Minutes of training between validations; each also saves."""
     validate_steps: int = 0
     """Optimiser steps between validations; 0 uses `validate_minutes`."""
+    patience: int = 0
+    """Stop after this many validations in a row without a better score; 0 never stops early."""
     log_steps: int = 50
     """Optimiser steps between lines of training loss; at least one line every half minute."""
     tensorboard: bool = False

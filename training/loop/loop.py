@@ -75,6 +75,12 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices
         self.best = -math.inf
+        self.stale = 0  # validations since the best one
+
+    @property
+    def done(self) -> bool:
+        """Whether the schedule has come to its end or patience ran out."""
+        return self.progress >= 1 or 0 < self.config.patience <= self.stale
 
     @property
     def leads(self) -> bool:
@@ -111,6 +117,7 @@ class Trainer:
             raise WeightsError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.earlier = state.get("earlier", [])
+        self.stale = state.get("stale", 0)
         self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
         if not self.leads:  # random states of other processes are not saved: seed them again
             torch.manual_seed(self.config.seed + self.share.index + self.step)
@@ -138,7 +145,7 @@ class Trainer:
         batches = self.task.batches(config.seed, first, self.share)
         with batches as stream, bar, deferred_signals() as received:
             try:
-                while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
+                while not self.done and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
                     loss, parts = self.train_step(list(islice(stream, config.accumulate)))
                     elapsed, interrupted = self._agree(time.monotonic() - began, bool(received))
@@ -151,6 +158,7 @@ class Trainer:
                         break
                     if self._validation_due(next_validation):
                         self.save()
+                        self._share_patience()
                         next_validation = self.seconds + 60 * config.validate_minutes
             except Exception:
                 logger.error("training failed at step %d; saving", self.step)
@@ -168,6 +176,12 @@ class Trainer:
         own = torch.tensor([seconds, float(interrupted)], device=self.device)
         seconds, stop = reduce(self.fabric, own, "max")
         return seconds, stop > 0
+
+    def _share_patience(self) -> None:
+        """Tells every process how the first one's validations stand."""
+        if self.share.count > 1 and self.config.patience:
+            own = torch.tensor([float(self.stale)], device=self.device)
+            self.stale = int(reduce(self.fabric, own, "max")[0])
 
     def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
         """Logs the losses, as means over the processes, and the pace so far."""
@@ -239,8 +253,9 @@ class Trainer:
         }
         save_weights(network, card, self.folder / "last.safetensors")
         score = metrics[self.task.score]
+        self.stale += 1
         if score > self.best:
-            self.best = score
+            self.best, self.stale = score, 0
             save_weights(network, card, self.folder / "best.safetensors")
         state = {
             "network": self.task.network.state_dict(),
@@ -249,6 +264,7 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
+            "stale": self.stale,
             "earlier": self.earlier,
             "random": torch.get_rng_state(),
             "config": card["config"],

@@ -13,12 +13,11 @@ from unittest import mock
 import torch
 
 from model.config import CONFIGS, RSEConfig
-from model.fast.pruning import Direction
 from model.fast.shuffle_exchange import FastShuffleExchange, fused_switch
 from model.fast.switch import FastSwitch
 from model.fast.triton_switch import TritonSwitch, fits
 from model.rse import ResidualShuffleExchange
-from model.shuffle import deinterleave, interleave
+from model.shuffle import Direction, deinterleave, interleave
 from model.switch import ResidualSwitchUnit
 
 UNITS = (

@@ -24,10 +24,10 @@ from model.config import (
 )
 from model.fast import switch as fast_switch
 from model.fast.network import fast_network
-from model.fast.pruning import Direction
 from model.fast.shuffle_exchange import FastShuffleExchange, fused_switch
 from model.fast.switch import FastSwitch
 from model.rse import ResidualShuffleExchange
+from model.shuffle import Direction
 from model.storage import load, shipped
 from model.switch import ResidualSwitchUnit
 from model.transcriber import TranscriptionModel

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.fast.pruning import Direction, prune, source
-from model.shuffle import deinterleave, interleave
+from model.fast.pruning import prune, source
+from model.shuffle import Direction, deinterleave, interleave
 
 
 @given(

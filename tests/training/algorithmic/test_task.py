@@ -58,6 +58,15 @@ def test_the_stream_can_begin_at_any_step() -> None:
         assert (next(batches)[16].inputs == walked[5][16].inputs).all()
 
 
+def test_bins_join_one_after_another() -> None:
+    task = make_task(AlgorithmicConfig(**{**vars(TINY), "curriculum_steps": 4}))
+    with task.batches(seed=2) as batches:
+        walked = [tuple(next(batches)) for _ in range(5)]
+    assert walked == [(8,), (8,), (8, 16), (8, 16), (8, 16)]
+    with pytest.raises(ValueError, match="curriculum_steps"):
+        AlgorithmicConfig(curriculum_steps=-1)
+
+
 def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
     config = LoopConfig(steps=400, learning_rate=0.01, average=0.9, bfloat16=False)
     task = make_task(

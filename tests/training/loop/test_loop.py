@@ -92,6 +92,19 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert second.step == QUICK.steps
 
 
+def test_patience_ends_a_run_that_no_longer_gains(tmp_path: Path) -> None:
+    task = Line()
+    task.validate = lambda network: {"negative_error": -1.0}  # type: ignore[method-assign]
+    config = replace(QUICK, validate_steps=10, patience=3)
+    trainer = Trainer(task, config, tmp_path)
+    trainer.run()
+    assert trainer.step == 40  # the first validation is the best, three more gain nothing
+    assert trainer.done
+    again = Trainer(task, config, tmp_path)
+    again.resume()
+    assert again.done
+
+
 def test_clipping_changes_the_step(tmp_path: Path) -> None:
     def weights_after(clip: float) -> Tensor:
         trainer = Trainer(Line(), replace(QUICK, gradient_clip=clip), tmp_path)

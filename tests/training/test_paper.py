@@ -1,0 +1,49 @@
+"""The paper's runs in order, rehearsed at tiny sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training import paper
+
+NOVEL = "Anne had a lantern in the wood. The path was dark, and Anne lost the lantern there. " * 9
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    """A rehearsal with a novel and two passages."""
+    novels, passages = tmp_path / "novels", tmp_path / "passages.txt"
+    novels.mkdir()
+    (novels / "a.txt").write_text(NOVEL)
+    passages.write_text("the lantern of anne was in the wood , said anne\n" * 2)
+    files = ["--novels", str(novels), "--development", str(passages), "--test", str(passages)]
+    return ["--out", str(tmp_path / "runs"), "--rehearse", *files]
+
+
+def test_a_rehearsal_goes_on_where_it_stopped(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert paper.main([*arguments, "--minutes", "0.0001"]) == paper.UNFINISHED
+    results = tmp_path / "runs" / "results.md"
+    assert "Not finished." in results.read_text()
+    assert paper.main(arguments) == 0
+    text = results.read_text()
+    assert "Not finished." not in text
+    assert text.count("| symbols right |") == 6
+    assert "2 passages" in text
+    first = tmp_path / "runs" / "addition_residual" / "metrics.jsonl"
+    steps = [json.loads(line)["step"] for line in first.read_text().splitlines()]
+    assert max(steps) == 4
+    before = first.stat().st_mtime_ns
+    assert paper.main(arguments) == 0
+    assert first.stat().st_mtime_ns == before
+
+
+def test_a_missing_archive_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = ["--novels", str(tmp_path / "none.tar"), "--development", str(tmp_path / "none.txt")]
+    out = ["--out", str(tmp_path / "runs"), "--rehearse"]
+    assert paper.main([*out, *missing]) == 1
+    assert "cannot read" in capsys.readouterr().err

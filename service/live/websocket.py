@@ -30,6 +30,7 @@ from service.live.pacing import Pacer
 from service.live.progress import ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
 from service.live.session_log import SessionLog
+from service.ops.capacity import LOAD
 from service.protocol.client_messages import (
     Checkpoint,
     Flush,
@@ -40,7 +41,7 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, OptionsError, StreamOptions
+from service.protocol.options import AudioFormat, Mode, OptionsError, StreamOptions
 from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready, Totals
 from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
@@ -146,6 +147,8 @@ class Connection:
         options = start.options(StreamOptions(mode=self._settings.mode))
         limits = SessionLimits(max_notes=self._settings.max_notes)
         engine = self._service.loaded()
+        if options.mode is Mode.ANYTIME:
+            self._check_speed(engine.config.sample_rate / HOP)
         point = None
         if start.resume is not None:
             self._id = start.resume.session_id
@@ -161,6 +164,17 @@ class Connection:
             on_frames=self._heat.add if self._heat else None,
         )
         return session, options
+
+    def _check_speed(self, needed_per_s: float) -> None:
+        """Refuses a stream that would lag from its beginning, as far as the speed was measured."""
+        windows_per_s = self._service.slot.windows_per_s
+        if windows_per_s is not None and LOAD * windows_per_s < needed_per_s:
+            raise ProtocolError(
+                ErrorCode.TOO_SLOW,
+                f"anytime mode needs {needed_per_s:.0f} windows a second, and of the "
+                f"{windows_per_s:.0f} that this machine computes a session may take "
+                f"{LOAD * windows_per_s:.0f}",
+            )
 
     def _ready(
         self, session: TranscriptionSession, options: StreamOptions, checkpoint: Checkpoint

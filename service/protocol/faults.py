@@ -39,6 +39,7 @@ class ErrorCode(StrEnum):
     ORIGIN_NOT_ALLOWED = "origin_not_allowed"
     TOO_MANY_REQUESTS = "too_many_requests"
     CLIENT_LIMIT = "client_limit"
+    TOO_SLOW = "too_slow"
     # the server's own state
     NOT_READY = "not_ready"
     DRAINING = "draining"
@@ -98,6 +99,7 @@ CLOSE_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.ORIGIN_NOT_ALLOWED: CloseCode.FORBIDDEN,
     ErrorCode.TOO_MANY_REQUESTS: CloseCode.BUSY,
     ErrorCode.CLIENT_LIMIT: CloseCode.BUSY,
+    ErrorCode.TOO_SLOW: CloseCode.BUSY,
     ErrorCode.NOT_READY: CloseCode.BUSY,
     ErrorCode.DRAINING: CloseCode.GOING_AWAY,
     ErrorCode.INTERNAL: CloseCode.INTERNAL,

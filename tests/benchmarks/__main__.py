@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from service.protocol.options import Mode
 from tests.benchmarks import cluster, file, gpu, host, live, long, machine, network, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     if options.part == "live":
         figures["live"] = live.run(
-            options.audio, options.seconds, options.model, options.lookahead_ms
+            options.audio, options.seconds, options.model, options.lookahead_ms, options.mode
         )
     else:
         for name in PARTS if options.part == "all" else [options.part]:
@@ -86,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     stream.add_argument("audio", type=Path, help="any recording")
     stream.add_argument("--seconds", type=float, default=120.0, help="of it to stream")
     stream.add_argument("--lookahead-ms", type=float, default=100.0)
+    stream.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.BLOCK)
     _common(stream)
     everything = "all of these, one after the other"
     for name, text in [*((name, text) for name, (_, text) in PARTS.items()), ("all", everything)]:

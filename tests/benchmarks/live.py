@@ -20,7 +20,7 @@ import soxr
 
 from clients.client import TranscriptionClient
 from service.protocol.client_messages import Start
-from service.protocol.options import Encoding
+from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Progress
 from tests.service.conftest import server_starter
 
@@ -34,6 +34,8 @@ class Stream:
     """What a streaming client saw."""
 
     delay_ms: float
+    on_ms: list[float]
+    """From the time of each note to its note_on at the client."""
     lateness_ms: list[float]
     """Of each event, beyond the delay stated for its kind."""
     lag: list[tuple[float, float]]
@@ -46,6 +48,7 @@ class Stream:
 async def stream(url: str, pcm: np.ndarray, options: Start) -> Stream:
     """Sends int16 PCM in 20 ms chunks, each when a microphone would have it."""
     lateness: list[float] = []
+    on: list[float] = []
     lag: list[tuple[float, float]] = []
     frames: list[tuple[float, int]] = []
     step = round(CHUNK_S * options.sample_rate)
@@ -59,6 +62,7 @@ async def stream(url: str, pcm: np.ndarray, options: Start) -> Stream:
                 now = time.monotonic() - began
                 match event:
                     case NoteOn():
+                        on.append(1000 * (now - event.time_s))
                         lateness.append(1000 * (now - event.time_s) - delay_ms)
                     case NoteOff():
                         lateness.append(1000 * (now - event.time_s) - off_delay_ms)
@@ -74,7 +78,7 @@ async def stream(url: str, pcm: np.ndarray, options: Start) -> Stream:
             await client.send(chunk.tobytes())
         done = await client.stop()
         await listener
-    return Stream(delay_ms, lateness, lag, frames, done)
+    return Stream(delay_ms, on, lateness, lag, frames, done)
 
 
 def read_pcm(path: Path, seconds: float) -> np.ndarray:
@@ -96,6 +100,9 @@ def report(result: Stream, audio_s: float) -> dict[str, Any]:
         "frames": result.done.totals.frames,
         "frames_a_second": float(np.polyfit(clock, out, 1)[0]),
         "events": len(result.lateness_ms),
+        "sound_to_note_on_ms": {
+            f"p{p}": float(np.percentile(result.on_ms or [np.nan], p)) for p in PERCENTILES
+        },
         "lateness_beyond_delay_ms": {f"p{p}": float(np.percentile(late, p)) for p in PERCENTILES},
         "behind_ms_median": float(np.median(behind)),
         "behind_ms_worst": float(behind.max()),
@@ -103,10 +110,14 @@ def report(result: Stream, audio_s: float) -> dict[str, Any]:
     }
 
 
-def run(audio: Path, seconds: float, model: str, lookahead_ms: float) -> dict[str, Any]:
+def run(
+    audio: Path, seconds: float, model: str, lookahead_ms: float, mode: Mode = Mode.BLOCK
+) -> dict[str, Any]:
     """Starts a server, streams the recording, returns the figures."""
     pcm = read_pcm(audio, seconds)
-    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=lookahead_ms)
+    options = Start(
+        encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=lookahead_ms, mode=mode
+    )
     threads = str(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         server = start("service", "--port", "{port}", "--model", model, OMP_NUM_THREADS=threads)

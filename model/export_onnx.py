@@ -207,6 +207,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (WeightsError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
+    finally:
+        logging.disable(logging.NOTSET)
     return 0
 
 

@@ -35,4 +35,4 @@ def test_command(
     assert main(options) == 0
     assert (tmp_path / "decay.png").exists()
     assert main([*options, "--recordings", str(tmp_path / "none")]) == 1
-    assert "no folder" in capsys.readouterr().err
+    assert "not a folder" in capsys.readouterr().err

@@ -1,9 +1,9 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
-Four tasks share a connection. One reads the socket into a bounded inbox, one takes the inbox
-through the transcription session into a bounded outbox, one writes the outbox to the socket, one
-tells the progress twice a second. They end together: `End` travels through the inbox behind all
-audio before it, so that whatever ends a session, what was received is transcribed first.
+Four tasks share a connection. One reads the socket into a bounded inbox, one feeds the inbox
+to the transcription session and its events to a bounded outbox, one writes the outbox to the
+socket, one reports progress twice a second. They end together: `End` is queued in the inbox behind
+all received audio, so that this audio is transcribed first, however the session ends.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from service.state import ServiceState
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-# A client that does not even take the close frame is not waited for.
+# How long a client may take to accept the close frame.
 CLOSE_PATIENCE_S = 1.0
 
 
 @router.websocket("/ws/transcribe")
 async def transcribe_live(websocket: WebSocket) -> None:
-    """Admits a client, or says why not."""
+    """Admits a client, or refuses it with a reason."""
     state: ServiceState = websocket.app.state.service
     client = client_of(websocket.scope)
     with (
@@ -74,7 +74,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
         try:
             await Connection(websocket, state, log).run()
         finally:
-            log.closed("cancelled")  # unless it has come to an end of its own
+            log.closed("cancelled")  # no effect after a regular end
 
 
 class Connection:
@@ -93,7 +93,7 @@ class Connection:
         )
 
     async def run(self) -> None:
-        """Serves the client; whatever happens, the session has ended when this returns."""
+        """Serves the client; the session has always ended when this returns."""
         try:
             start = await self._start()
             close_code, reason = await self._converse(start)
@@ -117,7 +117,7 @@ class Connection:
                 await self._websocket.close(close_code, reason)
 
     async def _tell(self, error: ProtocolError) -> None:
-        """The last message to a client whose session did not come to its own end."""
+        """Sends the last message to a client whose session did not end regularly."""
         with contextlib.suppress(VanishedError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
                 await self._outbox.send(Error.of(error))
@@ -125,7 +125,7 @@ class Connection:
     # -- the beginning ----------------------------------------------------------------------------
 
     async def _start(self) -> Start:
-        """The start that the client gives, in the address or as its first message."""
+        """The client's start, from the query or from its first message."""
         start = parse_query(self._websocket.query_params.multi_items())
         if start is None:
             try:
@@ -139,7 +139,7 @@ class Connection:
                 raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
             start = parsed
         if not self._service.knows(start.model):
-            loaded = self._service.loaded().config.name  # not the path that it may come from
+            loaded = self._service.loaded().config.name  # not the path it may have been loaded from
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         return start
 
@@ -202,7 +202,7 @@ class Connection:
     # -- the four tasks ---------------------------------------------------------------------------
 
     async def _converse(self, start: Start) -> tuple[int, str]:
-        """From `ready` to `done`; returns the code and the reason of the close."""
+        """Runs the session from `ready` to `done`; returns the close code and reason."""
         audio = start.audio()
         try:
             session, options = self._open(audio, start)
@@ -238,7 +238,7 @@ class Connection:
         except BaseExceptionGroup as group_error:
             raise_first(group_error)
         finally:
-            # After a regular end this does nothing. A session that was cut off frees its windows.
+            # No effect after a regular end. A session that was cut off releases its windows.
             session.abort()
             self._log.ended(session.totals)
         if end.error is not None:
@@ -246,7 +246,7 @@ class Connection:
         return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
 
     async def _read(self, inbox: Inbox, audio: AudioFormat) -> None:
-        """Moves what the client sends into the inbox, up to the `End` of it."""
+        """Moves the client's messages into the inbox, up to and including `End`."""
         try:
             end = await self._read_to_end(inbox, audio)
         except DrainingError:
@@ -258,7 +258,7 @@ class Connection:
     async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
         received_bytes = 0
         pacer = Pacer(self._settings.max_pace, self._settings.pace_burst_s)
-        # Messages that hold next to no audio, or none, cost as much to read as others.
+        # Messages with little or no audio cost as much to read as others.
         counter = Pacer(self._settings.max_messages_per_s, self._settings.max_message_burst)
         most_ms = 1000.0 * self._settings.max_session_s
         while True:
@@ -292,7 +292,7 @@ class Connection:
     async def _transcribe(
         self, session: TranscriptionSession, inbox: Inbox, reporter: ProgressReporter
     ) -> End:
-        """Takes the inbox through the session, up to its end or the first fault."""
+        """Feeds the inbox to the session, up to its end or the first fault."""
         while True:
             message = await inbox.get()
             if isinstance(message, End):
@@ -307,10 +307,10 @@ class Connection:
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
-            except ProtocolError:  # of the outbox: nobody reads
+            except ProtocolError:  # from the outbox: the client does not read
                 raise
             except Exception:
-                # The fault stays in this session, and its notes still end one by one.
+                # The fault is confined to this session, whose notes are still ended.
                 logger.exception("transcription failed")
                 return End("error", internal_error())
 
@@ -319,7 +319,7 @@ class Connection:
     async def _finish(
         self, session: TranscriptionSession, reporter: ProgressReporter, end: End
     ) -> End:
-        """Why it ends if not by the client, the last notes, `done`; returns how it ended."""
+        """Sends the reason (unless it is `stop`), the last notes and `done`; returns the end."""
         if end.error is not None:
             await self._outbox.put(Error.of(end.error))
         elif end.reason == "draining":
@@ -329,7 +329,7 @@ class Connection:
             events = await session.finish()
         except OddBytesError as error:
             events = error.events
-            # Only a client that says it is done has left a sample incomplete by its own fault.
+            # Without `stop`, an incomplete last sample is not the client's fault.
             if end.reason == "stop":
                 fault = ProtocolError(ErrorCode.ODD_BYTES, str(error))
         except Exception:
@@ -352,12 +352,12 @@ class Connection:
 
 
 def internal_error() -> ProtocolError:
-    """What a client is told of a fault of ours; the log has the rest."""
+    """The error that a client sees for a server fault; the log has the details."""
     return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
 
 
 def raise_first(group: BaseExceptionGroup[Exception]) -> NoReturn:
-    """Raises the first plain exception in a group: the tasks of a connection fail as one."""
+    """Raises the first plain exception of a group: the tasks of a connection fail together."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

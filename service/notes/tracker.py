@@ -1,22 +1,21 @@
 """Frame probabilities to notes: strictly causal, the same for a live stream and a file.
 
-A beginning is known sooner than an end. When frame n has come, a pitch
+Beginnings are known sooner than ends. When frame n has arrived, a pitch
 
-* ends at frame n - ``off_delay_frames`` where its frame probability stays below a lower threshold
+* ends at frame n - ``off_delay_frames`` if its frame probability stays below a lower threshold
   for several frames from there on;
-* ends at frame n - ``on_delay_frames`` where the offset probability, if the model has that head,
-  peaks and the frame probability has gone down since;
-* begins at frame n - ``on_delay_frames`` where the onset probability peaks above its threshold and
-  the frame probability confirms it; a silent pitch begins as well where its frame probability has
-  been high for several frames though no onset was seen (the only way for models without an onset
-  head);
-* is struck again where it sounds already and such a peak comes: the old note ends where its frame
+* ends at frame n - ``on_delay_frames`` if the offset probability (in models with that head) peaks
+  there and the frame probability has dropped since;
+* begins at frame n - ``on_delay_frames`` if the onset probability peaks above its threshold there
+  and the frame probability confirms it; a silent pitch also begins if its frame probability has
+  been high for several frames without an onset (the only way in models without an onset head);
+* is struck again if it already sounds and such a peak occurs: the old note ends where its frame
   probability fell just before, or else where the new one begins.
 
-Events come in the order in which they are known: the end of a note may lie before beginnings of
-other pitches that were told already. Of one pitch they come in the order of their times.
+Events are returned in the order in which they become known: a note may end before beginnings of
+other pitches that were returned earlier. Events of one pitch are in time order.
 
-What was said live cannot be taken back, so a note that turns out short is given the least length.
+Live events cannot be retracted, so a note that turns out to be short gets the minimum length.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from model.config import PITCHES
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import MAX_VELOCITY, TrackerSettings
 
-_SILENT = -1  # in place of the onset frame of a pitch that does not sound
+_SILENT = -1  # onset frame of a pitch that does not sound
 
 
 @dataclass(slots=True)
 class _Said:
-    """What the probabilities say as each of n frames comes, before what sounds is considered.
+    """What the probabilities imply at each of n new frames, regardless of which notes sound.
 
-    All [n, 128]. ``release`` is about the frame ``off_delay_frames`` before, the others about the
-    one ``on_delay_frames`` before.
+    All [n, 128]. ``release`` refers to the frame ``off_delay_frames`` earlier, the others to the
+    one ``on_delay_frames`` earlier.
     """
 
     peak: NDArray[np.bool_]
@@ -51,7 +50,7 @@ class _Said:
 
 
 class NoteTracker:
-    """Notes of one stream. Pure: no clock, no input but the probabilities, in order."""
+    """Notes of one stream. Pure: no clock, and no input except the probabilities, in order."""
 
     def __init__(
         self,
@@ -60,9 +59,9 @@ class NoteTracker:
         heads: tuple[str, ...] = ("frame", "onset", "velocity"),
     ) -> None:
         """Args:
-        frame_seconds: time from frame to frame.
-        heads: names of the rows of the probabilities; those of "frame", "onset", "velocity" and
-            "offset" are used, and "frame" must be there.
+        frame_seconds: seconds from frame to frame.
+        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity" and
+            "offset" are used if present.
         """
         self.settings = settings
         self._frame_seconds = frame_seconds
@@ -74,37 +73,37 @@ class NoteTracker:
         self._offset = rows.get("offset") if settings.offset_threshold is not None else None
         self._on_delay = settings.on_delay_frames
         self._off_delay = settings.off_delay_frames
-        if self._onset is None:  # then a note begins by its frames, and as soon as may be
+        if self._onset is None:  # notes then begin by their frames, as early as possible
             self._start_threshold: float | None = settings.frame_on_threshold
             self._start_frames = self._on_delay + 1
         else:
             self._start_threshold = settings.frame_start_threshold
             self._start_frames = max(settings.frame_start_frames, self._on_delay + 1)
-        # Frames that are looked back upon; before the stream there was silence.
+        # Frames of history; silence precedes the stream.
         self._past = max(2 * self._on_delay, self._off_delay, self._start_frames - 1)
         self._recent = np.zeros((self._n_heads, self._past, PITCHES), np.float32)
         self._pushed = 0
         self._onset_frame = np.full(PITCHES, _SILENT)
         self._sounding: dict[int, NoteEvent] = {}
         self._notes = 0
-        self._resumed = 0  # frames before this one were decided elsewhere
+        self._resumed = 0  # earlier frames were decided elsewhere
 
     @property
     def history_frames(self) -> int:
-        """Frames pushed last that bear on what is decided next."""
+        """Number of latest frames that affect the next decisions."""
         return self._past
 
     @property
     def on_delay_frames(self) -> float:
-        """Frames from the time of a note_on until it is known, at most.
+        """Maximum frames from the time of a note_on until it is known.
 
-        Half a frame more than the frames waited for: an onset may lie that far before its frame.
+        Half a frame more than the wait itself: an onset may lie that far before its frame.
         """
         return self._on_delay + 0.5 - min(0.0, self.settings.onset_correction_frames)
 
     @property
     def off_delay_frames(self) -> float:
-        """Frames from the time of a note_off until it is known, at most."""
+        """Maximum frames from the time of a note_off until it is known."""
         return max(self.on_delay_frames, self._off_delay)  # a re-strike ends a note at its onset
 
     @property
@@ -114,7 +113,7 @@ class NoteTracker:
 
     @property
     def sounding(self) -> int:
-        """Notes that have begun and not ended."""
+        """Number of notes that have begun but not ended."""
         return len(self._sounding)
 
     def resume(
@@ -124,15 +123,15 @@ class NoteTracker:
         notes: int,
         sounding: Iterable[NoteEvent],
     ) -> None:
-        """Go on where another tracker of the same stream stopped after ``frames`` frames.
+        """Continue where another tracker of the same stream stopped after ``frames`` frames.
 
-        Nothing is decided until as many have been pushed. If ``history_frames`` of them are, or
-        all from frame 0, this one then is as the other was.
+        Nothing is decided until that frame is reached. If the ``history_frames`` frames before it
+        are pushed first, or all from frame 0, the state is then identical.
 
         Args:
             first_frame: the frame that will be pushed first, at most ``frames``.
             notes: notes that had begun.
-            sounding: the note_on of those that had not ended, one a pitch.
+            sounding: the note_on of each note that had not ended, one per pitch.
         """
         self._pushed = first_frame
         self._resumed = frames
@@ -143,25 +142,25 @@ class NoteTracker:
 
     @property
     def decided(self) -> int:
-        """Frames of which it is known what begins there."""
+        """Number of frames whose beginnings are decided."""
         return max(self._pushed, self._resumed) - self._on_delay
 
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
-        """The events of ``push_known``, without the frames."""
+        """Like ``push_known``, without the frames."""
         return [event for _, event in self.push_known(first_frame, probabilities)]
 
     def push_known(
         self, first_frame: int, probabilities: NDArray[np.float32]
     ) -> list[tuple[int, NoteEvent]]:
-        """Take the next frames; return the events that are known now, in the order in which they
-        came to be, each with the frame that made it known.
+        """Process the next frames; return the events now known, in the order in which they became
+        known, each with the frame that made it known.
 
         Args:
             first_frame: index of the first of them; must be ``pushed``.
             probabilities: shape [heads, n, 128].
 
         Raises:
-            ValueError: frames are missing or repeated, or the shape is another.
+            ValueError: frames are missing or repeated, or the shape is wrong.
         """
         if first_frame != self._pushed:
             raise ValueError(f"expected frame {self._pushed} next, got {first_frame}")
@@ -175,26 +174,26 @@ class NoteTracker:
             return []
         known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
         self._recent = np.concatenate([self._recent[:, -self._past :], known], axis=1)
-        if self._pushed < self._resumed:  # these frames are remembered alone
+        if self._pushed < self._resumed:  # these frames only fill the history
             self._pushed += count
             return []
         said = self._read(count)
         begins = np.any(said.peak | said.start, axis=1).tolist()
         ends = said.release | said.offset
         events: list[tuple[int, NoteEvent]] = []
-        for i in range(count):  # most frames of most music neither begin nor end a note
+        for i in range(count):  # most frames neither begin nor end a note
             if begins[i] or (self._sounding and ends[i, list(self._sounding)].any()):
                 events += [(self._pushed, event) for event in self._step(i, said)]
             self._pushed += 1
         return events
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """The events of ``finish_known``, without the frames."""
+        """Like ``finish_known``, without the frames."""
         return [event for _, event in self.finish_known(end_frame)]
 
     def finish_known(self, end_frame: int) -> list[tuple[int, NoteEvent]]:
-        """The stream has ended before ``end_frame``, which must be ``pushed``: decide the last
-        frames as if silence followed, and end all notes there."""
+        """End the stream before ``end_frame``, which must be ``pushed``: decide the last frames as
+        if silence followed, and end all notes there."""
         if end_frame != self._pushed:
             raise ValueError(f"{self._pushed} frames were pushed, the end cannot be at {end_frame}")
         silence = np.zeros((self._n_heads, self._off_delay, PITCHES), np.float32)
@@ -202,14 +201,14 @@ class NoteTracker:
         return [*last, *((self._pushed, event) for event in self._end_all(end_frame))]
 
     def close(self) -> list[NoteEvent]:
-        """End all notes at the first frame of which it is not known what begins there."""
+        """End all notes at the first frame whose beginnings are undecided."""
         return self._end_all(self.decided)
 
     def _end_all(self, frame: int) -> list[NoteEvent]:
         return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
 
     def _read(self, count: int) -> _Said:
-        """The settings' conditions on all frames that have come, at once."""
+        """Evaluate the settings' conditions on all new frames at once."""
         settings, delay, radius = self.settings, self._on_delay, self.settings.onset_radius_frames
         frame = self._recent[self._frame]
 
@@ -225,7 +224,7 @@ class NoteTracker:
         def peaks(row: int, threshold: float) -> NDArray[np.bool_]:
             values = self._recent[row]
             here = over(np.maximum, values, -delay, -delay)
-            # The first of equals is the peak, so exactly one frame of a plateau is.
+            # The first of equal values is the peak, so a plateau has exactly one.
             return np.asarray(
                 (here >= threshold)
                 & (here > over(np.maximum, values, -delay - radius, -delay - 1))
@@ -243,7 +242,7 @@ class NoteTracker:
         if self._onset is not None:
             confirmed = over(np.maximum, frame, -delay, 0) >= settings.frame_on_threshold
             said.peak = peaks(self._onset, settings.onset_threshold) & confirmed
-            # Where an onset is coming, it begins the note, not its frames.
+            # If an onset is about to peak, let it begin the note.
             coming = over(np.maximum, self._recent[self._onset], -delay, 0)
             said.start = said.start & (coming < settings.onset_threshold)
         if self._offset is not None and settings.offset_threshold is not None:
@@ -258,10 +257,10 @@ class NoteTracker:
         struck = self._struck(i, said)
         released = said.release[i] & self._sounds & (past - self._onset_frame >= least)
         if past == frame:
-            released &= ~struck  # what is struck again ends by that
+            released &= ~struck  # a re-strike ends its note below
         events = [self._end(pitch, past, past) for pitch in np.flatnonzero(released).tolist()]
         if past < frame:
-            struck = self._struck(i, said)  # of what sounds now
+            struck = self._struck(i, said)  # given what still sounds
         faded = said.offset[i] & self._sounds & (frame - self._onset_frame >= least) & ~struck
         events += [self._end(pitch, frame, frame) for pitch in np.flatnonzero(faded).tolist()]
         may_begin = ~self._sounds | (frame - self._onset_frame >= least)
@@ -285,7 +284,7 @@ class NoteTracker:
         return self._onset_frame != _SILENT
 
     def _struck(self, i: int, said: _Said) -> NDArray[np.bool_]:
-        """Peaks that begin notes, [128]: of pitches that sound already, the likelier ones."""
+        """Peaks that begin notes, [128]; a sounding pitch needs a higher one."""
         again = self.settings.restrike_threshold
         if again is None or self._onset is None:
             return said.peak[i]
@@ -293,10 +292,10 @@ class NoteTracker:
         return np.asarray(said.peak[i] & (~self._sounds | (onset >= again)))
 
     def _fell(self, i: int, pitch: int) -> int:
-        """The frame at which a note ends that is struck again ``on_delay_frames`` before the i-th
-        new frame: the first of those below the off threshold that lead up to it.
+        """Where a note ends that is struck again ``on_delay_frames`` before the i-th new frame: the
+        first of the consecutive frames below the off threshold that lead up to the strike.
 
-        Not so far back that the end would come later than other ends do.
+        Bounded, so that this end is known no later after its time than other ends.
         """
         frame = self._pushed - self._on_delay
         first = max(
@@ -311,14 +310,14 @@ class NoteTracker:
         return frame
 
     def _onset_time(self, i: int, pitch: int) -> float:
-        """The time of a peak, in frames, between frames."""
+        """The interpolated time of a peak, in frames."""
         at = self._past + i - self._on_delay
         shift = onset_shift(self._recent[self._onset, at - 1 : at + 2, pitch])
         shift += self.settings.onset_correction_frames
         return max(0.0, self._pushed - self._on_delay + shift)
 
     def _begin(self, i: int, pitch: int, time_frames: float, head: int | None) -> NoteEvent:
-        """head: the row of the probabilities that tells of the note."""
+        """head: the row of the probabilities that begins the note."""
         at = self._past + i - self._on_delay
         event = NoteEvent(
             kind="note_on",
@@ -338,7 +337,7 @@ class NoteTracker:
         if self._velocity is None:
             return self.settings.default_velocity
         if self._onset is not None:
-            # The head is trained about onsets: read it where an onset is likeliest.
+            # The head is trained around onsets: read it where an onset is likeliest.
             near = slice(at - self.settings.onset_radius_frames, at + self._on_delay + 1)
             at = near.start + int(np.argmax(self._recent[self._onset, near, pitch]))
         return velocity_of(float(self._recent[self._velocity, at, pitch]))
@@ -370,5 +369,5 @@ def onset_shift(about: NDArray[np.float32]) -> float:
 
 
 def velocity_of(loudness: float) -> int:
-    """MIDI velocity, 1 to 127, of what the velocity head says."""
+    """MIDI velocity, 1 to 127, for the value of the velocity head."""
     return max(1, min(MAX_VELOCITY, math.floor(loudness * MAX_VELOCITY + 0.5)))

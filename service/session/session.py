@@ -1,4 +1,4 @@
-"""One performance, from its bytes to its notes; live streams and files alike."""
+"""One performance, from its bytes to its notes, for live streams and files alike."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from service.session.session_state import SessionState, SessionStateError, Total
 
 OnEvents = Callable[[list[Event], int], None]
 
-# Samples resampled in one go: a large chunk neither holds up the event loop nor doubles in memory.
+# Samples resampled in one go, so that a large chunk neither blocks the event loop nor doubles in
+# memory.
 _SLICE_SAMPLES = 1 << 15
 
 
@@ -35,15 +36,14 @@ class TranscriptionSession:
     """Transcribes one performance.
 
     PCM bytes -> mono samples -> resampler -> ring -> windows -> engine -> tracker -> events.
-    The events depend on the audio and the options alone: not on the sizes of the chunks, their
-    pace, or the priority.
+    The events depend only on the audio and the options, not on chunk sizes, pace or priority.
 
-    Events of a call that raises are not lost: those of bad audio are on the error, those of any
-    other fault are returned by the ``finish`` or ``abort`` that must follow. Either is owed in
-    any case, as it frees the session's place in the engine.
+    A call that raises loses no events: after bad audio they are on the error, after any other
+    fault the ``finish`` or ``abort`` that must follow returns them. Always call one of the two: it
+    frees the session's place in the engine.
 
-    Not thread-safe: all calls come from one event loop. Concurrent ``push`` calls are taken in
-    the order of their arrival.
+    Not thread-safe: make all calls from one event loop. Concurrent ``push`` calls are processed in
+    order of arrival.
     """
 
     def __init__(
@@ -60,23 +60,23 @@ class TranscriptionSession:
         resume: ResumePoint | None = None,
     ) -> None:
         """Args:
-            audio: what ``push`` will be given.
-            priority: a FILE's windows are run together and wait for those of LIVE streams.
-            tracker: None takes the settings of the model's card.
+            audio: format of the bytes given to ``push``.
+            priority: windows of a FILE are run together and wait for those of LIVE streams.
+            tracker: None uses the settings of the model's card.
             on_frames: called with the first frame and the probabilities [heads, n, 128] of every
-                block, in order; evaluation reads them. In anytime mode they have their full
+                block, in order; used in evaluation. In anytime mode they have their full
                 look-ahead.
-            on_events: called with the events that a window makes known, and the samples at the
-                sent rate, from the beginning, that were needed for it; evaluation reads them.
-            resume: where to go on with a performance that another session began; ``push`` will be
-                given its audio from ``resume.from_sample`` on. Samples, frames, times and notes
+            on_events: called with the events of each window and with the number of samples, at the
+                sent rate and from the beginning, needed for them; used in evaluation.
+            resume: where to continue a performance that another session began; ``push`` then gets
+                its audio from ``resume.from_sample`` on. Samples, frames, times and notes
                 count from the beginning of the performance, but ``notes`` and ``midi`` have only
-                what ends here.
+                what ends in this session.
 
         Raises:
-            EngineClosedError: the engine takes no more streams.
-            InstrumentsError: the model does not tell the instruments of the options apart.
-            ResumeError: no session of these options can go on from this point.
+            EngineClosedError: the engine accepts no more streams.
+            InstrumentsError: the model does not distinguish the instruments of the options.
+            ResumeError: a session with these options cannot continue from this point.
         """
         self._audio = audio
         self._limits = limits or SessionLimits()
@@ -105,7 +105,7 @@ class TranscriptionSession:
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames)
-        self._unneeded = replay.from_sample - self._point.from_sample  # samples to come and go
+        self._unneeded = replay.from_sample - self._point.from_sample  # samples to skip
         self._decoder = PcmDecoder(audio, self._point.from_sample)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
         first_frame = self._schedule.first_frame(replay.first_block)
@@ -127,7 +127,7 @@ class TranscriptionSession:
             usual_on_frames=usual_on_frames,
         )
         self._state = SessionState.OPEN
-        self._input_ended = False  # by bad audio: what came before may still be finished
+        self._input_ended = False  # by bad audio: what came before can still be finished
         self._turn = asyncio.Lock()
         self._waiting_ms = 0.0
         self._received = self._point.from_sample
@@ -146,23 +146,23 @@ class TranscriptionSession:
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands."""
+        """The session's state."""
         return self._state
 
     @property
     def delay(self) -> Delay:
-        """The stated delay, of both kinds of events; for ``ready``."""
+        """The stated delay of both kinds of events, for ``ready``."""
         return self._delay
 
     @property
     def replay_ms(self) -> float:
-        """Most audio between the ``point`` and what has been transcribed."""
+        """Maximum audio, in ms, between ``point`` and what has been transcribed."""
         longest = Replay.longest(self._schedule, self._listener.history_frames, self._refill_hops)
         return 1000.0 * longest / self._model_rate_hz + self._held_ms
 
     @property
     def totals(self) -> Totals:
-        """What has been done so far."""
+        """Counts so far."""
         return Totals(
             notes=self._score.begun,
             frames=self.frames,
@@ -178,9 +178,9 @@ class TranscriptionSession:
 
     @property
     def point(self) -> ResumePoint:
-        """Where another session could go on, given the events that this one has returned.
+        """Where another session can continue, given the events that this one has returned.
 
-        Meaningful between two calls of ``push``.
+        Valid between two calls of ``push``.
         """
         if self._framer.frames <= self._point.frames:
             return self._point
@@ -196,13 +196,13 @@ class TranscriptionSession:
 
     @property
     def behind_ms(self) -> float:
-        """Audio pushed but not yet transcribed, beyond what the stated delay holds back anyway."""
+        """Audio pushed but not yet transcribed, in ms, beyond what the stated delay holds back."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz + self._waiting_ms
         return max(0.0, received_ms - self._framer.frames * self._frame_ms - self._held_ms)
 
     @property
     def _held_ms(self) -> float:
-        """Audio that is held back before the tracker."""
+        """Audio held back before it reaches the tracker, in ms."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         return held_frames * self._frame_ms + self.delay.resampler_ms
 
@@ -213,12 +213,12 @@ class TranscriptionSession:
 
     @property
     def pedal(self) -> list[PedalPress]:
-        """The finished presses of the sustain pedal, in their order."""
+        """The finished presses of the sustain pedal, in order."""
         return self._score.pedal
 
     @property
     def instruments(self) -> tuple[str, ...]:
-        """The classes that a note may be of; none where the model does not tell them."""
+        """Possible instruments of a note; empty if the model does not distinguish them."""
         return self._listener.instruments
 
     def midi(self) -> bytes:
@@ -226,16 +226,16 @@ class TranscriptionSession:
         return self._score.midi()
 
     async def push(self, data: bytes) -> list[Event]:
-        """Take PCM bytes of any number and return the events that they make known, in the order in
-        which they came to be (see ``service.notes.tracker``).
+        """Process any number of PCM bytes and return the resulting events, in the order in which
+        they become known (see ``service.notes.tracker``).
 
         Raises:
-            BadAudioError: a sample is NaN or infinite. Everything before it was taken:
-                ``error.events`` has those events, and ``finish`` gives the rest.
+            BadAudioError: a sample is NaN or infinite. Everything before it was processed:
+                ``error.events`` has those events, and ``finish`` returns the rest.
             EngineError: the model failed on this audio; ``finish`` closes the open notes.
-            TooManyNotesError: ``max_notes`` are exceeded; ``finish`` gives the rest.
-            BufferFullError: too much audio waits already; nothing was taken, the session is open.
-            SessionStateError: the session does not take audio any more.
+            TooManyNotesError: more than ``max_notes`` notes; ``finish`` returns the rest.
+            BufferFullError: too much audio is waiting; nothing was taken, the session stays open.
+            SessionStateError: the session no longer accepts audio.
         """
         duration_ms = self._audio.duration_ms(len(data))
         return await self._take(lambda: self._decoder.decode(data), duration_ms)
@@ -247,11 +247,11 @@ class TranscriptionSession:
         return await self._take(lambda: check_and_mix(values, self._received), duration_ms)
 
     async def finish(self) -> list[Event]:
-        """Transcribe to the last sample and end all notes; nothing if that has been done.
+        """Transcribe to the last sample and end all notes; returns nothing if already finished.
 
         Raises:
             OddBytesError: the last sample was incomplete; everything else was transcribed and
-                ``error.events`` has the last events. The session is finished all the same.
+                ``error.events`` has the last events. The session is finished nonetheless.
             EngineError: the model failed; ``abort`` closes the open notes.
             SessionStateError: the session was aborted.
         """
@@ -261,13 +261,13 @@ class TranscriptionSession:
             if self._state is SessionState.ABORTED:
                 raise SessionStateError("the session was aborted; it cannot be finished")
             if self._state is SessionState.FAILED and not self._input_ended:
-                return self._end(SessionState.FINISHED)  # frames are missing: no more are run
-            self._state = SessionState.FAILED  # unless this comes to its end
+                return self._end(SessionState.FINISHED)  # frames are missing: run no more
+            self._state = SessionState.FAILED  # unless this completes
             self._input_ended = False
             await self._framer.write(self._resampler.finish())
             await self._framer.finish()
             frames = self._framer.frames
-            if frames < self._point.frames:  # the audio ended before what was told of it
+            if frames < self._point.frames:  # the audio ended before the resume point
                 self._note(self._listener.close())
             else:
                 self._note(self._listener.finish(frames))
@@ -279,17 +279,17 @@ class TranscriptionSession:
             return events
 
     def abort(self) -> list[Event]:
-        """Stop at once and end the open notes where they have got to; safe in any state."""
+        """Stop at once and end the open notes where they stand; safe in any state."""
         if self._state in (SessionState.FINISHED, SessionState.ABORTED):
             return []
         return self._end(SessionState.ABORTED)
 
-    # -- on the way -------------------------------------------------------------------------------
+    # -- internals --------------------------------------------------------------------------------
 
     async def _take(
         self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
     ) -> list[Event]:
-        """One push in its turn."""
+        """One push, when its turn comes."""
         if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_waiting_ms:
             raise BufferFullError(
                 f"{self._waiting_ms:.0f} ms of audio wait already, and {duration_ms:.0f} ms more "
@@ -321,12 +321,12 @@ class TranscriptionSession:
         unneeded = min(self._unneeded, len(samples))
         self._unneeded -= unneeded
         samples = samples[unneeded:]
-        self._state = SessionState.FAILED  # a fault or a cancellation leaves a gap in the frames
+        self._state = SessionState.FAILED  # a fault or cancellation leaves a gap in the frames
         for start in range(0, len(samples), _SLICE_SAMPLES):
             piece = samples[start : start + _SLICE_SAMPLES]
             await self._framer.write(self._resampler.process(piece))
         if self._priority is Priority.LIVE:
-            await self._framer.run()  # a file's windows wait until a request is full
+            await self._framer.run()  # a file's windows wait for a full request
         if bad is not None:
             self._input_ended = True
             bad.events = self._say()
@@ -352,7 +352,7 @@ class TranscriptionSession:
         self._note(events)
 
     def _hand_on(self, first_frame: int, frames: NDArray[np.float32]) -> None:
-        """Give ``on_frames`` each frame once, with its full look-ahead."""
+        """Pass each frame to ``on_frames`` once, with its full look-ahead."""
         assert self._on_frames is not None
         if not self._schedule.again_frames:
             self._on_frames(first_frame, frames)
@@ -361,12 +361,12 @@ class TranscriptionSession:
             self._on_frames(frame, frames[:, column : column + 1])
 
     def _needed(self, first_frame: int) -> int:
-        """Samples at the sent rate, from the beginning, that the window of a block needs."""
+        """Samples at the sent rate, from the beginning, needed for the window of a block."""
         block = first_frame // self._schedule.block_frames
         return min(self._received, self._ratio.inputs(self._schedule.end_sample(block)))
 
     def _note(self, events: list[Event]) -> None:
-        """Remember events: for the caller, and as notes."""
+        """Record events, for the caller and as notes."""
         self._unsaid += events
         self._score.add(events)
 

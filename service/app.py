@@ -1,4 +1,4 @@
-"""The application: `create_app(settings)` puts the rooms together, the lifespan loads the model."""
+"""The application: `create_app(settings)` assembles it, its lifespan loads the model."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from service.upload.answer import Transcript
 logger = logging.getLogger(__name__)
 
 LoadModel = Callable[[str, str], Transcriber]
-"""Weights by name or path, and a device, to a network; `model.storage.load` but for tests."""
+"""Loads weights, by name or path, onto a device; `model.storage.load` except in tests."""
 
 GetEngine = Callable[[ServiceState], Awaitable[EngineLike]]
-"""The way to an engine that is ready to run; called anew where that engine hangs."""
+"""Provides an engine that is ready to run; called again if that engine hangs."""
 
 
 def create_app(
@@ -50,13 +50,13 @@ def create_app(
 ) -> FastAPI:
     """The service as an ASGI application.
 
-    It answers at once and is ready when the weights are loaded and warm. `on_load_failure` is
-    called where that fails; without it the application stays up and says so at /readyz. The engine
-    runs in this process unless `get_engine` finds one elsewhere; so do the tokens of pages unless
-    `tokens` are shared. How many sessions the machine carries is kept in the file
-    `capacity_cache`, one in the user's cache folder by default.
+    It answers immediately and is ready once the weights are loaded and warmed up. If that fails,
+    `on_load_failure` is called; without it the application stays up and reports the failure at
+    /readyz. The engine runs in this process unless `get_engine` provides another; page tokens are
+    kept in this process unless `tokens` are shared. The measured number of sessions is stored in
+    the file `capacity_cache`, by default in the user's cache folder.
 
-    Raises `service.access.keys.KeysError` where the API keys cannot be read.
+    Raises `service.access.keys.KeysError` if the API keys cannot be read.
     """
     state = ServiceState(settings, tokens)
 
@@ -87,7 +87,7 @@ def create_app(
         summary="Real-time transcription of music to MIDI.",
         description="The live protocol, `WS /ws/transcribe`, is described in PROTOCOL.md.",
         lifespan=lifespan,
-        # Their pages load scripts from elsewhere, which the content security policy forbids.
+        # These pages load external scripts, which the content security policy forbids.
         docs_url=None,
         redoc_url=None,
     )
@@ -111,7 +111,7 @@ async def load(
     on_failure: Callable[[], None] | None,
     capacity_cache: Path | None,
 ) -> None:
-    """Waits for an engine, sees what it carries, then declares the service ready."""
+    """Waits for an engine, measures its capacity, then declares the service ready."""
     settings = state.settings
     try:
         state.slot.device = pick_device(settings.device)
@@ -129,7 +129,7 @@ async def load(
 
 
 async def admit_by_capacity(state: ServiceState, engine: Engine, cache: Path) -> None:
-    """Places for as many sessions as the machine was measured to carry."""
+    """Admits as many sessions as the machine can carry by measurement."""
     device = state.slot.device
     try:
         found = await start_thread(lambda: capacity(engine, device, cache), "capacity")
@@ -150,7 +150,7 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
         return await asyncio.shield(building)
     except asyncio.CancelledError:
         # A thread cannot be stopped, and a worker that outlives the interpreter aborts it: one that
-        # is not through in time goes down with the process (`service.__main__.leave`).
+        # does not finish in time is ended with the process (`service.__main__.leave`).
         await asyncio.wait([building], timeout=state.close_timeout_s)
         if not building.done():
             building.cancel()
@@ -161,7 +161,7 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
 
 
 def warm_engine(load_model: Callable[[], Transcriber], observer: EngineObserver) -> Engine:
-    """The model behind its workers, warmed up; takes seconds."""
+    """An engine with this model, warmed up; takes seconds."""
     engine = Engine(load_model(), observer=observer)
     try:
         engine.warm_up()
@@ -172,7 +172,7 @@ def warm_engine(load_model: Callable[[], Transcriber], observer: EngineObserver)
 
 
 def pick_device(device: str) -> str:
-    """`auto` is CUDA where there is some, else the CPU."""
+    """`auto` is CUDA if available, else the CPU."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -186,7 +186,7 @@ def pick_model(model: str, device: str) -> str:
 
 
 def describe(app: FastAPI) -> None:
-    """Puts the schemas into the OpenAPI document that it refers to by name."""
+    """Adds the schemas that the OpenAPI document refers to by name."""
     generate = app.openapi
 
     def openapi() -> dict[str, object]:

@@ -1,14 +1,14 @@
-"""What streams ask of the engine, and who is served next.
+"""Requests of streams to the engine, and the order in which they are served.
 
-Live streams come before files and never share a batch with them. Within a priority the request
-whose answer is due first goes first: a live one is due when the stream's next window will be, a
-file's in its turn. A request may be served in parts, so that a live window waits for one batch of
-a file's windows at most, however many that file has asked for. A batch holds windows that are
-read at the same positions, and those of a stream follow each other: while one worker has a
-stream's front-end, the others leave that stream alone.
+Live streams come before files and never share a batch with them. Within a priority, the request
+with the earliest deadline goes first: a live request is due when the stream's next window will be,
+files take turns. A request may be served in parts, so that a live window waits for at most one
+batch of a file's windows, however many that file has requested. All windows of a batch are read at
+the same positions, and a stream's windows are processed in order: while one worker has a stream's
+front-end, the others leave that stream alone.
 
 Thread-safety: every method may be called from any thread; one condition guards the queue and is
-held for as long as it takes to move a request.
+held only while a request is moved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Priority(IntEnum):
 
 
 class EngineError(RuntimeError):
-    """The model failed on a request, or could not take it."""
+    """The model failed on a request, or could not accept it."""
 
     code = "internal"
 
@@ -54,16 +54,16 @@ class EngineClosedError(EngineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Bounds of the engine.
+    """Limits of the engine.
 
     Attributes:
         max_batch_windows: windows of live streams in one request or batch.
         max_file_batch_windows: windows of files in one request or batch.
-        max_step_ms: how long a batch may take, as far as warming up can tell: it is what a live
-            window may have to wait. One window is always taken.
-        gather_ms: how long a batch waits for windows of further live streams, where large
-            batches pay. Not waited where every open live stream has its window in already.
-        max_queued_windows: windows waiting for the workers, of all streams.
+        max_step_ms: longest duration of a batch, as estimated at warm-up, and so the longest wait
+            of a live window. A batch always has at least one window.
+        gather_ms: how long a batch waits for windows of other live streams, where large batches
+            pay off; no wait if every open live stream has already submitted its window.
+        max_queued_windows: windows of all streams waiting for the workers.
     """
 
     max_batch_windows: int = 32
@@ -87,7 +87,7 @@ class EngineSettings:
 
 
 class RequestStream:
-    """A stream that requests come from; identity is what counts."""
+    """A source of requests; compared by identity."""
 
     def __init__(self, priority: Priority, positions: slice) -> None:
         self.priority = priority
@@ -115,14 +115,14 @@ class Request(Generic[StreamT]):
         self.due_s = due_s
         self.submitted_s = time.monotonic()
         self.future: Future[Probabilities] = Future()
-        self.taken = 0  # windows handed out; the queue's
+        self.taken = 0  # windows handed out, by the queue
         self._lock = threading.Lock()
         self._begun = False
         self._settled = False
         self._answers: dict[int, Probabilities] = {}  # by first window
 
     def begin(self) -> bool:
-        """Before each part: False where nobody waits for it any more."""
+        """Call before each part; returns False if nobody waits for the answer any longer."""
         with self._lock:
             if not self._begun:
                 self._begun = True
@@ -130,7 +130,7 @@ class Request(Generic[StreamT]):
             return not self._settled
 
     def answer(self, first: int, part: Probabilities) -> None:
-        """The probabilities of the windows from ``first`` on; the last part resolves."""
+        """Add the probabilities of the windows from ``first`` on; the last resolves."""
         with self._lock:
             self._answers[first] = part
             missing = len(self.windows) - sum(len(one) for one in self._answers.values())
@@ -141,7 +141,7 @@ class Request(Generic[StreamT]):
         self.future.set_result(np.concatenate(parts) if len(parts) > 1 else parts[0])
 
     def fail(self, error: EngineError) -> None:
-        """Tell whoever waits; parts that come later are dropped."""
+        """Fail the future; later parts are dropped."""
         if not self.begin():
             return
         with self._lock:
@@ -169,7 +169,7 @@ class Part(Generic[StreamT]):
 
 
 class RequestQueue(Generic[StreamT]):
-    """Requests that wait for the engine's workers."""
+    """Requests waiting for the engine's workers."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
@@ -183,12 +183,12 @@ class RequestQueue(Generic[StreamT]):
         self._number = 0
         self._windows = 0
         self._live_streams: set[StreamT] = set()
-        self._held: set[StreamT] = set()  # streams whose front-end a worker has
+        self._held: set[StreamT] = set()  # streams whose front-end a worker is using
         self._closed = False
 
     @property
     def closed(self) -> bool:
-        """Nothing is taken any more."""
+        """Whether the queue accepts no more requests."""
         return self._closed
 
     @property
@@ -197,7 +197,7 @@ class RequestQueue(Generic[StreamT]):
         return self._windows
 
     def bound(self, batch_windows: int, gather_s: float) -> None:
-        """Batches of so many windows at most from now on, and so long a gathering."""
+        """Set the maximum batch size and the gathering time from now on."""
         with self._changed:
             for priority in Priority:
                 self._limits[priority] = min(self._settings.limit(priority), max(1, batch_windows))
@@ -211,7 +211,7 @@ class RequestQueue(Generic[StreamT]):
                 self._live_streams.add(stream)
 
     def leave(self, stream: StreamT) -> None:
-        """Forget a stream; its requests that wait are still answered. Safe to call twice."""
+        """Forget a stream; its pending requests are still answered. Idempotent."""
         with self._changed:
             self._live_streams.discard(stream)
             self._changed.notify_all()  # a batch may be waiting for it
@@ -227,14 +227,14 @@ class RequestQueue(Generic[StreamT]):
             self._refuse_if_closed()
             if self._windows + count > self._settings.max_queued_windows:
                 raise EngineBusyError(f"{self._windows} windows wait for the model already")
-            stream.due_s = max(stream.due_s, request.due_s)  # never before its own earlier ones
+            stream.due_s = max(stream.due_s, request.due_s)  # never before earlier ones
             self._number += 1
             insort(self._queues[stream.priority], (stream.due_s, self._number, request))
             self._windows += count
             self._changed.notify_all()
 
     def next_batch(self, timeout_s: float) -> list[Part[StreamT]]:
-        """The most urgent windows; none after so long without any.
+        """The most urgent windows; empty if there are none within ``timeout_s``.
 
         The streams of the batch are held until ``release``.
         """
@@ -248,13 +248,13 @@ class RequestQueue(Generic[StreamT]):
             return []
 
     def release(self, stream: StreamT) -> None:
-        """The stream's next windows may be taken: the front-end is through with these."""
+        """Allow the stream's next windows to be taken: the front-end has finished these."""
         with self._changed:
             self._held.discard(stream)
             self._changed.notify_all()
 
     def close(self) -> list[Request[StreamT]]:
-        """Take nothing more; returns what waited, in whole or in part."""
+        """Accept no more; return the requests still waiting, in whole or in part."""
         with self._changed:
             self._closed = True
             waiting = [request for queue in self._queues.values() for _, _, request in queue]
@@ -265,14 +265,14 @@ class RequestQueue(Generic[StreamT]):
         return waiting
 
     def _free(self, priority: Priority) -> bool:
-        """Somebody could be served."""
+        """Whether any request of this priority can be served."""
         return any(request.stream not in self._held for _, _, request in self._queues[priority])
 
     def _has_work(self) -> bool:
         return self._closed or any(self._free(priority) for priority in Priority)
 
     def _complete(self) -> bool:
-        """Nobody is left whose window could still join the live batch."""
+        """Whether the live batch is full or no stream is left that could join it."""
         live = [request for _, _, request in self._queues[Priority.LIVE]]
         due = {request.stream for request in live} | self._held
         windows = sum(len(request.windows) - request.taken for request in live)

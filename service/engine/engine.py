@@ -1,16 +1,16 @@
-"""The one owner of the model: gathers due windows of all streams and runs them as batches.
+"""The sole owner of the model: collects due windows of all streams and runs them in batches.
 
-Sessions ``submit`` windows and wait for futures; nothing else reaches the model. They know it by
-``service.engine.interface``, behind which another transport can stand. ``batching`` has the order
-of work, ``runners`` the ways to compute.
+Sessions ``submit`` windows and wait for futures; nothing else reaches the model. They use the
+protocol of ``service.engine.interface``, which another transport can implement. ``batching``
+decides the order of work, ``runners`` compute it.
 
-A request fails alone where its own windows fail, and with its batch where the batch does; either
-way the worker goes on, and the streams concerned begin with a fresh front-end state.
+If a request's own windows fail, only that request fails; if a batch fails, all its requests do.
+Either way the worker continues, and the streams affected restart with fresh front-end state.
 
 Thread-safety: ``submit``, ``open_stream``, ``EngineStream.close``, ``close`` and all properties
-may be called from any thread. The worker threads alone touch the model, and one at a time a
-stream's front-end. The queue has its own lock, which is never held while the model runs. Futures
-are resolved by the workers: from asyncio, await ``asyncio.wrap_future``.
+may be called from any thread. Only worker threads touch the model, and only one at a time touches
+a stream's front-end. The queue has its own lock, which is never held while the model runs. Workers
+resolve the futures: from asyncio, await ``asyncio.wrap_future``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_HEARTBEAT_S = 0.5  # an idle worker shows that it lives this often
+_HEARTBEAT_S = 0.5  # interval at which an idle worker signals that it is alive
 
 
 class EngineStream(RequestStream):
@@ -67,7 +67,7 @@ class EngineStream(RequestStream):
     def __init__(self, engine: Engine, priority: Priority, positions: slice) -> None:
         super().__init__(priority, positions)
         self.engine = engine
-        self.features: FeatureStream | None = None  # the workers'; None: to be opened anew
+        self.features: FeatureStream | None = None  # used by workers; None: to be opened
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
         """``Engine.submit`` for this stream."""
@@ -90,8 +90,8 @@ class Engine:
         settings: EngineSettings | None = None,
         observer: EngineObserver | None = None,
     ) -> None:
-        """The model runs on the device that its weights are on. There is one worker until
-        ``warm_up`` has seen how many are worth it."""
+        """The model runs on the device of its weights. There is one worker until ``warm_up`` has
+        measured how many pay off."""
         self._settings = settings or EngineSettings()
         self._observer = observer
         self._transcriber = transcriber
@@ -115,12 +115,12 @@ class Engine:
 
     @property
     def card(self) -> Mapping[str, Any]:
-        """What the model's checkpoint says of itself."""
+        """The card of the model's weights."""
         return self._transcriber.card
 
     @property
     def settings(self) -> EngineSettings:
-        """Bounds of requests and of the queue."""
+        """Limits of requests and of the queue."""
         return self._settings
 
     @property
@@ -131,8 +131,8 @@ class Engine:
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the worker that is longest silent showed that it lives: long ones mean
-        that it hangs."""
+        """Seconds since the last sign of life of the worker that has been silent longest; a large
+        value means that it hangs."""
         return time.monotonic() - min(self._beats.copy().values())
 
     @property
@@ -142,14 +142,14 @@ class Engine:
 
     @property
     def workers(self) -> int:
-        """Batches that are computed at a time."""
+        """Number of batches computed concurrently."""
         return len(self._workers)
 
     def warm_up(self) -> None:
-        """Run silence through the model, so that no stream pays for first-time work, and see how
-        fast it is: that decides on the workers and on the size of the batches.
+        """Run silence through the model, so that no stream pays for first-time work, and measure
+        its speed, which determines the number of workers and the batch size.
 
-        Raises EngineError where the model does not run.
+        Raises EngineError if the model does not run.
         """
         stream = self.open_stream(Priority.FILE, slice(0, 1))
         try:
@@ -165,32 +165,34 @@ class Engine:
         logger.info("%s", plan)
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream:
-        """A place for a stream whose requests are answered with these of the model's FRAMES
-        positions. Raises EngineClosedError."""
+        """Register a stream whose answers hold these of the model's FRAMES positions.
+
+        Raises EngineClosedError.
+        """
         stream = EngineStream(self, priority, positions)
         self._requests.enter(stream)
         return stream
 
     def release(self, stream: EngineStream) -> None:
-        """Forget a stream; its requests that wait are still answered."""
+        """Forget a stream; its pending requests are still answered."""
         self._requests.leave(stream)
 
     def submit(
         self, stream: EngineStream, windows: Sequence[Window], new_hops: int
     ) -> Future[Probabilities]:
-        """Ask for the probabilities of a stream's next windows, oldest first.
+        """Request the probabilities of a stream's next windows, oldest first.
 
         Args:
-            windows: float32, [WINDOW] each; they must stay as they are until the future is done.
+            windows: float32, [WINDOW] each; they must not change until the future is done.
             new_hops: hops from each window to the next, and to the first from the stream's last.
 
         Returns:
             A future of float32 [windows, heads, positions, PITCHES]. It fails with EngineError.
 
         Raises:
-            EngineBusyError: too many windows wait.
-            EngineClosedError: there is no worker any more.
-            ValueError: no windows, or more than a request holds.
+            EngineBusyError: too many windows are waiting.
+            EngineClosedError: the engine is closed.
+            ValueError: no windows, or more than fit in a request.
         """
         due_s = float("inf")
         if stream.priority is Priority.LIVE:
@@ -200,17 +202,17 @@ class Engine:
         return request.future
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Stop the workers after their current batches and fail what waits; safe to call twice."""
+        """Stop the workers after their current batches and fail waiting requests; idempotent."""
         for request in self._requests.close():
             request.fail(EngineClosedError("the engine was closed"))
-        deadline = time.monotonic() + timeout_s  # for all of them together
+        deadline = time.monotonic() + timeout_s  # shared by all workers
         for worker in self._workers:
             worker.join(max(0.0, deadline - time.monotonic()))
 
     def abandon(self) -> None:
-        """Give up workers that hang: fail what waits and what they have, and take nothing more.
+        """Give up hung workers: fail waiting and running requests, and accept no more.
 
-        A worker that comes back finds its requests answered and ends.
+        A worker that recovers finds its requests answered and ends.
         """
         hanging = self._given_up = EngineClosedError("the engine hangs and was given up")
         for request in self._requests.close():
@@ -241,8 +243,8 @@ class Engine:
         worker.start()
 
     def _run(self, number: int) -> None:
-        # Of this thread: audio that fades out below 1e-38 would make the front-end fifty times
-        # slower (x86 computes with denormal numbers in microcode).
+        # Per thread: audio that fades out below 1e-38 would make the front-end fifty times slower
+        # (x86 handles denormal numbers in microcode).
         torch.set_flush_denormal(True)
         threads: int | None = None
         while not self._requests.closed:
@@ -253,14 +255,14 @@ class Engine:
                 self._beats[number] = time.monotonic()
                 if threads != self._threads and self._threads is not None:
                     threads = self._threads
-                    torch.set_num_threads(threads)  # of this thread
+                    torch.set_num_threads(threads)  # per thread
                 self._running[number] = batch
-                if self._given_up is not None:  # since the batch was taken, perhaps
+                if self._given_up is not None:  # possibly since the batch was taken
                     for part in batch:
                         part.request.fail(self._given_up)
                 elif batch:
                     self._step(batch)
-            except Exception as error:  # a fault of the engine itself must not end all streams
+            except Exception as error:  # a fault in the engine itself must not end all streams
                 logger.exception("the engine failed on a batch of %d requests", len(batch))
                 _fail(batch, error)
 
@@ -281,7 +283,7 @@ class Engine:
             probabilities = self._runner.predict(rows, run[0].request.stream.positions)
         except Exception as error:
             logger.exception("the model failed on a batch of %d windows", len(rows))
-            if self._observer is not None:  # before the answer: who has it finds it counted
+            if self._observer is not None:  # before the answer, so that it is counted by then
                 self._observer.batch_failed(priority, len(rows), error)
             _fail(run, error)
             return
@@ -294,14 +296,14 @@ class Engine:
             first += len(part)
 
     def _features(self, part: _EnginePart) -> list[Tensor] | None:
-        """Rows of the part's windows; None where nobody waits for them, or they failed."""
+        """Rows of the part's windows; None if nobody waits for them or they failed."""
         request, stream = part.request, part.request.stream
         try:
             if not request.begin():
                 stream.features = None  # it missed a window
                 return None
             features = stream.features
-            if features is None:  # a worker on which this stream's last batch fails may say so now
+            if features is None:  # another worker may reset it when this stream's last batch fails
                 features = stream.features = self._runner.open_stream(stream.positions)
             return [self._runner.row(features, window, request.new_hops) for window in part.windows]
         except Exception as error:
@@ -313,7 +315,7 @@ class Engine:
 
 
 def _fail(parts: Sequence[_EnginePart], error: Exception) -> None:
-    """Tell the requests, and let their streams begin anew: their front-end may be half-way."""
+    """Fail the requests and reset their streams: a front-end may be half-way through."""
     for part in parts:
         part.request.stream.features = None
         failure = EngineError(f"the model failed: {error}")

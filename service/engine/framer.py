@@ -20,10 +20,10 @@ OnFrames = Callable[[int, NDArray[np.float32]], None]
 
 
 class Framer:
-    """Cuts samples into windows, asks the engine for them and hands on their frames in order.
+    """Cuts samples into windows, submits them to the engine and passes on their frames in order.
 
-    Not thread-safe. ``write``, ``run`` and ``finish`` come one after the other; ``close`` may come
-    at any time, and is owed, as it frees the stream's place in the engine.
+    Not thread-safe. Call ``write``, ``run`` and ``finish`` one after the other; ``close`` may be
+    called at any time, and must be: it frees the stream's place in the engine.
     """
 
     def __init__(
@@ -37,41 +37,41 @@ class Framer:
         on_frames: OnFrames,
     ) -> None:
         """Args:
-            first_block: block of the performance that is asked for first.
-            first_sample: place in the performance of the first sample that is written.
-            max_pending_windows: windows of one request to the engine.
-            on_frames: takes the first frame and the probabilities [heads, n, 128] of each block,
-                those of the frames that are read again before them. Frames after the stream's
-                end are cut off; of its late blocks nothing else may be left.
+            first_block: first block of the performance to compute.
+            first_sample: index in the performance of the first sample written.
+            max_pending_windows: windows per request to the engine.
+            on_frames: called with the first frame and the probabilities [heads, n, 128] of each
+                block, preceded by the frames that are read again. Frames after the stream's end
+                are cut off, so a late block may have only re-read frames.
 
         Raises:
-            EngineClosedError: the engine takes no more streams.
+            EngineClosedError: the engine accepts no more streams.
         """
         self._engine = engine
         self._priority = priority
         self._schedule = schedule
         self._max_pending_windows = max_pending_windows
         self._on_frames = on_frames
-        # A file asks again before it has its answer, so that no core waits for the other.
+        # A file submits its next request before the last is answered, so that no core idles.
         self._requests = 2 if priority is Priority.FILE else 1
         # The windows of requests stay in the ring until the engine has answered.
         pending = self._requests * max_pending_windows
         reach = (pending - 1) * schedule.block_frames * HOP
         self._ring = SampleRing(WINDOW, reach, first_sample)
         self._due: list[NDArray[np.float32]] = []  # windows for the next request
-        self._asked: deque[Future[Probabilities]] = deque()  # requests without an answer
+        self._asked: deque[Future[Probabilities]] = deque()  # unanswered requests
         self._blocks = first_block  # blocks whose windows are due or done
         self._frames = schedule.first_frame(first_block)
-        self._end_frame: int | None = None  # known at the end: frames from there on are dropped
+        self._end_frame: int | None = None  # set at the end: frames from here on are dropped
         self._stream = engine.open_stream(priority, schedule.positions)
 
     @property
     def frames(self) -> int:
-        """Frames of the performance up to the last that was handed on."""
+        """Frames of the performance passed on so far."""
         return self._frames if self._end_frame is None else min(self._frames, self._end_frame)
 
     async def write(self, samples: NDArray[np.float32]) -> None:
-        """Take samples, shape [n]; windows are run as soon as they fill a request."""
+        """Write samples, shape [n]; windows are submitted as soon as they fill a request."""
         start = 0
         while start < len(samples):
             step = self._samples_to_window
@@ -79,7 +79,7 @@ class Framer:
             start += step
 
     async def run(self) -> None:
-        """Ask for the windows that are due; hand on the frames of the answers owed by now."""
+        """Submit the windows that are due and pass on the frames of answered requests."""
         if not self._due:
             return
         windows, self._due = self._due, []
@@ -87,7 +87,7 @@ class Framer:
         await self._answers(self._requests - 1)
 
     async def finish(self) -> None:
-        """Hand on all frames that begin within the samples; silence follows them."""
+        """Pass on all frames that begin within the samples, padded with silence."""
         total = self._ring.written
         self._end_frame = max(self._schedule.frames(total), self._frames)
         while self._blocks < self._schedule.blocks(total):
@@ -96,7 +96,7 @@ class Framer:
         await self._answers(0)
 
     def close(self) -> None:
-        """Drop what waits and leave the engine."""
+        """Cancel pending requests and leave the engine."""
         self._due = []
         while self._asked:
             self._asked.pop().cancel()
@@ -104,11 +104,11 @@ class Framer:
 
     @property
     def _samples_to_window(self) -> int:
-        """Samples missing until the next window is whole."""
+        """Samples missing from the next window."""
         return self._schedule.end_sample(self._blocks) - self._ring.written
 
     async def _to_next_window(self, samples: NDArray[np.float32]) -> None:
-        """Take samples up to the end of the next window at most; run the windows of a request."""
+        """Write samples, at most to the end of the next window; submit a full request."""
         self._ring.write(samples)
         if self._samples_to_window == 0:
             self._due.append(self._ring.window(self._ring.written))
@@ -117,7 +117,7 @@ class Framer:
                 await self.run()
 
     async def _answers(self, pending: int) -> None:
-        """Wait until so many requests are without an answer."""
+        """Wait until at most ``pending`` requests are unanswered."""
         while len(self._asked) > pending:
             blocks = await asyncio.wrap_future(self._asked.popleft())
             for block in blocks:

@@ -1,4 +1,4 @@
-"""What an engine needs of a model on its device, and how it plans to use its machine."""
+"""What an engine needs from a model on its device, and how it plans to use the machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Plan:
     """How an engine uses its machine.
 
     Attributes:
-        workers: batches at a time.
-        threads: cores for each; None leaves them as they are.
-        batch_windows: windows of a batch at most.
+        workers: concurrent batches.
+        threads: cores per worker; None keeps the default.
+        batch_windows: maximum windows per batch.
     """
 
     workers: int
@@ -38,7 +38,7 @@ class FeatureStream(Protocol):
 
 
 class Transcriber(Protocol):
-    """What the engine needs of ``model.transcriber.TranscriptionModel``."""
+    """What the engine needs from ``model.transcriber.TranscriptionModel``."""
 
     @property
     def config(self) -> ModelConfig: ...
@@ -56,16 +56,16 @@ class Runner(Protocol):
 
     @property
     def batches_pay(self) -> bool:
-        """Whether it is worth a pause to make a batch larger."""
+        """Whether waiting for a larger batch pays off."""
         ...
 
     @property
     def threads(self) -> int | None:
-        """Cores of the one worker that there is before the plan; None leaves them as they are."""
+        """Cores of the single worker before ``plan``; None keeps the default."""
         ...
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Front-end state of a new stream that is read there; used by one thread at a time."""
+        """Front-end state of a new stream read at these positions; used by one thread at a time."""
         ...
 
     def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
@@ -77,12 +77,12 @@ class Runner(Protocol):
         ...
 
     def plan(self, settings: EngineSettings) -> Plan:
-        """How to use the machine, found by trying; takes as long as some windows."""
+        """How to use the machine, by measurement; takes as long as a few windows."""
         ...
 
 
 def least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The quickest of some runs: the first has more to do, and others may use the machine."""
+    """The shortest of several runs: the first does extra work, and the machine may be shared."""
     times_s = []
     for _ in range(_TIMED_RUNS):
         began_s = clock()

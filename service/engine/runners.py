@@ -1,9 +1,9 @@
-"""The ways to run the model's batches: plainly, on the cores of a processor, on a GPU.
+"""Runners of the model's batches: plain, on the cores of a CPU, on a GPU.
 
-A crew of workers, each computing alone on one core, beats all cores sharing each small product;
-so a processor gets one worker for each core, unless a window takes one core so long that a single
-stream would be late: then one worker uses all cores. Either way a window's numbers are the same
-in any company, bit for bit.
+Workers that each compute alone on one core beat all cores sharing each small product, so a CPU gets
+one worker per core, unless a window takes one core so long that a single stream would be late: then
+one worker uses all cores. Either way a window's result does not depend on the rest of its batch,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from service.engine.cuda_graphs import GraphRunner
 from service.engine.runner import FeatureStream, Plan, Runner, Transcriber, least_ms
 from service.engine.windows import common_positions
 
-# A window that takes one core longer than this is shared out over all of them.
+# A window that takes one core longer than this is split across all cores.
 _ALONE_MS = 40.0
-# Windows that a core computes in one go: more gain little and keep others waiting.
+# Windows that a core computes in one go: more gain little and delay others.
 _CHUNK = 4
 _TRIED = slice(48, 56)  # a usual block's positions
 
@@ -59,7 +59,7 @@ class PlainRunner:
         return probabilities[:, :, positions].cpu().numpy()
 
     def plan(self, settings: EngineSettings) -> Plan:
-        """One worker, threads as they come, batches that take no longer than they may."""
+        """One worker, default threads, batches within ``max_step_ms``."""
         windows = settings.max_file_batch_windows
         row = self.row(self.open_stream(_TRIED), np.zeros(WINDOW, np.float32), 1)
         batch_ms = least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
@@ -70,12 +70,12 @@ class PlainRunner:
 class CrewRunner:
     """A network on a processor's cores, arranged for inference."""
 
-    batches_pay = False  # what waits anyway makes the batches
+    batches_pay = False  # batches hold whatever is waiting
     threads = 1
 
     def __init__(self, fast: FastNetwork) -> None:
         self._fast = fast
-        # Whether so many rows computed together give the bits of each alone, by positions.
+        # By rows and positions: whether a batch gives the same bits as each row alone.
         self._exact: dict[tuple[int, int, int], bool] = {}
 
     def open_stream(self, positions: slice) -> FeatureStream:
@@ -87,9 +87,9 @@ class CrewRunner:
         return stream.advance(torch.from_numpy(window), new_hops)
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Rows together only where the processor's kernels give the bits that each has alone.
+        """Batches rows only if the CPU's kernels give the same bits as each row alone.
 
-        That depends on the shapes, so the first rows of each number and positions are tried.
+        That depends on the shapes, so it is tested on the first rows of each shape.
         """
         shape = (len(rows), positions.start, positions.stop)
         exact = self._exact.get(shape)  # asked once: another worker may try the same meanwhile
@@ -106,9 +106,9 @@ class CrewRunner:
         return torch.cat([self._fast.predict_rows([row], positions) for row in rows])
 
     def plan(self, settings: EngineSettings) -> Plan:
-        """A worker for each core, or all cores for one worker.
+        """One worker per core, or all cores for one worker.
 
-        What counts is the time on the core, in which others may be at work too.
+        Measured in CPU time, since other processes may share the core.
         """
         row = self.row(self.open_stream(_TRIED), np.zeros(WINDOW, np.float32), 1)
 
@@ -126,7 +126,7 @@ class CrewRunner:
 
 
 def runner_of(transcriber: Transcriber) -> Runner:
-    """The fastest way to run a transcriber where its weights are."""
+    """The fastest runner for a transcriber on the device of its weights."""
     if isinstance(transcriber, Network):
         device = next(transcriber.parameters()).device
         fast = fast_network(transcriber)
@@ -138,7 +138,7 @@ def runner_of(transcriber: Transcriber) -> Runner:
 
 
 def available_cores() -> int:
-    """Cores that this process may use: ``OMP_NUM_THREADS`` where set, else its affinity."""
+    """Cores that this process may use: ``OMP_NUM_THREADS`` if set, else its affinity."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)

@@ -1,4 +1,4 @@
-"""The engine that serves now: being loaded, ready, hung and replaced."""
+"""The engine in use: loading, ready, hung or being replaced."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class EngineSlot:
         device: where it runs; `auto` until the model is loaded.
         load_error: why there will be no engine.
         replacing: the engine hung, and a new one is being made.
-        windows_per_s: windows of default streams that the machine computes in a second; None
-            where that was not measured (``service.ops.capacity``).
+        windows_per_s: windows of default streams that the machine computes per second; None if
+            not measured (``service.ops.capacity``).
     """
 
     def __init__(self, device: str, hang_timeout_s: float) -> None:
@@ -30,20 +30,20 @@ class EngineSlot:
 
     @property
     def hangs(self) -> bool:
-        """The engine's worker shows no sign of life, or is being replaced for that."""
+        """Whether the engine's worker shows no sign of life, or is being replaced for that."""
         return self.replacing or self.heartbeat_age_s > self.hang_timeout_s
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Time since the engine's worker showed that it lives."""
+        """Seconds since the last sign of life of the engine's worker."""
         return self.engine.heartbeat_age_s if self.engine is not None else 0.0
 
     @property
     def running(self) -> bool:
-        """The engine is there and its worker lives."""
+        """Whether the engine is loaded and its worker alive."""
         return self.engine is not None and self.engine.ready
 
     def loaded(self) -> EngineLike:
-        """The engine, for admitted clients: nobody is admitted before it is there."""
+        """The engine, for admitted clients: none are admitted before it is loaded."""
         assert self.engine is not None
         return self.engine

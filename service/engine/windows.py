@@ -1,4 +1,4 @@
-"""Which window speaks of which frames.
+"""Which window each frame is read from.
 
 Frame f describes sample HOP * f of the stream at the model's rate. Block j holds the frames
 k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after its newest frame:
@@ -8,10 +8,10 @@ k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after
                     |<--------- k - 1 hops ------>|<--- L hops -->| window ends here
 
 A frame that lies d hops before the window's end is position FRAMES - d of the model's output.
-With L = 32 and k = 1 this is the paper's way: the middle frame of a window per hop.
+With L = 32 and k = 1 this is the paper's scheme: one window per hop yields its middle frame.
 
-In anytime mode k is 1 and L the least that the model can do with, and each window is read at older
-frames as well, which it hears with more future than the windows before it.
+In anytime mode k is 1 and L the model's minimum, and each window is also read at older frames, for
+which it has more future than the windows before it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class WindowSchedule:
 
     Attributes:
         lookahead_hops: L, from the newest frame of a block to the end of its window.
-        block_frames: k, frames of a block; windows follow each other at k hops.
+        block_frames: k, frames per block; successive windows are k hops apart.
         again_frames: older frames that are read again with each block.
-        late_blocks: blocks after a frame's own that may decide on it, so that a stream's end is
-            followed by as many.
+        late_blocks: number of blocks after a frame's own that may still decide it; as many are
+            computed after the end of a stream.
     """
 
     lookahead_hops: int
@@ -50,13 +50,13 @@ class WindowSchedule:
 
     @classmethod
     def of(cls, options: StreamOptions, model_rate_hz: int) -> WindowSchedule:
-        """The schedule that a stream of these options has, not in anytime mode."""
+        """The schedule of a stream with these options, in block or centre mode."""
         return cls(options.lookahead_hops(model_rate_hz), options.frames_per_window)
 
     @property
     def positions(self) -> slice:
-        """Positions of a block's frames and those read again, oldest first, in the model's FRAMES
-        positions."""
+        """Positions, among the model's FRAMES, of a block's frames and those read again, oldest
+        first."""
         newest = FRAMES - self.lookahead_hops
         return slice(newest - self.block_frames - self.again_frames + 1, newest + 1)
 
@@ -70,15 +70,15 @@ class WindowSchedule:
         return HOP * (newest + self.lookahead_hops)
 
     def frames(self, samples: int) -> int:
-        """Frames of a stream of so many samples: those that begin within it."""
+        """Number of frames that begin within a stream of this many samples."""
         return -(-samples // HOP)
 
     def blocks(self, samples: int) -> int:
-        """Blocks that decide on all frames of a stream of so many samples."""
+        """Number of blocks that decide all frames of a stream of this many samples."""
         return -(-self.frames(samples) // self.block_frames) + self.late_blocks
 
 
 def common_positions(model_rate_hz: int) -> list[slice]:
-    """Positions that streams are read at which leave the choice to the service."""
+    """Positions read for streams with default options."""
     options = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
     return [WindowSchedule.of(choice, model_rate_hz).positions for choice in options]

@@ -1,8 +1,8 @@
-"""Going on with a performance whose connection broke, on this server or on any other.
+"""Continuing a performance whose connection broke, on this server or any other.
 
 A session is a function of its last seconds of audio and of the notes that sound. A `ResumePoint`
-names the notes; the client sends the audio again from the point's sample on. From that audio the
-session computes what it needs to be, bit for bit, where the lost one was:
+holds the notes; the client resends the audio from the point's sample on. From that audio the
+session reconstructs the state of the lost one, bit for bit:
 
     audio     from_sample --------------------------- lost connection --->
               | filter's lead | window of 8192 | ...
@@ -10,7 +10,7 @@ session computes what it needs to be, bit for bit, where the lost one was:
                               | refill the front-end  | events
                                   | tracker's history |
 
-No state is kept on the server for it: a client may come back late, and to another replica.
+The server keeps no state for this: a client may return late, and to another replica.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.protocol.options import OptionsError
 
 
 class ResumeError(OptionsError):
-    """A performance cannot go on from the point that was given."""
+    """A performance cannot continue from the given point."""
 
     code = "bad_resume"
 
@@ -37,17 +37,16 @@ class ResumePoint:
     """A moment of a performance.
 
     Attributes:
-        from_sample: first sample that is sent again, per channel, at the sent rate.
+        from_sample: first sample to be sent again, per channel, at the sent rate.
         frames: frames whose events the client has.
         notes: notes that began in these frames.
-        sounding: the ``note_on`` events of those that had not ended, with the instruments that
-            they were named by last.
+        sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
         belief: about the instruments.
         pedal: whether the sustain pedal was down.
         free: in anytime mode, ``AnytimeTracker.free``.
 
     Raises:
-        ResumeError: these notes cannot be.
+        ResumeError: these notes are impossible.
     """
 
     from_sample: int = 0
@@ -81,12 +80,12 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What must be heard and computed again before the events of a frame can be told.
+    """What must be received and computed again before a frame can have events.
 
     Attributes:
-        first_sample: of the model's rate, the first.
-        first_block: the first to be computed.
-        from_sample: first sample of the sent rate.
+        first_sample: first sample, at the model's rate.
+        first_block: first block to compute.
+        from_sample: first sample, at the sent rate.
     """
 
     first_sample: int
@@ -102,10 +101,10 @@ class Replay:
         history_frames: int,
         refill_hops: int,
     ) -> Replay:
-        """The replay after which everything is as it was when so many frames had been told.
+        """The replay that restores the state after ``frames`` frames.
 
         Args:
-            history_frames: frames before them that the tracker looks back on.
+            history_frames: earlier frames that the tracker still uses.
             refill_hops: ``ModelConfig.refill_hops``.
         """
         heard_block = max(0, frames - history_frames) // schedule.block_frames
@@ -120,12 +119,12 @@ class Replay:
 
     @staticmethod
     def longest(schedule: WindowSchedule, history_frames: int, refill_hops: int) -> int:
-        """Most samples of the model's rate from the first to the one of the frame."""
+        """Maximum samples, at the model's rate, from the first to that of the frame."""
         frames = history_frames + refill_hops + 3 * schedule.block_frames  # to whole blocks
         return HOP * frames + WINDOW
 
     def check(self, point: ResumePoint, block_frames: int) -> None:
-        """Raises ResumeError where this is not the replay that the point allows."""
+        """Raises ResumeError if the point does not allow this replay."""
         if point.frames % block_frames:
             raise ResumeError(
                 f"{point.frames} frames are no whole number of blocks of {block_frames}: resume "

@@ -1,4 +1,4 @@
-"""Recordings through the same session as live streams: a file, or an array for evaluation."""
+"""Recordings through the same session as live streams: files, or arrays for evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FILE_LIMITS = SessionLimits(max_pending_windows=8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileProgress:
-    """How far a file is; ``fraction``, 0 to 1, is None where its header states no length."""
+    """Progress in a file; ``fraction``, 0 to 1, is None if its header states no length."""
 
     frames: int
     time_s: float
@@ -38,7 +38,7 @@ class FileProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """What a recording has come to; ``notes`` by onset time, then pitch."""
+    """The result of a recording; ``notes`` by onset time, then pitch."""
 
     notes: list[Note]
     pedal: list[PedalPress]
@@ -60,16 +60,16 @@ async def transcribe_file(
     limits: SessionLimits = _FILE_LIMITS,
     on_frames: OnFrames | None = None,
 ) -> AsyncGenerator[FileItem, None]:
-    """Transcribe an audio file as it is decoded, after the live streams.
+    """Transcribe an audio file as it is decoded, at lower priority than live streams.
 
     Yields note events as they become known, progress several times a second of audio, and at the
-    end one Performance. Where the file turns out bad on the way, or the model fails, it gives
-    what was heard before, with its Performance, and then raises. Close the generator
-    (``contextlib.aclosing``) if it is not read to its end.
+    end one Performance. If the file turns out to be damaged, or the model fails, it yields what was
+    transcribed before, with its Performance, and then raises. Close the generator
+    (``contextlib.aclosing``) unless it is read to its end.
 
     Args:
         file: seekable binary file, at its beginning; read in a thread, not closed.
-        max_duration_s: longest audio taken.
+        max_duration_s: longest audio accepted.
         pcm: the format of a file that is raw PCM without a header.
         on_frames: see ``TranscriptionSession``.
 
@@ -123,12 +123,12 @@ async def transcribe_file(
 async def _open(
     file: BinaryIO, max_duration_s: float | None, pcm: AudioFormat | None
 ) -> AudioDecoder:
-    """Opens the file in a thread, which is through with it when this ends, even cancelled."""
+    """Opens the file in a thread, which has finished with it when this ends, even if cancelled."""
     opening = asyncio.ensure_future(asyncio.to_thread(AudioDecoder, file, max_duration_s, pcm))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        await asyncio.wait([opening])  # whoever cancels closes the file next
+        await asyncio.wait([opening])  # the caller closes the file next
         if opening.exception() is None:
             opening.result().close()
         raise
@@ -143,11 +143,11 @@ def _progress(
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes, the probabilities that they were found in, and presses of the pedal.
+    """Notes, the probabilities that they were found in, and pedal presses.
 
     Attributes:
         probabilities: float32 [heads, frames, 128].
-        known_s: for each note, seconds of the audio that its beginning needed to be known.
+        known_s: for each note, seconds of audio needed to know its beginning.
     """
 
     notes: list[Note]
@@ -158,7 +158,7 @@ class ArrayTranscription(NamedTuple):
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
-        """[frames, 128]: how probable it is that a note sounds."""
+        """[frames, 128]: the probability that a note sounds."""
         return self.probabilities[self.heads.index("frame")]
 
 
@@ -172,8 +172,8 @@ def transcribe_array(
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz, through the streaming path.
 
-    For scripts and evaluation; not to be called from a running event loop. Give an ``Engine``
-    instead of a transcriber to use its worker for many recordings.
+    For scripts and evaluation; do not call from a running event loop. Pass an ``Engine`` instead of
+    a transcriber to reuse its workers for many recordings.
 
     Raises:
         BadAudioError: a sample is NaN or infinite.
@@ -217,7 +217,7 @@ async def _transcribe_array(
         await session.finish()
     finally:
         session.abort()
-    end_s = len(samples) / rate  # of what was known with the end
+    end_s = len(samples) / rate  # for notes known only at the end
     return ArrayTranscription(
         session.notes,
         heads,

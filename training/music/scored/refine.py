@@ -105,6 +105,7 @@ def _peaks(
     Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch.
     """
     reach = int(np.ceil(width_s / frame_s))
+    expected_s = expected_s - HEARD_EARLY_S  # where the model hears it
     at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
     inside = (at >= 1) & (at < len(onset) - 1)
     at = np.clip(at, 1, len(onset) - 2)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from model.config import HOP, PITCHES, SAMPLE_RATE
 from training.music.metrics import NoteList, note_list
 from training.music.scored.aligner import Heard
+from training.music.scored.refine import HEARD_EARLY_S
 
 FRAME_S = HOP / SAMPLE_RATE
 LEAD_S = 2.0  # of silence before the music
@@ -21,11 +22,11 @@ def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def heard_of(notes: NoteList, seconds: float) -> Heard:
-    """Probabilities as the labels of training would have them."""
+    """Probabilities as the labels of training would have them, as early as a model hears."""
     frames = int(seconds / FRAME_S)
     onset = np.zeros((frames, PITCHES), np.float32)
     for time_s, pitch in zip(notes.onset_s, notes.pitch, strict=True):
-        at = np.arange(frames) - time_s / FRAME_S
+        at = np.arange(frames) - (time_s - HEARD_EARLY_S) / FRAME_S
         onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
     return Heard(notes.roll(frames, FRAME_S).astype(np.float32), onset, FRAME_S)
 

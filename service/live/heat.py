@@ -1,4 +1,4 @@
-"""Frame probabilities as a live client may ask for them: the picture behind the notes."""
+"""Frame probabilities for live clients that ask for them: the heat map behind the notes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _FULL = 255  # the byte of probability 1
 class HeatLog:
     """Keeps the probabilities of the frames that a session has computed until they are sent.
 
-    Bounded by its owner, who takes them after every push.
+    Bounded, because the owner takes them after every push.
     """
 
     def __init__(self, first_frame: int = 0) -> None:
         """Args:
-        first_frame: the client has those before it, from the session that this one resumes.
+        first_frame: the client has earlier frames from the session that this one resumes.
         """
         self._first_frame = first_frame
         self._next = first_frame
         self._blocks: list[NDArray[np.uint8]] = []
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
-        """Takes the next frames: shape [heads, n, 128], of which the first head counts."""
+        """Adds the next frames, shape [heads, n, 128]; only the first head is used."""
         known = max(0, self._first_frame - first_frame)
         pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PITCHES]
         if len(pitches):
             self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
 
     def take(self) -> Frames | None:
-        """The frames since the last call, None where there are none."""
+        """The frames since the last call; None if there are none."""
         if not self._blocks:
             return None
         values = np.concatenate(self._blocks)

@@ -1,4 +1,4 @@
-"""What a client has sent and the session has not yet taken, bounded in time and in number."""
+"""Messages received but not yet processed by the session, bounded in duration and number."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat
 from service.protocol.server_messages import DoneReason
 
-# Tiny messages hold little audio each: their number needs a bound of its own.
+# Tiny messages hold little audio each, so their number needs its own limit.
 MAX_MESSAGES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """No more audio comes: why, and the fault if there was one."""
+    """The end of the audio: its reason, and the error if there was one."""
 
     reason: DoneReason
     error: ProtocolError | None = None
 
 
 class Inbox:
-    """Audio and control messages in the order of their arrival.
+    """Audio and control messages in order of arrival.
 
-    One task puts and one takes. The one that puts waits while more than `max_buffered_ms` of
-    audio lie here or are being transcribed, so that a socket is read no faster than its audio is
-    used; one message is always let in, whatever its length.
+    One task puts and one gets. `put` waits while more than `max_buffered_ms` of audio is queued or
+    being transcribed, so that a socket is read no faster than its audio is used; one message is
+    always accepted, regardless of length.
     """
 
     def __init__(self, audio: AudioFormat, max_buffered_ms: float) -> None:
@@ -44,7 +44,7 @@ class Inbox:
 
     @property
     def queued_ms(self) -> float:
-        """Audio that nobody has taken yet."""
+        """Audio in the queue, in ms."""
         return self._queued_ms
 
     async def put(self, message: bytes | Flush | End) -> None:
@@ -57,7 +57,7 @@ class Inbox:
         self._filled.set()
 
     async def get(self) -> bytes | Flush | End:
-        """The oldest message; asking for it says that the one before is done with."""
+        """The oldest message; calling this marks the previous one as processed."""
         self._working_ms = 0.0
         self._emptied.set()
         while not self._messages:
@@ -65,7 +65,7 @@ class Inbox:
             await self._filled.wait()
         message = self._messages.popleft()
         self._working_ms = self._duration_ms(message)
-        # An empty queue holds exactly nothing: sums of floats would drift over hours.
+        # Exactly 0 when empty: float sums would drift over hours.
         self._queued_ms = self._queued_ms - self._working_ms if self._messages else 0.0
         self._emptied.set()
         return message

@@ -1,4 +1,4 @@
-"""What the session has for its client and the socket has not yet taken, bounded in number."""
+"""Messages for the client that the socket has not yet accepted, bounded in number."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from service.protocol.server_messages import ServerMessage
 
 
 class Outbox:
-    """Messages in the order in which they leave.
+    """Messages in sending order.
 
-    Many tasks put and one writes. Those that put wait while the outbox is full, but no longer than
-    `send_timeout_s`: a client that reads nothing for so long is not waited for.
+    Several tasks put and one writes. `put` waits while the outbox is full, at most
+    `send_timeout_s`: a client that reads nothing for that long is given up.
     """
 
     def __init__(self, websocket: WebSocket, max_messages: int, send_timeout_s: float) -> None:
@@ -27,31 +27,31 @@ class Outbox:
         self._seq = 0
 
     async def put(self, message: ServerMessage) -> None:
-        """Takes a message; raises `ProtocolError` where no place becomes free in time."""
+        """Adds a message; raises `ProtocolError` if there is no room in time."""
         await self._put(message)
 
     async def write(self) -> None:
-        """Writes to the socket up to the end that `finish` puts."""
+        """Writes messages to the socket until `finish`."""
         while (message := await self._messages.get()) is not None:
             await self.send(message)
 
     async def finish(self, writer: asyncio.Task[None]) -> None:
-        """Waits until the task of `write` has written all, as long as the client reads at all."""
+        """Waits until the task of `write` has written everything, while the client still reads."""
         await self._put(None)
         done, _ = await asyncio.wait([writer], timeout=self._send_timeout_s)
         if not done:
             self._too_slow()
 
     async def send(self, message: ServerMessage) -> None:
-        """Writes one message at once, past those that wait: for when `write` does not run.
+        """Writes one message immediately, ahead of the queue; for use when `write` does not run.
 
-        The counter is that of what really leaves.
+        `seq` counts the messages actually sent.
         """
         message.seq = self._seq
         self._seq += 1
         try:
             await self._websocket.send_text(message.model_dump_json(exclude_none=True))
-        except (WebSocketDisconnect, RuntimeError):  # the latter: uvicorn closed it itself
+        except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed it
             raise VanishedError from None
 
     async def _put(self, message: ServerMessage | None) -> None:

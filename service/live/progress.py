@@ -1,4 +1,4 @@
-"""What a live session tells its client on the way: notes, and how far it has come."""
+"""What a live session sends while it runs: notes and progress."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from service.settings import Settings
 class ProgressReporter:
     """Puts notes and progress into the outbox, in an order that a client can resume from.
 
-    The checkpoint of a `progress` is the sum of the notes before it: none of them is missing in
-    it, and none after it is in it. One follows each note at once, so that a client whose
-    connection breaks has little to hear again.
+    The checkpoint of a `progress` covers exactly the notes sent before it. One follows each note
+    immediately, so that a client whose connection breaks has little audio to send again.
     """
 
     def __init__(
@@ -40,9 +39,9 @@ class ProgressReporter:
         heat: HeatLog | None = None,
     ) -> None:
         """Args:
-        known_events: so many of the first events the client has heard already.
-        updates: the client is told of corrected instruments and of the pedal.
-        heat: the probabilities to be told too.
+        known_events: number of first events that the client already has.
+        updates: also send corrected instruments and pedal events.
+        heat: also send these probabilities.
         """
         self._session = session
         self._session_id = session_id
@@ -60,11 +59,11 @@ class ProgressReporter:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where a client could resume that has heard all that was told."""
+        """Where a client could resume that has received everything sent."""
         return checkpoint_of(self._session_id, self._point)
 
     async def events(self, events: list[Event]) -> None:
-        """What a push has returned, and the progress that it is."""
+        """Sends the events of a push, followed by progress."""
         async with self._speaking:
             await self._put_heat()
             await self._put_notes(events)
@@ -74,13 +73,13 @@ class ProgressReporter:
                     await self._put_progress()
 
     async def last_events(self, events: Iterable[Event]) -> None:
-        """What comes of the end of a session, from which nothing goes on."""
+        """Sends the last events of a session, after which nothing can resume."""
         async with self._speaking:
             await self._put_heat()
             await self._put_notes(events)
 
     async def tell_progress(self) -> None:
-        """Says every `progress_interval_ms` how far the session has come; does not return."""
+        """Sends progress every `progress_interval_ms`; does not return."""
         lagging = False
         while True:
             await asyncio.sleep(self._settings.progress_interval_ms / 1000)
@@ -91,7 +90,7 @@ class ProgressReporter:
                 self._metrics.lagging.inc()
                 await self._outbox.put(Lagging(behind_ms=behind_ms))
             elif behind_ms < self._settings.lagging_ms / 2:
-                lagging = False  # told again only after it had caught up
+                lagging = False  # sent again only after the session has caught up
             async with self._speaking:
                 if self._known_events == 0 and self._state != self._told:
                     await self._put_progress()
@@ -107,7 +106,7 @@ class ProgressReporter:
             if self._known_events:
                 self._known_events -= 1
                 continue
-            if event.kind != "note_update":  # which has no moment of its own
+            if event.kind != "note_update":  # which has no time of its own
                 self._metrics.event_lateness_s.observe(self._lateness_s(event))
             await self._outbox.put(event_message(event))
 
@@ -124,7 +123,7 @@ class ProgressReporter:
         )
 
     def _lateness_s(self, event: Event) -> float:
-        """Seconds since the event could first have been told."""
+        """Seconds since the event could first have been sent."""
         delay = self._session.delay
         delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
         known_ms = 1000 * event.time_s + delay_ms

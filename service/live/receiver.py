@@ -1,4 +1,4 @@
-"""The messages of a client as they come off its socket, within their limits of time and size."""
+"""Reads a client's messages from its socket, within limits of time and size."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from service.settings import Settings
 
 
 class VanishedError(Exception):
-    """The client is gone: there is nobody to tell."""
+    """The client has disconnected."""
 
 
 class DrainingError(Exception):
-    """The server is going down while the client may still be sending."""
+    """The server is shutting down while the client may still be sending."""
 
 
 class Receiver:
-    """Reads one socket; the time that a session may last begins here.
+    """Reads one socket; the session's time limit starts here.
 
     Args:
-        websocket: accepted already.
-        draining: set when the server goes down.
+        websocket: already accepted.
+        draining: set when the server shuts down.
     """
 
     def __init__(self, websocket: WebSocket, settings: Settings, draining: asyncio.Event) -> None:
@@ -38,9 +38,9 @@ class Receiver:
         """The next message.
 
         Raises:
-            ProtocolError: it is too big, or it did not come in time.
+            ProtocolError: it is too big, or did not arrive in time.
             VanishedError: the client has closed the socket.
-            DrainingError: the server goes down.
+            DrainingError: the server is shutting down.
         """
         loop = asyncio.get_running_loop()
         left_s = max(0.0, self._deadline - loop.time())
@@ -69,21 +69,21 @@ class Receiver:
         return content
 
     async def pause(self, seconds: float) -> None:
-        """Reads nothing for so long, or until the server goes down."""
+        """Reads nothing for this many seconds, or until the server shuts down."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._draining.wait()
 
     async def _next_event(self, timeout_s: float) -> Any:
-        """What the socket says next; None where it says nothing in time."""
+        """The socket's next event; None if there is none in time."""
         receive = asyncio.ensure_future(self._websocket.receive())
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             await asyncio.wait(
                 [receive, draining], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
-            # First of the two: a client that never pauses must not hold up the end.
+            # Checked first: a client that never pauses must not delay the shutdown.
             if draining.done():
                 raise DrainingError
             return receive.result() if receive.done() else None

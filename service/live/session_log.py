@@ -1,4 +1,4 @@
-"""A session as seen from outside: a line at its open, a line at its close, counters, one span."""
+"""What operators see of a session: a log line at each end, counters and one span."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLog:
-    """Told of what happens to a session; `closed` comes once, whatever ends it."""
+    """Records the life of a session; `closed` takes effect once, however the session ends."""
 
     def __init__(self, metrics: Metrics, client: Client) -> None:
         self._metrics = metrics
@@ -28,9 +28,9 @@ class SessionLog:
         self._done = False
 
     def opened(self, name: str, totals: Totals, **fields: object) -> None:
-        """It has a name and takes audio; the fields are about its options.
+        """The session has a name and accepts audio; the fields describe its options.
 
-        The totals are those of the sessions that it resumes, which told of them themselves.
+        The totals are those of the sessions that it resumes, which have logged them already.
         """
         self._before = totals
         session_id.set(name)
@@ -40,11 +40,11 @@ class SessionLog:
         logger.info("session opened", extra={"fields": about})
 
     def ended(self, totals: Totals) -> None:
-        """No more audio is taken; its numbers are final."""
+        """No more audio is accepted; the totals are final."""
         self._totals = totals
 
     def closed(self, reason: str) -> None:
-        """The socket is done with: `stop`, `draining`, `vanished`, or the code of an error.
+        """The socket is closed: `stop`, `draining`, `vanished`, or an error code.
 
         Only the first call counts.
         """

@@ -15,7 +15,7 @@ the weights add up to 1 / (1 - KEPT) notes at most. A class that is sure of itse
 first note, and an odd note amid many of another class follows them. Where nothing has sounded for
 `RESET_S`, the next note begins with no weights: somebody else may play.
 
-The belief depends on the notes before alone. It is rounded, so that a checkpoint carries all of it.
+The belief depends only on earlier notes. It is rounded, so that a resume point carries all of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DIGITS = 4  # behind the point, that weights are kept with
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is known of the instruments at one moment.
+    """The belief about the instruments at one moment.
 
     Attributes:
         weights: notes of late by class; classes without any are left out.
@@ -46,7 +46,7 @@ class Belief:
     frame: int = 0
 
     def share(self, names: tuple[str, ...]) -> float:
-        """How much of the weights is of these classes, 0 to 1; 0 where there are none."""
+        """Share of the weights of these classes, 0 to 1; 0 if there are no weights."""
         total = sum(self.weights.values())
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
@@ -64,7 +64,7 @@ class Belief:
         return likely / likely.sum()
 
     def after(self, classes: tuple[str, ...], posterior: NDArray[np.float64], frame: int) -> Belief:
-        """The belief once a note with this posterior has begun at the frame."""
+        """The belief after a note with this posterior has begun at the frame."""
         kept = {
             name: round(KEPT * self.weights.get(name, 0.0) + q, DIGITS)
             for name, q in zip(classes, posterior.tolist(), strict=True)

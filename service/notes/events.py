@@ -1,4 +1,4 @@
-"""What the pipeline says: notes that begin, notes that end, whole notes, and the pedal."""
+"""Results of the pipeline: beginnings and ends of notes, whole notes, and the pedal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class NoteEvent:
-    """One note beginning or ending, or named otherwise while it sounds.
+    """A note beginning, ending, or changing its name while it sounds.
 
     Attributes:
         kind: ``"note_on"`` or ``"note_off"``; every note_on has exactly one note_off. Between them
@@ -19,7 +19,7 @@ class NoteEvent:
         confidence: 0 to 1, the model's probability of this note (repeated likewise).
         frame: index of the frame, ``HOP`` samples of the model's rate apart.
         time_s: seconds of the sent audio; within half a frame of ``frame``.
-        instrument: one of ``model.config.INSTRUMENTS``; None where the network does not tell.
+        instrument: one of ``model.config.INSTRUMENTS``; None if the network has no such heads.
         instrument_probability: 0 to 1, of that instrument among those considered.
     """
 
@@ -48,7 +48,7 @@ Event = NoteEvent | PedalEvent
 
 
 def is_update(event: Event) -> bool:
-    """Whether only clients are told that asked for updates."""
+    """Whether the event is only for clients that asked for updates."""
     return event.kind in ("note_update", "pedal")
 
 
@@ -56,7 +56,7 @@ def is_update(event: Event) -> bool:
 class Note:
     """A finished note: its note_on and its note_off together. Times in seconds.
 
-    The instrument is the one that the note was named by last.
+    The instrument is the latest one of the note.
     """
 
     note_id: int

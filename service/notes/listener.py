@@ -1,4 +1,4 @@
-"""All that is made of a stream's probabilities: notes, their instruments, the sustain pedal."""
+"""All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from service.notes.pedal import PEDALLED, PRESENT, PedalTracker
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 
-_ANY_PITCH = PITCHES // 2  # the pedal's row is the same at all of them
+_ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch
 
 
 class Listener:
-    """A note tracker, whose notes are named, beside a pedal tracker. Strictly causal and pure.
+    """Tracks notes, names them, and tracks the pedal. Strictly causal and pure.
 
-    The order of the events is that of the frames that made them known, whatever the blocks.
+    Events are in the order of the frames that made them known, independent of block boundaries.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Listener:
         frame_seconds: time from frame to frame.
         heads: names of the rows of the probabilities (see ``model.config.HEADS``); "frame" must
             be there.
-        instruments: the classes that a note may be of; none: all that the heads tell.
+        instruments: possible classes of a note; empty for all classes of the heads.
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead.
         """
@@ -52,33 +52,33 @@ class Listener:
             settings.pedal_on_threshold, settings.pedal_off_threshold, frame_seconds
         )
         self._pedal_row = heads.index("pedal") if "pedal" in heads else None
-        self._resumed = 0  # frames before this one were decided elsewhere
+        self._resumed = 0  # earlier frames were decided elsewhere
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
 
     @property
     def history_frames(self) -> int:
-        """Frames pushed last that bear on what is decided next."""
+        """Number of latest frames that affect the next decisions."""
         return max(self._tracker.history_frames, self._namer.history_frames)
 
     @property
     def columns(self) -> int:
-        """Frames of each window that are looked at in anytime mode."""
+        """Frames read from each window in anytime mode, else 1."""
         return self._tracker.columns if isinstance(self._tracker, AnytimeTracker) else 1
 
     @property
     def free(self) -> Mapping[int, int]:
-        """In anytime mode, what another listener has to know of pitches that are silent."""
+        """In anytime mode, the state of silent pitches that a resumed listener needs."""
         return self._tracker.free if isinstance(self._tracker, AnytimeTracker) else {}
 
     @property
     def instruments(self) -> tuple[str, ...]:
-        """The classes that a note may be of; none where the network does not tell them."""
+        """Possible instruments of a note; empty if the network does not distinguish them."""
         return self._namer.classes
 
     @property
     def belief(self) -> Belief:
-        """Which instruments are in the room."""
+        """Which instruments are playing."""
         return self._namer.belief
 
     @property
@@ -96,13 +96,13 @@ class Listener:
         pedal: bool,
         free: Mapping[int, int] | None = None,
     ) -> None:
-        """Go on where another listener to the same stream stopped after ``frames`` frames.
+        """Continue where another listener to the same stream stopped after ``frames`` frames.
 
         Args:
             first_frame: the frame that will be pushed first, at most ``frames``.
             notes: notes that had begun.
-            sounding: the note_on of those that had not ended, as they were named last.
-            belief, pedal, free: what the other one's properties said.
+            sounding: the note_on of those that had not ended, with their latest names.
+            belief, pedal, free: the other listener's properties.
         """
         sounding = tuple(sounding)
         self._resumed = frames
@@ -114,12 +114,12 @@ class Listener:
         self._pedal.down = pedal
 
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[Event]:
-        """Take the next frames, shape [heads, n, 128]; return the events that are known now.
+        """Process the next frames, shape [heads, n, 128]; return the events that are known now.
 
-        In anytime mode, take the next frame with those before it (see ``AnytimeTracker.push``).
+        In anytime mode, process the next frame and those before it (``AnytimeTracker.push``).
 
         Raises:
-            ValueError: frames are missing or repeated, or the shape is another.
+            ValueError: frames are missing or repeated, or the shape is wrong.
         """
         if isinstance(self._tracker, AnytimeTracker):
             return self._push_window(self._tracker, first_frame, probabilities)
@@ -156,8 +156,8 @@ class Listener:
         return self._pedal.step(frame, probability, present)
 
     def finish(self, end_frame: int) -> list[Event]:
-        """The stream has ended before ``end_frame``: decide the last frames as if silence followed,
-        and end all notes there."""
+        """End the stream before ``end_frame``: decide the last frames as if silence followed, and
+        end all notes there."""
         events: list[Event] = []
         if isinstance(self._tracker, AnytimeTracker):
             last = [(end_frame, event) for event in self._tracker.finish(end_frame)]
@@ -168,7 +168,7 @@ class Listener:
         return events + [*self._pedal.close(end_frame)]
 
     def close(self) -> list[Event]:
-        """End all notes at the first frame of which it is not known what begins there."""
+        """End all notes at the first frame whose beginnings are undecided."""
         events: list[Event] = []
         for event in self._tracker.close():
             events += self._namer.step(event.frame, [event])

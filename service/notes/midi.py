@@ -25,7 +25,7 @@ Moment = tuple[int, int, mido.Message]
 
 
 def midi_file(notes: Iterable[Note], pedal: Sequence[PedalPress] = ()) -> bytes:
-    """At 120 beats a minute; the same notes give the same bytes.
+    """At 120 beats per minute; the same notes give the same bytes.
 
     Of type 1: a track of the tempo, then one for each instrument, by class number, with its name,
     its program, a channel of its own (from the 16th instrument on they share), and the pedal where
@@ -49,8 +49,8 @@ def midi_file(notes: Iterable[Note], pedal: Sequence[PedalPress] = ()) -> bytes:
 
 
 def _moments(notes: Iterable[Note], pedal: Iterable[PedalPress], channel: int) -> list[Moment]:
-    """What a track plays. Of one tick an end goes before a beginning, so that a note struck again
-    does not end at once, and the pedal before both."""
+    """The messages of a track. Within a tick, ends precede beginnings, so that a re-struck note
+    does not end at once, and the pedal precedes both."""
     moments: list[Moment] = []
     for press in pedal:
         for tick, value in zip(_ticks(press), (127, 0), strict=True):

@@ -1,10 +1,11 @@
 """Which instrument plays each note, decided live.
 
-A note is named as it is told: by what the frames about its onset that have come by then say of each
-class of instruments, and by the belief over those in the room (`service.notes.belief`). Half a
-second later, when the last of these frames has come and the belief has moved on, a note that still
-sounds is considered a second and last time; where another class is likelier now, a ``note_update``
-says so. One note has one instrument: two that play the same pitch at once are one note here.
+A note is named when it begins, from the instrument probabilities of the frames around its onset
+that have arrived by then and from the belief about which instruments are playing
+(`service.notes.belief`). Half a second later, when the last of these frames has arrived and the
+belief has moved on, a note that still sounds is considered a second and last time; if another class
+is likelier now, a ``note_update`` reports it. A note has one instrument: two that play the same
+pitch at once are one note here.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from model.instruments import told_by
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import NoteEvent
 
-# Frames before and after an onset that tell of the instrument. The network learns it there, each
-# frame weighted by the onset's triangle of 3 frames, and so is its evidence.
+# Frames before and after an onset that are evidence of the instrument. The network is trained on
+# these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
 REACH = 2
 UPDATE_S = 0.5  # from an onset to the second look
 FLOOR = 1e-3  # least probability, so that one frame excludes no class
 
 
 class InstrumentNamer:
-    """Names the notes of one stream. Pure: no clock, no input but probabilities and events."""
+    """Names the notes of one stream. Pure: no clock, no input except probabilities and events."""
 
     def __init__(
         self, heads: tuple[str, ...], frame_seconds: float, considered: tuple[str, ...] = ()
     ) -> None:
         """Args:
-        heads: names of the rows of the probabilities. Where none is of an instrument, notes pass
+        heads: names of the rows of the probabilities. Without instrument heads, notes pass
             without a name.
-        considered: the classes that a note may be of; none: all that the heads tell.
+        considered: possible classes of a note; empty for all classes of the heads.
         """
         told = told_by(heads)
         self.classes = tuple(name for name in told if name in considered or not considered)
@@ -52,17 +53,17 @@ class InstrumentNamer:
 
     @property
     def history_frames(self) -> int:
-        """Frames pushed last that bear on what is decided next."""
+        """Number of latest frames that affect the next decisions."""
         return self._update_frames + REACH if self.classes else 0
 
     def resume(
         self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
     ) -> None:
-        """Go on where another namer of the same stream stopped after ``frames`` frames.
+        """Continue where another namer of the same stream stopped after ``frames`` frames.
 
         Args:
             first_frame: the frame that will be remembered first.
-            sounding: the note_on of the notes that had not ended, as they were named last.
+            sounding: the note_on of the notes that had not ended, with their latest names.
         """
         self.belief = belief
         self._first = first_frame - self.history_frames
@@ -71,18 +72,18 @@ class InstrumentNamer:
         self._due.extend(sorted(undecided, key=lambda event: event.note_id))
 
     def remember(self, probabilities: NDArray[np.float32]) -> None:
-        """Take the next frames, shape [heads, n, 128]; ``step`` then comes for each of them."""
+        """Store the next frames, shape [heads, n, 128]; call ``step`` for each of them next."""
         if self.classes:
             kept = self._recent[:, -self.history_frames :]
             self._first += self._recent.shape[1] - kept.shape[1]
             self._recent = np.concatenate([kept, probabilities[self._rows]], axis=1)
 
     def remember_again(self, window: NDArray[np.float32], columns: int) -> None:
-        """Take the next frame and what is known by now of those before it.
+        """Store the next frame and the latest values of those before it.
 
         Args:
-            window: [heads, n, 128], the frame and the columns - 1 before it, oldest first; of those
-                after the end of the stream nothing.
+            window: [heads, n, 128], the frame and the columns - 1 before it, oldest first, without
+                frames after the end of the stream.
         """
         if self.classes:
             self.remember(np.zeros_like(window[:, :1]))
@@ -90,7 +91,7 @@ class InstrumentNamer:
             self._recent[:, at : at + window.shape[1]] = window[self._rows]
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
-        """What the tracker has found when ``frame`` came, with names, and corrections."""
+        """The tracker's events at ``frame`` with names, followed by corrections."""
         if not self.classes:
             return list(events)
         named = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
@@ -126,7 +127,7 @@ class InstrumentNamer:
         return [replace(now, kind="note_update")]
 
     def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
-        """Of each class, from the frames about the onset up to ``frame``."""
+        """The probability of each class, from the frames around the onset up to ``frame``."""
         at = np.arange(max(0, event.frame - REACH), min(event.frame + REACH, frame) + 1)
         at = at[at < self._first + self._recent.shape[1]]  # at the stream's end no more come
         near = self._recent[:, at - self._first, event.pitch].astype(np.float64)

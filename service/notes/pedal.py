@@ -1,4 +1,4 @@
-"""The sustain pedal: from its curve of probabilities to presses."""
+"""The sustain pedal: from its probability curve to presses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PedalTracker:
         self.down = False
 
     def step(self, frame: int, probability: float, present: bool = True) -> list[PedalEvent]:
-        """What the next frame tells.
+        """Process the next frame.
 
         Args:
             probability: that the pedal is down.
@@ -29,7 +29,7 @@ class PedalTracker:
         return [self._move(frame)] if presses or releases else []
 
     def close(self, frame: int) -> list[PedalEvent]:
-        """The stream ends at the frame: a pedal that is down comes up."""
+        """End the stream at this frame: a pedal that is down comes up."""
         return [self._move(frame)] if self.down else []
 
     def _move(self, frame: int) -> PedalEvent:

@@ -1,4 +1,4 @@
-"""The notes of a performance as they come to be known."""
+"""The notes of a performance as they become known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Score:
         self.pedal: list[PedalPress] = []
 
     def add(self, events: Iterable[Event]) -> None:
-        """Take events in their order; a note_off must follow its note_on."""
+        """Add events in order; a note_off must follow its note_on."""
         for event in events:
             if isinstance(event, PedalEvent):
                 self._press(event)
@@ -45,7 +45,7 @@ class Score:
 
     @property
     def sounding(self) -> tuple[NoteEvent, ...]:
-        """The note_on of each note that has not ended, with the instrument told last."""
+        """The note_on of each note that has not ended, with its latest instrument."""
         return tuple(self._sounding.values())
 
     @property

@@ -1,4 +1,4 @@
-"""What the note tracker goes by: thresholds and lengths, as a model's card has them."""
+"""Settings of the note tracker: thresholds and lengths, as in a model's card."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
     Attributes:
-        onset_threshold: least onset probability of a peak that begins a note.
-        onset_radius_frames: a peak is the highest probability within so many frames.
-        restrike_threshold: the same of a pitch that sounds already. None: as ``onset_threshold``.
-        onset_correction_frames: added to the times of onsets, between -0.5 and 0.5: how early the
-            model hears them.
-        frame_on_threshold: the frame probability that must be reached within ``on_delay_frames``
-            of an onset; for models without onset head, the one that begins a note.
+        onset_threshold: minimum onset probability of a peak that begins a note.
+        onset_radius_frames: a peak is the highest probability within this many frames.
+        restrike_threshold: the same for a pitch that already sounds. None: ``onset_threshold``.
+        onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for how
+            early the model hears them.
+        frame_on_threshold: frame probability that must be reached within ``on_delay_frames`` of an
+            onset; in models without an onset head, the one that begins a note.
         frame_off_threshold: a note ends when its frame probability stays below this...
-        release_frames: ... for so many frames.
-        offset_threshold: least offset probability of a peak that ends a note, if the frame
-            probability is then below ``frame_on_threshold``. None: peaks end no note.
+        release_frames: ... for this many frames.
+        offset_threshold: minimum offset probability of a peak that ends a note, if the frame
+            probability is then below ``frame_on_threshold``. None: peaks do not end notes.
         frame_start_threshold: a note without an onset begins when its frame probability is at
             least this...
-        frame_start_frames: ... for so many frames. A ``frame_start_threshold`` of None: never.
-        min_note_frames: least length of a note, and least distance of two onsets of a pitch.
-        default_velocity: MIDI velocity where the model has no velocity head.
+        frame_start_frames: ... for this many frames. A ``frame_start_threshold`` of None: never.
+        min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
+        default_velocity: MIDI velocity if the model has no velocity head.
         pedal_on_threshold: the sustain pedal is down from this probability on...
         pedal_off_threshold: ... until it falls below this.
-        early_onset_thresholds: for ``service.notes.anytime``: least onset probability of a peak
+        early_onset_thresholds: for ``service.notes.anytime``: minimum onset probability of a peak
             whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
             last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
             every two frames.
         usual_onset_age: median of the frames from a note's time to the newest frame when it is
-            decided, where that was measured; for what ``ready`` states.
+            decided, if measured; stated in ``ready``.
 
     Raises:
         ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, or no
@@ -119,19 +119,19 @@ class TrackerSettings:
 
     @property
     def on_delay_frames(self) -> int:
-        """Frames after a frame that must be known before it can be told to begin a note."""
+        """Frames after a frame that must be known before a note can begin there."""
         return self.onset_radius_frames
 
     @property
     def off_delay_frames(self) -> int:
-        """Frames after a frame that must be known before it can be told to end a note.
+        """Frames after a frame that must be known before a note can end there.
 
-        Never fewer than for a beginning, so that one of its pitch cannot come to light later.
+        Never fewer than for a beginning, so that no earlier one of its pitch can appear later.
         """
         return max(self.on_delay_frames, self.release_frames - 1)
 
     def onset_threshold_at(self, age: int, last_age: int) -> float:
-        """Least onset probability of a peak of this age in frames; ``last_age`` has the full
+        """Minimum onset probability of a peak of this age in frames; ``last_age`` has the full
         look-ahead."""
         if age >= last_age:
             return self.onset_threshold
@@ -152,5 +152,5 @@ class TrackerSettings:
 
 
 def _doubt(age: int) -> float:
-    """What is left of it without a measurement: it halves every two frames (23 ms)."""
+    """Default extra threshold by age, as a fraction: halves every two frames (23 ms)."""
     return float(2 ** (-(age + 1) / 2))

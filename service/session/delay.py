@@ -1,10 +1,10 @@
-"""The delay of a stream's events, from the moment a sound is sent until it can be known:
+"""The delay of a stream's events, from the time a sound is sent until its event can be known:
 
-    look-ahead        audio after a frame that the model sees before it speaks of that frame
+    look-ahead        audio after a frame that the model sees before deciding that frame
     + block           a frame waits until the other frames of its block are due
     + resampler       samples that the anti-alias filter holds back
-    + tracker         frames after an onset that show that it was a peak, or after an end that
-                      show that it was no dip: ends need more of them
+    + tracker         frames after an onset that confirm a peak, or after an end that rule out
+                      a dip (ends need more)
 
 ``ready`` states the sum for each kind of event; network and computing time come on top.
 """
@@ -19,7 +19,7 @@ from service.protocol.options import StreamOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """The parts of an event's delay in milliseconds, each at its worst."""
+    """The parts of an event's delay in milliseconds, each in the worst case."""
 
     lookahead_ms: float
     block_ms: float
@@ -27,7 +27,7 @@ class Delay:
     tracker_on_ms: float
     tracker_off_ms: float
     note_on_median_ms: float | None = None
-    """In anytime mode, where it was measured for the model; the others are then bounds."""
+    """In anytime mode, if measured for the model; the others are then upper bounds."""
 
     @property
     def note_on_ms(self) -> float:
@@ -49,14 +49,14 @@ def stated_delay(
     tracker_off_frames: float,
     usual_on_frames: float | None = None,
 ) -> Delay:
-    """The delay that a stream of these options has before any computing.
+    """The delay of a stream with these options, without computing time.
 
     Args:
         model_rate_hz: sample rate of the model.
-        resampler_ms: what ``resample.latency_ms`` says of the two rates.
+        resampler_ms: ``resample.latency_ms`` of the two rates.
         tracker_on_frames: ``NoteTracker.on_delay_frames``.
-        usual_on_frames: in anytime mode, median from a note's time to the end of the window that
-            decides on it; None where it is not known.
+        usual_on_frames: in anytime mode, median frames from a note's time to the end of the window
+            that decides it; None if unknown.
         tracker_off_frames: ``NoteTracker.off_delay_frames``.
     """
     hop_ms = 1000.0 * HOP / model_rate_hz

@@ -1,4 +1,4 @@
-"""What a pipeline made of the choices of its caller, ready for JSON."""
+"""The options in effect, ready for JSON."""
 
 from __future__ import annotations
 

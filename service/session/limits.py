@@ -1,4 +1,4 @@
-"""What a session may hold, and the faults of asking for more."""
+"""Limits of a session, and the errors for exceeding them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TooManyNotesError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """What a session may hold.
+    """Limits of a session.
 
     Attributes:
         max_notes: notes kept for the final MIDI file.

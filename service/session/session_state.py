@@ -1,4 +1,4 @@
-"""Where a session stands, and what it has come to."""
+"""The state of a session, and its totals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class SessionState(Enum):
-    """Where a session stands."""
+    """The state of a session."""
 
     OPEN = "open"  # takes audio
     FAILED = "failed"  # takes no more audio; to be finished or aborted
@@ -16,19 +16,19 @@ class SessionState(Enum):
 
 
 class SessionStateError(RuntimeError):
-    """A call came in a state in which it has no meaning."""
+    """A call that is not valid in the session's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What a session has done so far.
+    """Counts of a session so far.
 
     Attributes:
         notes: notes begun.
         frames: frames that have left the engine.
         audio_s: seconds of audio received.
         received_samples: samples taken, per channel, at the sent rate.
-        dropped_samples: samples refused with a bad one, from it on to the end of its chunk.
+        dropped_samples: samples rejected: a bad one and the rest of its chunk.
     """
 
     notes: int

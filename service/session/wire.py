@@ -8,7 +8,7 @@ from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNo
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from service.session.resume import ResumeError, ResumePoint
 
-_MOST_NOTES = 1 / (1 - KEPT) + 1  # that a belief is made of
+_MOST_NOTES = 1 / (1 - KEPT) + 1  # that a belief can hold
 
 
 def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
@@ -41,7 +41,7 @@ def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    """What a client is given to resume from."""
+    """The resume point as a message to the client."""
     belief = point.belief
     return Checkpoint(
         session_id=session_id,
@@ -60,7 +60,7 @@ def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
-    """What a session is opened with; raises ResumeError where it cannot be."""
+    """The resume point of a client's message; raises ResumeError if it is impossible."""
     belief = checkpoint.belief
     if belief is not None and max(belief.weights.values(), default=0) > _MOST_NOTES:
         raise ResumeError(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")

@@ -1,4 +1,4 @@
-"""Live audio that is not transcribed yet, kept so that a lost connection loses no note."""
+"""Live audio not yet transcribed, kept so that a lost connection loses no notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 class Backlog:
     """Mono PCM between the device and the service, bounded, addressed by sample number.
 
-    Sample 0 is the first that was ever put in. Belongs to one event loop; an audio callback hands
+    Sample 0 is the first ever added. Belongs to one event loop; an audio callback hands
     its blocks over with ``call_soon_threadsafe``.
 
     Args:
@@ -61,7 +61,7 @@ class Backlog:
         None once there is nothing more to come.
 
         Raises:
-            LookupError: that audio is no longer kept.
+            LookupError: that audio has been dropped.
         """
         while position >= self.end:
             if self.ended:

@@ -1,4 +1,4 @@
-"""How long to wait before a lost service is tried again."""
+"""Delays before reconnecting to a lost service."""
 
 from __future__ import annotations
 

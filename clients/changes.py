@@ -1,4 +1,4 @@
-"""Waiting until something about an object holds that other tasks and callbacks change."""
+"""Waiting for a condition that other tasks and callbacks change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Like ``asyncio.Condition``, but telling of a change needs no ``await``."""
+    """Like ``asyncio.Condition``, but notifying needs no ``await``."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def tell(self) -> None:
-        """Something has changed: all who wait look again."""
+        """Wake all waiting tasks to check again."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)

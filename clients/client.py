@@ -9,8 +9,8 @@
         Path("song.mid").write_bytes(done.midi)
         return [event async for event in client]  # or read them in a task, as they come
 
-A lost connection is taken up again, at this or another server, with no gap in the notes. Each
-``NoteOn`` is followed by one ``NoteOff``, whatever happens.
+The client reconnects automatically, to this or another server, without gaps in the notes. Each
+``NoteOn`` is always followed by one ``NoteOff``.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from clients.session import Session
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
-SEND_AHEAD_S = 2.0  # audio that ``send`` takes before it waits for the service
+SEND_AHEAD_S = 2.0  # audio that ``send`` accepts before it waits for the service
 KEEPALIVE_S = 5.0
 
 
 class TranscriptionClient:
-    """A performance, transcribed in one session or, where connections break, in several.
+    """A performance, transcribed in one session or, if connections break, in several.
 
     Args:
         url: any address of the service (``clients.connection.websocket_url``).
-        options: format of the audio that will be sent, and the wanted transcription.
-        max_buffered_s: audio that is kept while there is no connection, with what a resumption
-            needs to hear again (``ready.replay_ms``). What ``put`` brings beyond it displaces the
-            oldest audio: that is told as a ``Gap``.
-        hold_notes_s: notes that sound when a connection breaks are ended after so long without
-            one; in ``notes`` and in the MIDI file they keep their true ends.
-        give_up_s: time without a connection after which it is over; None never gives up as long
-            as audio comes.
+        options: format of the audio, and transcription options.
+        max_buffered_s: audio kept while disconnected, including what a resumption must send again
+            (``ready.replay_ms``). Beyond that, ``put`` drops the oldest audio and reports a
+            ``Gap``.
+        hold_notes_s: time after which notes that sound when a connection breaks are ended; in
+            ``notes`` and in the MIDI file they keep their true ends.
+        give_up_s: time without a connection after which the client gives up; None: never, while
+            audio arrives.
         delays: pauses between attempts to connect, in seconds.
         open_timeout_s, stall_timeout_s, max_unacknowledged_s, key: see ``clients.session.Session``.
-        max_pending_events: events that may wait for the caller to iterate; more end it.
+        max_pending_events: events that may wait for the caller to iterate; more are an error.
 
-    The instance belongs to one event loop. ``send`` and ``stop`` are called from one task at a
-    time; iterating may go on in another.
+    An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
+    another task may iterate.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TranscriptionClient:
         self._max_unacknowledged_s = max_unacknowledged_s
         self._key = key
         self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))
-        self._carry = b""  # of a sample that is not complete yet
+        self._carry = b""  # an incomplete sample
         self._position = 0  # the next sample to be sent
         self._changes = Changes()
         self._outlet = Outlet(max_pending_events, hold_notes_s, self._changes.tell)
@@ -114,7 +114,7 @@ class TranscriptionClient:
 
     @property
     def lost_samples(self) -> int:
-        """Audio, a channel, that was displaced and never heard."""
+        """Samples per channel that were dropped and never transcribed."""
         return self._performance.lost_samples
 
     # -- life ------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ class TranscriptionClient:
         """Open the first session.
 
         Raises:
-            ConnectError: no service there, or it takes no session now (``retryable``).
-            ServerError: it does not accept the options.
+            ConnectError: the service is unreachable or accepts no session now (``retryable``).
+            ServerError: it rejects the options.
         """
         self._patient = False
         self.start()
@@ -139,7 +139,7 @@ class TranscriptionClient:
         self._performing = asyncio.create_task(self._perform())
 
     async def close(self) -> None:
-        """Drop the session, whatever its state; open notes get their ``NoteOff``."""
+        """Drop the session in any state; open notes get their ``NoteOff``."""
         if self._performing is not None:
             self._performing.cancel()
             await asyncio.gather(self._performing, return_exceptions=True)
@@ -160,26 +160,26 @@ class TranscriptionClient:
 
     @property
     def sent_samples(self) -> int:
-        """Whole samples a channel that were given to ``send`` or ``put``."""
+        """Whole samples per channel given to ``send`` or ``put``."""
         return self._audio.end
 
     @property
     def transcribed_s(self) -> float:
-        """Seconds of the audio that events have told of."""
+        """Seconds of audio covered by the events so far."""
         return self._outlet.sounding.time_s
 
     def put(self, pcm: bytes) -> None:
-        """Give audio of any length and do not wait: for devices, which do not wait either."""
+        """Add audio of any length without waiting; for audio devices."""
         data = self._carry + pcm
         whole = len(data) - len(data) % self.options.frame_bytes
         self._carry = data[whole:]
         self._audio.put(data[:whole])
 
     async def send(self, pcm: bytes | memoryview) -> None:
-        """Give audio of any length; returns when the service is not far behind it.
+        """Add audio of any length; returns when the service is not far behind.
 
         Raises:
-            TranscriptionError: it is over; the subclass says why.
+            TranscriptionError: the transcription is over; the subclass says why.
         """
         data = memoryview(pcm).cast("B")
         step = self._samples(SEND_AHEAD_S) // 8 * self.options.frame_bytes
@@ -200,9 +200,9 @@ class TranscriptionClient:
         """End the audio, wait for the last notes, return the totals and the MIDI file.
 
         Raises:
-            ServerError: the audio ended in a fault; its ``done`` has the MIDI until there.
-            ConnectionLostError: no session came to its end.
-            TranscriptionError: the audio ended within a sample; all before it is in its ``done``.
+            ServerError: the session failed; ``done`` has the MIDI up to the failure.
+            ConnectionLostError: no session was completed.
+            TranscriptionError: the audio ended within a sample; ``done`` has everything before.
         """
         if self._performing is None:
             raise RuntimeError("connect() was not called")
@@ -217,7 +217,7 @@ class TranscriptionClient:
 
     @property
     def _is_ahead(self) -> bool:
-        """So much audio waits that more would be in vain, or displace what is needed."""
+        """Whether so much audio is waiting that more would displace audio still needed."""
         held = self._audio.end - self._audio.start
         ahead = self._audio.end - self._position
         return ahead > self._samples(SEND_AHEAD_S) or (
@@ -232,7 +232,7 @@ class TranscriptionClient:
             raise SessionEndedError("the session is over")
 
     async def _raise_failure(self) -> None:
-        """Raises why it is over, if not for a regular end."""
+        """Raises the failure, if there was one."""
         assert self._performing is not None
         await asyncio.wait([self._performing])
         if not self._performing.cancelled():
@@ -247,7 +247,7 @@ class TranscriptionClient:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Event]:
-        """Events as they come; after the last, the failure if there was one."""
+        """Yields events as they arrive; after the last, raises the failure if there was one."""
         while True:
             await self._changes.until(lambda: bool(self._outlet.events) or self._over)
             while self._outlet.events:
@@ -259,7 +259,7 @@ class TranscriptionClient:
     # -- sessions --------------------------------------------------------------------------------
 
     async def _perform(self) -> Done:
-        """Session after session until the last note of all audio is told."""
+        """Runs session after session until all notes have been received."""
         try:
             return await self._until_done()
         finally:
@@ -277,7 +277,7 @@ class TranscriptionClient:
                 failure = error
             refused = isinstance(failure, ServerError) and failure.code == "bad_resume"
             if refused and performance.resumable:
-                performance.end_part()  # goes on all the same, but from here
+                performance.end_part()  # continue without resuming
             elif not failure.retryable or not (self._patient or performance.sessions):
                 raise performance.failed(failure)
             retry_s = self._retry.after(
@@ -298,10 +298,10 @@ class TranscriptionClient:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(retry_s):
-                await self._audio.wait_ended()  # then the next attempt comes at once
+                await self._audio.wait_ended()  # then retry at once
 
     async def _session(self) -> Done:
-        """One session: from the checkpoint of the one before to the end of the audio."""
+        """One session: from the previous one's resume point to the end of the audio."""
         session = Session(
             self.url,
             self._performance.options,
@@ -330,7 +330,7 @@ class TranscriptionClient:
         self._changes.tell()
 
     async def _next_audio(self, session: Session) -> bytes | None:
-        """The audio that is next; None at the end of all audio, and where the session ends."""
+        """The next audio; None at the end of all audio. Raises if the session ends."""
         reading = asyncio.ensure_future(self._audio.read(self._position))
         ending = asyncio.ensure_future(session.ended.wait())
         try:

@@ -15,7 +15,7 @@ class TranscriptionError(Exception):
 
 
 class ConnectError(TranscriptionError):
-    """The service cannot be reached or takes no session now."""
+    """The service cannot be reached or accepts no session now."""
 
 
 class ConnectionLostError(TranscriptionError):

@@ -1,4 +1,4 @@
-"""What the caller of a client sees: what the service tells, and what becomes of the connection."""
+"""Events for the caller of a client: those of the service, and those of the connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.protocol.server_messages import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A session has begun; ``resumed`` where it goes on with the notes of the one before."""
+    """A session has begun; ``resumed`` if it continues the notes of the previous one."""
 
     ready: Ready
     resumed: bool
@@ -26,7 +26,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnected:
-    """A session was lost or could not be had; the next is tried in ``retry_s`` seconds."""
+    """A session was lost or refused; the next attempt follows in ``retry_s`` seconds."""
 
     error: TranscriptionError
     retry_s: float

@@ -1,9 +1,9 @@
 """Transcribe recordings: ``python -m clients.file song.wav -o song.mid``.
 
-Files, folders and patterns are taken, and raw PCM from a pipe:
+Takes files, folders and patterns, and raw PCM from a pipe:
 ``ffmpeg -i film.mkv -f s16le -ar 44100 -ac 1 - | python -m clients.file - --rate 44100``.
-The service decodes them and serves live streams first. Where one breaks off half way, the notes
-until then are written all the same.
+The service decodes the recordings and serves live streams first. If a transcription breaks off, the
+notes so far are still written.
 
 Exit status: 0 everything is transcribed; 1 something is missing; 2 wrong usage; 3 no service.
 """
@@ -43,11 +43,11 @@ WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
 
 @dataclass(slots=True)
 class Transcript:
-    """What came of a recording; ``failure`` where it ended before its end.
+    """The result of a recording; ``failure`` if it ended early.
 
     Attributes:
         started: the model and the options that the service chose.
-        totals: of ``done``; None where the answer broke off.
+        totals: of ``done``; None if the answer broke off.
     """
 
     notes: NoteList = field(default_factory=NoteList)
@@ -149,7 +149,7 @@ def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> int:
 
 
 def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str | None:
-    """Transcribe one file and write what came of it; returns what went wrong, if anything."""
+    """Transcribe one file and write the result; returns what went wrong, if anything."""
     options = {
         "mode": args.mode,
         "lookahead_ms": args.lookahead_ms,
@@ -172,7 +172,7 @@ def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str
         transcript = _gather(transcribe(args.url, pieces(audio), options), bar, task)
     notes, failure = transcript.notes, transcript.failure
     saved = []
-    # An answer that broke off before its first note leaves an earlier file in its place.
+    # An answer that broke off before its first note does not overwrite an earlier file.
     if transcript.totals is not None or notes.notes:
         midi, beat = _target(args.output, path, ".mid"), beat_of(notes, args.tempo)
         for only in notes.instruments if args.split and notes.instruments else [None]:
@@ -191,10 +191,10 @@ def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str
 
 
 def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
-    """The messages of one recording put together.
+    """Collects the messages of one recording.
 
     Raises:
-        TranscriptionError: the service took nothing of it.
+        TranscriptionError: the service refused the recording.
     """
     transcript = Transcript()
     notes = transcript.notes

@@ -12,12 +12,12 @@ MARKER_PREFIX = "acknowledge-"
 
 
 class FlowControl:
-    """Samples, a channel, that were sent and those that the server has acknowledged.
+    """Samples per channel that were sent, and those that the server has acknowledged.
 
     Args:
         frame_bytes: bytes of one sample of all channels.
         sample_rate: of the audio, in Hz.
-        max_unacknowledged_s: audio that may be under way.
+        max_unacknowledged_s: audio that may be in transit.
         first_sample: the server counts from this one.
     """
 
@@ -37,7 +37,7 @@ class FlowControl:
         self._marked_samples = first_sample  # audio before the last marker
 
     def limit(self, limits: Limits) -> None:
-        """Keep to the limits of the server's ``ready``, where they are the narrower ones."""
+        """Apply the limits of the server's ``ready`` where they are tighter."""
         window = self._samples(limits.max_buffered_ms / 1000)
         self._window_samples = min(self._window_samples, window)
         self._max_message_bytes = limits.max_message_bytes
@@ -57,7 +57,7 @@ class FlowControl:
 
     @property
     def full(self) -> bool:
-        """Too much audio is under way to send more."""
+        """Whether too much audio is in transit to send more."""
         return self._under_way > self._window_samples
 
     def sent(self, size: int) -> str | None:
@@ -70,7 +70,7 @@ class FlowControl:
         return f"{MARKER_PREFIX}{self._marked_samples}"
 
     def acknowledge(self, samples: int) -> None:
-        """The server has received so many samples."""
+        """Record how many samples the server has received."""
         self.acknowledged_samples = max(self.acknowledged_samples, samples)
 
     def returned(self, flushed: Flushed) -> bool:

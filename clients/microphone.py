@@ -42,7 +42,7 @@ except ImportError as missing:
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_LOOKAHEAD_MS = 100.0
 ANYTIME_LOOKAHEAD_MS = 200.0
-# Audio that is kept while there is no connection.
+# Audio kept while disconnected.
 MAX_BUFFERED_S = 60.0
 
 
@@ -205,7 +205,7 @@ class _Interrupt:
         if self._recorder.ended and self._task is not None:
             self._task.cancel()
         self._microphone.close()
-        # Behind the blocks that the device has handed over to the loop, which are audio, too.
+        # After the blocks that the device has already handed over to the loop.
         asyncio.get_running_loop().call_soon(self._recorder.finish)
 
     def __exit__(self, *_: object) -> None:

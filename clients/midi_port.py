@@ -1,4 +1,4 @@
-"""Live notes to a MIDI port: another program or an instrument plays what is heard."""
+"""Live notes to a MIDI port, for another program or an instrument to play."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
         systems: mido's names of where to look for it, in this order.
 
     Raises:
-        MidiPortError: python-rtmidi is missing, there is no MIDI here, or no port fits.
+        MidiPortError: python-rtmidi is missing, MIDI is unavailable, or no port matches.
     """
     there: list[str] = []
     complaints: list[str] = []
@@ -62,7 +62,7 @@ def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
 
 class MidiOut:
     """Sends events to a port, on a channel for each instrument in the order in which they are first
-    heard. ``close`` ends every sounding note, whatever happened before.
+    heard. ``close`` ends every sounding note.
 
     Args:
         port: a mido output port, or one like it: ``send(message)`` and ``close()``.
@@ -77,7 +77,7 @@ class MidiOut:
         self._channels: dict[str, int] = {}  # by instrument
 
     def event(self, event: object) -> None:
-        """Send what an event is to the port; others than notes and the pedal pass by."""
+        """Send an event to the port; events other than notes and the pedal are ignored."""
         match event:
             case Connected():
                 self._programs = event.ready.instruments or {}
@@ -114,9 +114,9 @@ class MidiOut:
         self._port.send(self._message(kind, channel=channel, **values))
 
     def close(self) -> None:
-        """End what sounds and give the port back.
+        """End all notes and close the port.
 
-        Raises what the port raises, but only after all has been tried.
+        Raises the port's errors, but only after everything has been tried.
         """
         silence = [
             self._message("note_off", note=pitch, channel=channel)

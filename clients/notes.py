@@ -19,7 +19,7 @@ CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percu
 
 @dataclass(slots=True)
 class Note:
-    """One note; ``offset_s`` is None while it sounds, ``instrument`` where it is not told."""
+    """One note; ``offset_s`` is None while it sounds, ``instrument`` if unknown."""
 
     note_id: int
     pitch: int
@@ -60,7 +60,7 @@ class NoteList:
         return sorted(names, key=lambda name: (self.programs.get(name, 0), name))
 
     def event(self, event: object) -> None:
-        """Take in an event; others than notes and the pedal pass by."""
+        """Process an event; events other than notes and the pedal are ignored."""
         match event:
             case NoteOn():
                 note = Note(
@@ -177,6 +177,6 @@ def _track(moments: Iterable[tuple[int, int, Any]]) -> Any:
 
 
 def _order(moment: tuple[int, int, Any]) -> tuple[int, int, int, int]:
-    """The same notes give the same bytes, in whatever order they came."""
+    """Sort key: the same notes give the same bytes, in any order of arrival."""
     tick, rank, message = moment
     return tick, rank, getattr(message, "note", 0), getattr(message, "velocity", 0)

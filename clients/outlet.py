@@ -1,4 +1,4 @@
-"""What the caller of a client has still to read, and the notes it believes to sound."""
+"""Events that the caller has yet to read, and the notes that sound for it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from clients.sounding import Sounding
 
 
 class Outlet:
-    """Events in their order; each ``NoteOn`` is followed by one ``NoteOff``, whatever happens.
+    """Events in order; each ``NoteOn`` is always followed by one ``NoteOff``.
 
     Args:
-        max_events: more that wait to be read are a fault.
+        max_events: maximum number of unread events.
         hold_s: how long notes may sound without a connection.
-        on_change: called when ``events`` has grown of itself.
+        on_change: called when ``events`` grows without a call.
     """
 
     def __init__(self, max_events: int, hold_s: float, on_change: Callable[[], None]) -> None:
@@ -29,28 +29,28 @@ class Outlet:
         self._holding: asyncio.TimerHandle | None = None
 
     def tell(self, event: Event) -> None:
-        """Add what is no note; raises TranscriptionError where too much waits already."""
+        """Add an event other than a note; raises TranscriptionError if too many are unread."""
         self._need_room()
         self.events.append(event)
 
     def follow(self, event: Told) -> None:
-        """Add what the service tells, but for the end of a note that was ended while held."""
-        self._need_room()  # a note that is not told of does not sound, either
+        """Add an event of the service, except the end of a note already ended while held."""
+        self._need_room()  # a note that is not passed on does not sound, either
         if self.sounding.follow(event):
             self.events.append(event)
 
     def keep(self, note_ids: Container[int]) -> None:
-        """End the notes that are none of these."""
+        """End all notes except these."""
         self.events.extend(self.sounding.keep(note_ids))
 
     def hold(self) -> None:
-        """There is no connection: what sounds may go on for a while."""
+        """The connection is lost: notes may go on sounding for a while."""
         if self.sounding.notes and self._holding is None:
             loop = asyncio.get_running_loop()
             self._holding = loop.call_later(self._hold_s, self.silence)
 
     def release(self) -> None:
-        """There is a connection again."""
+        """The connection is back."""
         if self._holding is not None:
             self._holding.cancel()
             self._holding = None

@@ -1,4 +1,4 @@
-"""A stretch of a performance that the service counts from 0: its sessions follow on each other."""
+"""A part of a performance that the service counts from 0, over successive resumed sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal,
 class Part:
     """Turns the service's counts into those of the performance, and knows how to resume.
 
-    A performance has one part as long as no audio is lost.
+    A performance has a single part unless audio is lost.
 
     Args:
         origin: the sample of the performance at which the part begins.
@@ -30,26 +30,26 @@ class Part:
 
     @property
     def needed(self) -> int:
-        """The first sample that a resumption must send again."""
+        """The first sample that a resumed session needs again."""
         return self._origin + self._checkpoint.from_sample
 
     @property
     def decided(self) -> int:
-        """Samples up to which all notes have been told."""
+        """Samples up to which all events have been received."""
         return self._origin + round(self._checkpoint.frames * self._samples_a_frame)
 
     @property
     def sounding(self) -> set[int]:
-        """Notes that sound at the last checkpoint."""
+        """Notes that sound at the latest resume point."""
         return {self._first_note + note.note_id for note in self._checkpoint.sounding}
 
     @property
     def resume(self) -> Resume:
-        """For the ``start`` of a session that goes on with this part."""
+        """For the ``start`` of a session that resumes this part."""
         return Resume(**self._checkpoint.model_dump(), known_events=self._known_events)
 
     def hear(self, message: Told) -> Told:
-        """Take in a message of the session; return it in the counts of the performance."""
+        """Process a message of the session; return it in the counts of the performance."""
         match message:
             case NoteOn() | NoteOff():
                 self._known_events += 1
@@ -73,7 +73,7 @@ class Part:
                 }
             case _:
                 return message
-        # Numbers of messages are those of a session.
+        # Message numbers hold only within a session.
         return message.model_copy(
             update={**moved, "time_s": message.time_s + self._shift_s, "seq": 0}
         )

@@ -1,4 +1,4 @@
-"""A performance as its sessions tell it: samples, frames and notes counted over all of them."""
+"""A performance over several sessions: samples, frames and notes counted across all of them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from service.protocol.server_messages import Done, Progress, Ready
 
 
 class Performance:
-    """Follows session after session, passes their events on and knows where the next goes on.
+    """Follows successive sessions, passes on their events and knows where the next continues.
 
     Args:
-        options: format of the audio, and the wanted transcription.
-        audio: is told what no session will need again.
-        outlet: takes the events.
+        options: format of the audio, and transcription options.
+        audio: drops what no session will need again.
+        outlet: receives the events.
 
     Attributes:
         ready: of the latest session.
         notes: all notes so far.
-        lost_samples: audio, a channel, that was displaced and never heard.
-        sessions: how many there were.
+        lost_samples: samples per channel that were dropped and never transcribed.
+        sessions: number of sessions so far.
     """
 
     def __init__(self, options: Start, audio: Backlog, outlet: Outlet) -> None:
@@ -38,11 +38,11 @@ class Performance:
         self._audio = audio
         self._outlet = outlet
         self._part: Part | None = None
-        self._ended_at = 0  # samples told of in the parts that have ended
+        self._ended_at = 0  # samples covered by the parts that have ended
 
     @property
     def options(self) -> Start:
-        """What the next session asks for: to be what the first came to be."""
+        """Options for the next session: those accepted for the first."""
         if self.ready is None:
             return self._options
         taken = {"mode", "lookahead_ms", "block_frames", "model"}
@@ -50,28 +50,28 @@ class Performance:
 
     @property
     def resumable(self) -> bool:
-        """Whether the next session can follow on what was told."""
+        """Whether the next session can resume."""
         return self._part is not None
 
     @property
     def needed(self) -> int:
-        """The first sample that a session which has begun is to be sent."""
+        """The first sample to send to a session that has begun."""
         assert self._part is not None
         return self._part.needed
 
     @property
     def decided(self) -> int:
-        """Samples that the events so far tell of."""
+        """Samples covered by the events so far."""
         return self._part.decided if self._part else self._ended_at
 
     def resume(self) -> Resume | None:
-        """For the ``start`` of the next session; None where it follows on nothing."""
+        """For the ``start`` of the next session; None if it resumes nothing."""
         if self._part is not None and self._part.needed < self._audio.start:
-            self.end_part()  # displaced: it cannot be resumed over what is missing
+            self.end_part()  # audio was dropped, so the part cannot be resumed
         return self._part.resume if self._part else None
 
     def hear(self, message: Ready | Told) -> None:
-        """Take in a message of a session."""
+        """Process a message of a session."""
         if isinstance(message, Ready):
             self._begin(message)
             return
@@ -100,7 +100,7 @@ class Performance:
         self._outlet.tell(Connected(ready=ready, resumed=resumed))
 
     def end_part(self) -> None:
-        """What comes next does not follow on: end what sounds where it has got to."""
+        """End the part, which nothing resumes, and the notes that sound."""
         if self._part is not None:
             self._ended_at = self._part.decided
             self._part = None
@@ -109,7 +109,7 @@ class Performance:
         self._outlet.silence()
 
     def whole(self, done: Done) -> Done:
-        """What the last session says of itself, said of the whole performance."""
+        """The last session's ``done``, with the counts of the whole performance."""
         if self.sessions == 1:
             return done
         samples = self._audio.end
@@ -124,7 +124,7 @@ class Performance:
         return done.model_copy(update={"totals": totals, "midi_base64": midi})
 
     def failed(self, failure: TranscriptionError) -> TranscriptionError:
-        """The failure that ends it, with what there was until then."""
+        """The failure that ends the performance, with its result so far."""
         if failure.done is not None:
             failure.done = self.whole(failure.done)
         return failure

@@ -12,17 +12,17 @@ PIECE_BYTES = 1 << 16
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
-    """The bytes of a file or a pipe; of a pipe what is there already, not waited for."""
-    # Of a buffered pipe ``read1`` gives what is there; ``read`` would wait for all of it.
+    """The bytes of a file or a pipe; a pipe yields whatever is available."""
+    # ``read1`` returns what a pipe has; ``read`` would wait for a full piece.
     read: Any = getattr(file, "read1", file.read)
     while piece := read(PIECE_BYTES):
         yield piece
 
 
 def find_recordings(arguments: Iterable[str]) -> list[Path]:
-    """The files that arguments name: themselves, folders (searched to the bottom) and patterns.
+    """The files that arguments name: files, folders (searched recursively) and patterns.
 
-    A name that matches nothing is returned as it is; opening it says what is wrong.
+    A name that matches nothing is returned as it is; opening it gives the error.
     """
     found: list[Path] = []
     for argument in arguments:

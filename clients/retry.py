@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from clients.backoff import delays_s
 
-# Sessions in a row that end without having told of any new frame, until it is given up.
+# Consecutive sessions without any new frame before giving up.
 MAX_FRUITLESS = 5
 
 
@@ -35,12 +35,12 @@ class Retry:
         self._fruitless = 0
 
     def after(self, *, connected: bool, fruitful: bool, audio_ended: bool) -> float | None:
-        """The pause after a failure, in seconds; None where it is given up.
+        """The pause after a failure, in seconds; None to give up.
 
         Args:
             connected: there was a session.
-            fruitful: it told of frames that none before it had.
-            audio_ended: nothing but an answer to what was heard is waited for.
+            fruitful: it decided frames that none before it had.
+            audio_ended: no more audio will come.
         """
         if connected or self._lost_at is None:
             self._lost_at = self._clock()

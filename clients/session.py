@@ -1,4 +1,4 @@
-"""One session with the service over one websocket: what it hears goes to a callback."""
+"""One session with the service over one websocket; received messages go to a callback."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ logger = logging.getLogger(__name__)
 class Session:
     """A socket from ``start`` to its end; ``open`` and ``close`` it.
 
-    A session that another one can go on with ends at once where the server says so: what it tells
-    after ``draining`` or a retryable error is not heard.
+    A session that can be resumed ends as soon as the server says so: messages after ``draining``
+    or a retryable error are ignored.
 
     Args:
         url: of the websocket.
-        options: the audio that will be sent, and the wanted transcription.
+        options: format of the audio, and transcription options.
         on_message: is given ``Ready``, notes, ``Progress`` and ``Lagging`` in their order. A
             TranscriptionError that it raises ends the session.
-        resume: the checkpoint to go on from, with its ``known_events``.
+        resume: the checkpoint to continue from, with its ``known_events``.
         open_timeout_s: for the connection and the server's ``ready``.
         stall_timeout_s: silence of the server, while it owes an answer, that ends the session.
         max_unacknowledged_s: audio that may be under way; ``send`` waits while there is more. The
@@ -99,8 +99,8 @@ class Session:
         """Connect and wait for ``ready``.
 
         Raises:
-            ConnectError: no service there, or it takes no session now (``retryable``).
-            ServerError: it does not accept the options.
+            ConnectError: the service is unreachable or accepts no session now (``retryable``).
+            ServerError: it rejects the options.
         """
         self._socket = await open_socket(self._url, self._start, self._open_timeout_s, self._key)
         self._reader = asyncio.create_task(self._read(self._socket))
@@ -114,7 +114,7 @@ class Session:
         return self.ready
 
     async def close(self) -> None:
-        """Drop the connection, whatever its state."""
+        """Drop the connection in any state."""
         if self._socket is not None:
             await self._socket.close()
         if self._reader is not None:
@@ -123,7 +123,7 @@ class Session:
     # -- to the server ---------------------------------------------------------------------------
 
     async def send(self, pcm: bytes) -> None:
-        """Send audio of any length; returns when little enough of it is under way.
+        """Send audio of any length; returns when little enough of it is in transit.
 
         Raises:
             TranscriptionError: the session is over; the subclass says why.
@@ -147,8 +147,8 @@ class Session:
         """End the audio and wait for the last notes.
 
         Raises:
-            ServerError: the audio ended in a fault; its ``done`` has the MIDI until there.
-            ConnectionLostError: the server did not come to an end.
+            ServerError: the session failed; ``done`` has the MIDI up to the failure.
+            ConnectionLostError: the server did not complete the session.
         """
         await self._send(to_json(Stop()))
         await self._wait_unless_silent(self.ended.is_set)
@@ -157,7 +157,7 @@ class Session:
         return self.done
 
     def over(self) -> TranscriptionError:
-        """Why nothing more can be sent."""
+        """The reason why nothing more can be sent."""
         return self.failure or SessionEndedError("the session is over", done=self.done)
 
     async def _send(self, message: str | bytes) -> None:
@@ -174,7 +174,7 @@ class Session:
     # -- from the server -------------------------------------------------------------------------
 
     async def _read(self, socket: ClientConnection) -> None:
-        """Take in all messages until the connection ends: the one place where state changes."""
+        """Process all messages until the connection ends: the only place where state changes."""
         failure: TranscriptionError | None = None
         try:
             async for text in socket:
@@ -222,7 +222,7 @@ class Session:
                 self._on_message(message)
 
     def _end(self, failure: TranscriptionError | None) -> None:
-        """The session is over: decide why."""
+        """Determine why the session is over."""
         if self._error is not None:
             self.failure = ServerError(self._error, self.done)
         elif self.done is None and self.failure is None:
@@ -238,7 +238,7 @@ class Session:
     # -- waiting ---------------------------------------------------------------------------------
 
     async def _wait_unless_silent(self, holds: Callable[[], bool]) -> None:
-        """Wait as long as messages come; a server that says nothing at all has failed."""
+        """Wait as long as messages arrive; a silent server has failed."""
         while True:
             seen = self._next_seq
             try:

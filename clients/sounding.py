@@ -12,7 +12,7 @@ class Sounding:
     """Follows the events of a performance.
 
     Attributes:
-        frame: the last frame that an event has told of.
+        frame: the latest frame of any event.
         time_s: its time, in seconds of the audio sent.
     """
 
@@ -22,7 +22,7 @@ class Sounding:
         self._notes: dict[int, NoteOn] = {}
 
     def follow(self, event: Told) -> bool:
-        """Take in an event; False for what is said of a note that does not sound."""
+        """Process an event; returns False if it concerns a note that does not sound."""
         match event:
             case NoteOn():
                 self._notes[event.note_id] = event
@@ -43,18 +43,18 @@ class Sounding:
         return list(self._notes.values())
 
     def keep(self, note_ids: Container[int]) -> list[NoteOff]:
-        """The end, at the last time told of, of every note that is none of these."""
+        """End all notes except these, at the latest known time."""
         ending = [note for note in self._notes.values() if note.note_id not in note_ids]
         for note in ending:
             del self._notes[note.note_id]
         return [self.off(note.note_id, note.pitch) for note in ending]
 
     def silence(self) -> list[NoteOff]:
-        """The end of every note that sounds, at the last time told of."""
+        """End all sounding notes, at the latest known time."""
         return self.keep(())
 
     def off(self, note_id: int, pitch: int) -> NoteOff:
-        """The end of a note at the last time told of."""
+        """End a note, at the latest known time."""
         return NoteOff(note_id=note_id, pitch=pitch, frame=self.frame, time_s=self.time_s)
 
     def _reach(self, frame: int, time_s: float) -> None:

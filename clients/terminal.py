@@ -22,12 +22,12 @@ CLIPPING_DB = -0.5
 
 
 class Terminal:
-    """Shows a live transcription while it is entered; a line a note where nobody is watching.
+    """Shows a live transcription; prints one line per note if the output is not a terminal.
 
     Args:
         device: name of the input.
         sample_rate: of its audio, in Hz.
-        level_db: asked for the input's level, in dB of full scale.
+        level_db: returns the input's level, in dB of full scale.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Terminal:
         self._sounding: dict[int, NoteOn] = {}
         self._recent: deque[tuple[NoteOn, float | None]] = deque(maxlen=REMEMBERED_NOTES)
         self.notes = 0
-        # Redrawing makes no sense of a file or a pipe.
+        # Files and pipes cannot be redrawn.
         self._live = (
             Live(get_renderable=self.render, console=console, refresh_per_second=REFRESHES_PER_S)
             if console.is_terminal
@@ -59,7 +59,7 @@ class Terminal:
         if self._live is not None:
             self._live.stop()
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
         self._roll.event(event)

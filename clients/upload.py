@@ -1,4 +1,4 @@
-"""One recording through ``POST /transcribe``: its bytes out, its notes in as they are found."""
+"""One recording through ``POST /transcribe``: bytes out, notes in as they are found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clients.connection import RETRYABLE, credentials, websocket_url
 from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
 
 PATH = "/transcribe"
-# The model serves live streams first: a recording may wait for long without a word.
+# The model serves live streams first: a recording may wait a long time for its first answer.
 SILENCE_TIMEOUT_S = 600.0
 
 
@@ -28,7 +28,7 @@ def transcribe(
         key: API key (default: ``$RSE_KEY``).
 
     Raises:
-        ConnectError: there is no service, or it is busy.
+        ConnectError: the service is unreachable or busy.
         ConnectionLostError: the answer broke off.
         TranscriptionError: the service refused the recording.
     """

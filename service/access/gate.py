@@ -1,10 +1,10 @@
 """The gate before every endpoint: `Host`, `Origin`, rate of requests, key or token.
 
-Plain ASGI, as middleware of frameworks passes websockets by. Endpoints find their client with
+Plain ASGI, since framework middleware skips websockets. Endpoints find their client with
 `service.access.clients.client_of`; with no keys configured a client is its address.
 
-The page and its files are open to all: a key is asked for by what it does, not by what it shows.
-Nor do they count as requests: a page is forty small files, and a class may sit behind one address.
+The page and its files are open to everyone; only its actions need a key. They do not count as
+requests either: a page is forty small files, and a whole class may share one address.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def install(
 
 
 class Gate:
-    """Lets a request through, or refuses it where its client can see that."""
+    """Lets a request through, or refuses it so that its client sees the reason."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Gate:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
             extra = _CHALLENGE
             if offered_token(scope) is not None:
-                # Whoever gave it: where there is no room it matters not whose it is.
+                # When there is no room, it does not matter whose token it is.
                 if (refusal := self._full()) is not None:
                     fault, extra = refusal, {"Retry-After": str(self._settings.retry_after_s)}
             await self._answer(fault, scope, receive, send, extra)
@@ -171,7 +171,7 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
-        """Who proves to be a client; without keys everybody is."""
+        """The authenticated client; without keys, anyone."""
         if not self._keys:
             return Client.of_address(scope)
         scheme, _, secret = headers.get("authorization", "").partition(" ")

@@ -1,4 +1,4 @@
-"""API keys: `python -m service.keys new NAME` makes one; the server keeps its hash alone.
+"""API keys: `python -m service.keys new NAME` makes one; the server keeps only its hash.
 
 A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256` or `NAME:SHA256:LIMITS`:
 
@@ -30,12 +30,12 @@ _MOST = 1_000_000
 
 
 class KeysError(ValueError):
-    """The keys file, or the setting, cannot be read; says where, never what a key is."""
+    """The keys file or setting cannot be read; names the place, never a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A client of the service, and limits of its own where it has some.
+    """A client of the service, and its own limits, if any.
 
     Attributes:
         digest: SHA-256 of the key.
@@ -73,12 +73,12 @@ class KeyRing:
 
 
 def hash_key(secret: str) -> bytes:
-    """What is kept of a key."""
+    """The stored form of a key."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
 
 
 def new_key() -> str:
-    """A key nobody can guess."""
+    """A new random key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 

@@ -1,9 +1,9 @@
-"""Who is asked for, and which page asks: the checks of `Host` and of `Origin`.
+"""The checks of `Host` and `Origin`: under which name, and from which page.
 
 A page of any site may open a websocket to any address, and a site whose name is made to resolve to
 127.0.0.1 (DNS rebinding) is even of the same origin as the service there. So a service without keys
-answers to names it knows alone, and sockets and uploads of pages from elsewhere are refused.
-Everything in these headers is a stranger's text: what cannot be read is not allowed.
+answers only to names it knows, and refuses sockets and uploads from pages of other sites.
+These headers are untrusted: what cannot be parsed is not allowed.
 """
 
 from __future__ import annotations

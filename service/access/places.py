@@ -11,7 +11,7 @@ from service.access.clients import Client
 
 
 class Places:
-    """A fixed number of places, counted; nothing waits for one."""
+    """Counts a fixed number of places; nothing waits for one."""
 
     def __init__(self, total: int) -> None:
         self.total = total

@@ -1,4 +1,4 @@
-"""How much may come in a time: the leaky bucket as a meter (GCRA, ITU-T I.371), per client too."""
+"""Rate limits: the leaky bucket as a meter (GCRA, ITU-T I.371), also per client."""
 
 from __future__ import annotations
 

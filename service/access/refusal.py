@@ -1,4 +1,4 @@
-"""How a websocket is refused where its client can see it."""
+"""Refuses a websocket so that its client sees the reason."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from service.protocol.server_messages import Error
 
 
 def asks_for_status(headers: Headers) -> bool:
-    """Whether a proxy asks that can ask another server next (docker/nginx.conf).
+    """Whether the request comes from a proxy that can try another server (docker/nginx.conf).
 
-    Whoever else says so changes nothing but its own answer.
+    Any other client that sends the header only changes its own answer.
     """
     return headers.get("x-refuse-with") == "status"
 
@@ -25,7 +25,7 @@ def asks_for_status(headers: Headers) -> bool:
 async def refuse(
     websocket: WebSocket, error: ProtocolError, headers: dict[str, str] | None = None
 ) -> None:
-    """Refuses before the upgrade; a browser is told on an accepted socket.
+    """Refuses before the upgrade; a browser gets the error on an accepted socket.
 
     A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
     """
@@ -52,7 +52,7 @@ async def deny(
     headers: dict[str, str] | None = None,
     status: int | None = None,
 ) -> None:
-    """Answers the handshake with an HTTP error, whoever asks; `status` in place of its own."""
+    """Answers the handshake with an HTTP error; `status` replaces the error's own."""
     response = Problem(error.code, error.message, headers=headers).response()
     response.status_code = status or response.status_code
     await websocket.send_denial_response(response)

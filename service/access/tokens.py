@@ -3,8 +3,8 @@
 A browser lets a page set no header of a websocket's handshake, and an address is written to logs
 and histories; a subprotocol is neither. So a page shows its key here and its token there.
 
-A token says whose it is and until when, signed with a secret. Replicas of a cluster share the
-secret, as a page's two requests come to two of them; each remembers the tokens that it has let in.
+A token states its owner and expiry, signed with a secret. Replicas of a cluster share the secret,
+as a page's two requests may reach two of them; each remembers the tokens it has accepted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAC_BYTES = hashlib.sha256().digest_size
 
 
 class TokenBook:
-    """Issues tokens and takes each one once."""
+    """Issues tokens and accepts each one once."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TokenBook:
         return base64.urlsafe_b64encode(self._mac(message) + message).decode().rstrip("=")
 
     def owner(self, token: str) -> Client | None:
-        """Whose token this is; None where it is forged, spent here or too old."""
+        """The owner of a token; None if it is forged, already used here or expired."""
         message = self._signed(token)
         if message is None:
             return None
@@ -71,7 +71,7 @@ class TokenBook:
         return None if spent or too_old else Client(**claims["client"])
 
     def spend(self, token: str) -> None:
-        """From here on it is nobody's, at this server."""
+        """Mark a token as used at this server."""
         message = self._signed(token)
         if message is not None and not self._is_full():
             self._spent[_name(message)] = self._clock() + self.lifetime_s

@@ -1,6 +1,6 @@
-"""Audio files to mono samples, block by block: WAV, FLAC, OGG, MP3 and what else libsndfile reads.
+"""Audio files to mono samples, block by block: WAV, FLAC, OGG, MP3 and more (libsndfile).
 
-Memory is bounded by a block, whatever the file claims to hold.
+Memory is bounded by one block, regardless of the length in the header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNKNOWN_LENGTH = 1 << 62  # libsndfile says more than this where the header doe
 
 
 class DecodeError(ValueError):
-    """A file that gives no audio, or gives up; ``code`` is a stable snake_case word."""
+    """A file without decodable audio, or damaged; ``code`` is a stable snake_case word."""
 
     code: ClassVar[str] = "undecodable"
 
@@ -34,7 +34,7 @@ class EmptyAudioError(DecodeError):
 
 
 class AudioTooLongError(DecodeError):
-    """More seconds of audio than are taken."""
+    """More seconds of audio than are accepted."""
 
     code = "audio_too_long"
 
@@ -102,7 +102,7 @@ class AudioDecoder:
 
     @property
     def stated_duration_s(self) -> float | None:
-        """What the header says, None where it does not; a damaged file may give less."""
+        """Length by the header, None if not stated; a damaged file may give less."""
         if not 0 < self._sound.frames < _UNKNOWN_LENGTH:
             return None
         return float(self._sound.frames / self._sound.samplerate)
@@ -133,7 +133,7 @@ class AudioDecoder:
             yield block
 
     def close(self) -> None:
-        """Let go of the file, without closing it; safe to call twice."""
+        """Release the file without closing it; idempotent."""
         with self._lock:
             self._sound.close()
 
@@ -161,7 +161,7 @@ class AudioDecoder:
 
 
 def _raw(pcm: AudioFormat | None) -> dict[str, Any]:
-    """What libsndfile is told of a file that does not say it itself."""
+    """The format of a headerless file, for libsndfile."""
     if pcm is None:
         return {}
     return {

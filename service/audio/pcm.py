@@ -15,7 +15,7 @@ MAX_AMPLITUDE = 64.0
 
 
 class BadAudioError(ValueError):
-    """A sample that is no sound: NaN, infinite, or far beyond full scale.
+    """An invalid sample: NaN, infinite, or far beyond full scale.
 
     Attributes:
         position: its index in the stream, counted per channel from 0.

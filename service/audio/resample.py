@@ -67,7 +67,7 @@ class RateRatio:
         return (outputs - 1) * self.down // self.up + self.reach + 1
 
     def outputs(self, inputs: int) -> int:
-        """Output samples that so many input samples complete."""
+        """Number of output samples that this many input samples complete."""
         return max(0, -((self.reach - inputs) * self.up // self.down))
 
 
@@ -141,7 +141,7 @@ class Resampler:
         ratio, taps = self.ratio, filter_taps(self.ratio)
         whole, part = np.divmod(outputs * ratio.down, ratio.up)
         windows = sliding_window_view(heard, taps.shape[1])[whole - (ratio.reach - 1) - begin]
-        # A sum along the last axis has one order for each row, whatever the number of rows.
+        # A sum along the last axis has the same order for each row, regardless of their number.
         products = windows * taps[part * len(taps) // ratio.up]
         return products.sum(axis=1)
 

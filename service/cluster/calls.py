@@ -1,4 +1,4 @@
-"""What ingress and model replicas say to each other; pickled, so both run the same release."""
+"""Messages between ingress and model replicas; pickled, so both must run the same release."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.engine.batching import EngineError, EngineSettings, Priority, Proba
 
 
 class ReplicaLostError(EngineError):
-    """The replica that was asked has died, is full or cannot be reached; another one may answer."""
+    """The replica has died, is full or cannot be reached; another one may answer."""
 
 
 class OtherWeightsError(EngineError):

@@ -1,7 +1,7 @@
 """The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
 
 Two deployments. Replicas of `Ingress` hold the sessions: the application of the single process,
-but for its engine, which sends windows to the replicas of `Model`. Those run the model, each with
+whose engine sends windows to the replicas of `Model`. Those run the model, each with
 an engine of its own. This module and `service.cluster.drain` import Ray, the extra `cluster`.
 """
 
@@ -241,7 +241,7 @@ def build(
     """The application, with options of the two deployments beside those that the settings imply.
 
     `settings.max_sessions`, and all that counts clients, hold for each ingress replica. Raises
-    ValueError where it is `auto`: what can be carried is no property of an ingress replica.
+    ValueError if it is `auto`: an ingress replica cannot measure the capacity of the cluster.
     """
     if settings.max_sessions == "auto":
         raise ValueError("a cluster needs a number in RSE_MAX_SESSIONS, for each ingress replica")

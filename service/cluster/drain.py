@@ -1,8 +1,8 @@
-"""Tells an ingress replica that it is to go down, so that its sessions end in words.
+"""Notifies an ingress replica that it will be stopped, so that its sessions end properly.
 
 Serve takes a replica that it stops out of its routes, waits until it has no request left or
-`graceful_shutdown_timeout_s` is over, and kills it; the replica itself is told nothing. A session
-is a request that lasts for hours. So the replica asks the controller how it stands.
+`graceful_shutdown_timeout_s` is over, and kills it, without notifying the replica. A session is a
+request that may last for hours, so the replica asks the controller for its status.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER_S = 5.0  # for its answer; a controller that places many replicas is slow
 async def drain_when_stopping(
     draining: asyncio.Event, context: ReplicaContext, poll_s: float
 ) -> None:
-    """Sets the event once Serve stops this replica; whatever fails on the way is tried again."""
+    """Sets the event once Serve stops this replica; retries after any failure."""
     while not draining.is_set():
         await asyncio.sleep(poll_s)
         try:

@@ -1,10 +1,10 @@
 """The engine of an ingress replica: sends windows to model replicas, wherever they run.
 
-It stands behind ``service.engine.interface``, so that sessions and endpoints are those of the
-single process. What a stream has sent lately is kept, so that any replica can take over: after a
-fault a request is sent again by another route, with the audio that a fresh front-end needs.
+It implements ``service.engine.interface``, so that sessions and endpoints are those of the single
+process. Recent audio of each stream is kept, so that any replica can take over: after a fault, a
+request is sent again by another route, with the audio that a fresh front-end needs.
 
-Knows nothing of Ray: ``service.cluster.calls.ModelReplicas`` is the way to the replicas.
+Independent of Ray: ``service.cluster.calls.ModelReplicas`` leads to the replicas.
 
 Thread-safety: requests run on the event loop that the engine was made on; ``submit``, ``close``,
 ``abandon`` and all properties may be called from any thread.
@@ -84,7 +84,7 @@ class RemoteEngine:
 
     @property
     def card(self) -> Mapping[str, Any]:
-        """What the model's checkpoint says of itself."""
+        """The card of the model's weights."""
         return self._description.card
 
     @property
@@ -106,7 +106,7 @@ class RemoteEngine:
     def heartbeat_age_s(self) -> float:
         """Seconds since a replica has answered anything.
 
-        They are asked whether they are there all the time: a request that takes long is no hang.
+        They are polled continuously, so a slow request does not count as a hang.
         """
         return time.monotonic() - self._heard_s
 
@@ -160,11 +160,11 @@ class RemoteEngine:
             return math.inf
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Fail what waits and take nothing more; there is no worker to wait for."""
+        """Fail pending requests and accept no more; there is no worker to wait for."""
         self.abandon()
 
     def abandon(self) -> None:
-        """Fail what waits, take nothing more; safe to call twice."""
+        """Fail pending requests and accept no more; idempotent."""
         self._closed = True
         with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all tasks
             self._loop.call_soon_threadsafe(self._cancel)

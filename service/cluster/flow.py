@@ -1,7 +1,7 @@
 """A bound on what a client may send ahead of its session, where nothing else holds it back.
 
-Ray Serve's proxy reads a websocket as fast as it comes and hands all of it on: a session that
-reads no more does not slow its client, as it does on a socket of its own.
+Ray Serve's proxy reads a websocket as fast as data arrives and passes everything on: a session
+that stops reading does not slow down its client, as it would on its own socket.
 """
 
 from __future__ import annotations

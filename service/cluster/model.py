@@ -1,7 +1,7 @@
 """A model replica of a cluster: an engine, and the front-ends of the streams that come to it.
 
-A request carries whole windows. A replica that had the stream's last request goes on where it
-was; any other slides a fresh front-end over the audio before, and comes to the same bits.
+A request carries whole windows. A replica that had the stream's last request continues from
+its state; any other runs a fresh front-end over the preceding audio and gives the same bits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def weights_digest(transcriber: Transcriber) -> str:
 
 
 class StepTime:
-    """How much of its time the engine computes; implements ``EngineObserver``."""
+    """The fraction of time that the engine computes; implements ``EngineObserver``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class StepTime:
         """Its request's session tells."""
 
     def share(self, workers: int) -> float:
-        """Of the time of so many workers, since the last call."""
+        """Fraction of the time of this many workers, since the last call."""
         with self._lock:
             now_s = self._clock()
             elapsed_s, self._asked_s = now_s - self._asked_s, now_s

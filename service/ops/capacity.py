@@ -1,10 +1,10 @@
-"""How many live sessions this machine carries on time, found by trying at the start.
+"""How many live sessions this machine can carry on time, measured at start-up.
 
-For a second or two sessions of default options are given audio as fast as they take it: front-end,
-network, note tracking, and all that one process does for a session but for its socket. What a
-machine with other work to do carries less, so the best of a few trials counts, and sessions are
-admitted up to a part of it. The figure is kept in a file, for the next start with the same
-processor, cores, weights and versions.
+For a second or two, sessions with default options process audio as fast as they can: front-end,
+network, note tracking, and everything else that the process does for a session except its socket. A
+busy machine carries less, so the best of a few trials counts, and sessions are admitted up to a
+fraction of it. The result is stored in a file for the next start with the same processor, cores,
+weights and versions.
 """
 
 from __future__ import annotations

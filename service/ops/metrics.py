@@ -1,4 +1,4 @@
-"""What the service counts and times, for Prometheus at `GET /metrics`.
+"""The counters and timers of the service, for Prometheus at `GET /metrics`.
 
 Each application has a registry of its own. Names and meanings are stable: the dashboard in
 docker/grafana reads them.
@@ -78,7 +78,7 @@ class Metrics:
             self.batch_failures.labels(way)
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
-        """A gauge that is asked for when somebody looks."""
+        """A gauge that is evaluated on each scrape."""
         Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:

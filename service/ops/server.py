@@ -1,9 +1,9 @@
 """A uvicorn server that ends open sessions before it closes their sockets.
 
 At SIGTERM uvicorn itself first sends a close frame to every websocket, so that nothing more can
-be sent, and only then tells the application. Here the signal first sets `draining`: new work is
-refused, sessions send their last notes and `done`; when they are through, or when
-most of `drain_timeout_s` is over, uvicorn shuts down as ever, in what is left of that time. A
+be sent, and only then notifies the application. Here the signal first sets `draining`: new work is
+refused, and sessions send their last notes and `done`. Once they have finished, or most of
+`drain_timeout_s` is over, uvicorn shuts down as usual in the remaining time. A
 second signal skips the wait.
 """
 
@@ -56,7 +56,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 class AbortingProtocol(WebSocketsSansIOProtocol):
-    """A websocket that is cut off where its client does not even take the end of it.
+    """A websocket that is aborted if its client does not even read its end.
 
     uvicorn closes the connection once all is written, which a client that reads nothing puts off
     for ever. One that reads slowly gets the whole of its last message.
@@ -78,7 +78,7 @@ class AbortingProtocol(WebSocketsSansIOProtocol):
         self._abort = self.loop.call_later(self._patience_s, self._look, unsent_bytes)
 
     def _look(self, unsent_bytes: int) -> None:
-        """Aborts where no more has been taken since so many bytes were unsent."""
+        """Aborts if the client has read nothing since ``unsent_bytes`` were unsent."""
         if self.transport.get_write_buffer_size() < unsent_bytes:
             self._wait()
         else:

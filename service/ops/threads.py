@@ -1,4 +1,4 @@
-"""Work in a thread that nobody has to wait for."""
+"""Work in a thread that the event loop does not wait for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ResultT = TypeVar("ResultT")
 
 
 def start_thread(work: Callable[[], ResultT], name: str) -> asyncio.Future[ResultT]:
-    """Runs `work` in a thread of its own; the end of the loop does not wait for it.
+    """Runs `work` in its own thread, which does not delay the end of the event loop.
 
-    It would for those of `asyncio.to_thread`. A result that comes after the future was cancelled
-    is dropped.
+    Threads of `asyncio.to_thread` would. A result that arrives after the future was cancelled is
+    dropped.
     """
     result: Future[ResultT] = Future()
     result.set_running_or_notify_cancel()

@@ -1,8 +1,8 @@
 """Replaces an engine whose worker hangs.
 
-A thread cannot be stopped from outside. So the engine is given up with its worker: whoever waits
-for it is told at once, new work is refused, and a fresh engine with freshly loaded weights takes
-its place. Sessions of the old engine end with `internal`, which is retryable, and their notes.
+A thread cannot be stopped from outside, so the engine is abandoned with its worker: its requests
+fail at once, new work is refused, and a new engine with freshly loaded weights takes its place.
+Sessions of the old engine end with `internal`, which is retryable, after the ends of their notes.
 """
 
 from __future__ import annotations

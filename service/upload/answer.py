@@ -1,4 +1,4 @@
-"""What `POST /transcribe` answers: MIDI, a JSON object, or JSON lines as notes become known."""
+"""The answers of `POST /transcribe`: MIDI, a JSON object, or JSON lines as notes become known."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 class HoldingResponse(StreamingResponse):
-    """A stream that lets go of what it needs when it ends, even if it never began."""
+    """A stream that releases its resources when it ends, even if it never began."""
 
     def __init__(
         self, lines: AsyncIterator[str], held: AsyncExitStack, send_timeout_s: float

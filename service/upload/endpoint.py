@@ -1,7 +1,7 @@
 """`POST /transcribe`: a recording in, notes out (PROTOCOL.md).
 
-The body is counted as it arrives and spooled to disk, decoded and transcribed block by block; of
-the whole recording only its notes are held in memory.
+The body is counted as it arrives, spooled to disk, then decoded and transcribed block by block;
+only the notes of the whole recording are kept in memory.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def start_transcription(
 async def run(
     request: Request, items: AsyncGenerator[FileItem, None], state: ServiceState
 ) -> Performance:
-    """The whole recording at once; a fault on the way is a problem that holds what came before."""
+    """The whole recording; a fault becomes a problem that holds the result so far."""
     performance: Performance | None = None
 
     async def listen() -> None:
@@ -161,7 +161,7 @@ async def run(
     listening = asyncio.create_task(listen())
     leaving = asyncio.create_task(wait_until_gone(request))
     try:
-        # The model may be busy with others for long; whoever has gone holds no place meanwhile.
+        # The model may be busy for a long time; a client that has left must not hold a place.
         await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not listening.done():
             raise Problem(ErrorCode.BAD_UPLOAD, "the client has gone")

@@ -1,4 +1,4 @@
-"""How the transcription of an upload ended: for its client, and for the metrics."""
+"""The outcome of an upload, for its client and for the metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
-    """What a fault of a recording, or of ours, is to the client."""
+    """The problem that a client sees for a fault of the recording or the server."""
     match error:
         case Problem():
             return error
@@ -39,7 +39,7 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
 
 
 def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:
-    """Puts a recording that is done with into the metrics."""
+    """Counts a finished upload in the metrics."""
     outcome = problem.code if problem is not None else "done"
     state.metrics.uploads_ended.labels(outcome).inc()
     if performance is not None:

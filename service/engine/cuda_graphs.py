@@ -4,7 +4,7 @@ A network of this kind is hundreds of small kernels, which a processor launches 
 the GPU runs them; a graph launches them as one. A graph has fixed shapes, so there is one for each
 bucket (a power of two of windows) and each set of positions that is read; batches are filled up
 with what the bucket held before. Windows cross whole, in pinned memory; the filterbank's frames
-are computed anew for each, which costs a GPU less than keeping the state of every stream.
+are recomputed for each, which costs a GPU less than keeping the state of every stream.
 
 Thread-safety: one worker thread predicts; nothing else touches the graphs.
 """

@@ -95,13 +95,13 @@ class AnytimeTracker:
 
     @property
     def columns(self) -> int:
-        """Frames of a window that are looked at, the newest and those before it."""
+        """Frames read from a window: the newest and those before it."""
         settings = self.settings
         return 1 + self.last_age + max(settings.onset_radius_frames, settings.release_frames - 1)
 
     @property
     def history_frames(self) -> int:
-        """Windows pushed last that bear on what is decided next."""
+        """Number of latest windows that affect the next decisions."""
         return self._start_frames if self._start_threshold is not None else 0
 
     @property
@@ -117,12 +117,12 @@ class AnytimeTracker:
 
     @property
     def pushed(self) -> int:
-        """Windows pushed so far: the frames that have been spoken of."""
+        """Windows pushed so far, which is the number of frames evaluated."""
         return self._pushed
 
     @property
     def sounding(self) -> int:
-        """Notes that have begun and not ended."""
+        """Number of notes that have begun but not ended."""
         return len(self._sounding)
 
     @property
@@ -163,11 +163,11 @@ class AnytimeTracker:
 
     @property
     def decided(self) -> int:
-        """Frames that have been spoken of."""
+        """Number of frames evaluated."""
         return max(self._pushed, self._resumed)
 
     def push(self, newest_frame: int, window: NDArray[np.float32]) -> list[NoteEvent]:
-        """Take the next window; return the events that it decides.
+        """Process the next window; return the events that it decides.
 
         Args:
             newest_frame: n; must be ``pushed``.

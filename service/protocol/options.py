@@ -25,7 +25,7 @@ class Mode(StrEnum):
 
     BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
     CENTRE = "centre"  # one window per hop yields its middle frame, as in the paper
-    ANYTIME = "anytime"  # one window per hop; notes are told as soon as they are certain enough
+    ANYTIME = "anytime"  # one window per hop; notes are sent as soon as they are certain enough
 
 
 class Encoding(StrEnum):

@@ -74,6 +74,7 @@ def model_card(card: dict[str, Any]) -> str:
         f"{held_out}, and the validation and test scores.",
         "",
         *_stages_table(all_stages),
+        *([card["remark"], ""] if "remark" in card else []),
         *_recording_tables(card.get("recordings", {})),
         "## Validation (held-out instruments and scores)",
         "",

@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import httpx
@@ -188,9 +187,8 @@ class Performer:
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        kinds = {NoteOn: "note_on", NoteOff: "note_off"}
         return [
-            {"type": kinds[type(event)], **asdict(event)}
+            event.model_dump(exclude={"seq"}, exclude_none=True)
             for event in self.events
             if isinstance(event, NoteOn | NoteOff)
         ]

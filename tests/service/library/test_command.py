@@ -120,6 +120,10 @@ def test_programs_are_the_modules(
     program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["rse-transcribe", program, "--help"])
+    # The command runs modules that its process has not imported; other tests here may have.
+    module = command.PROGRAMS[program][0]
+    for name in (module, f"{module}.__main__"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(SystemExit) as end:
         command.main()
     assert end.value.code == 0

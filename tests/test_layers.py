@@ -41,6 +41,7 @@ LAYERS = [
     ["training.evaluation"],
     ["training.shipping"],
     ["training.run", "training.evaluate", "training.align", "training.archive"],
+    ["training.paper"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 PACKAGES = sorted({room.partition(".")[0] for room in HEIGHT})

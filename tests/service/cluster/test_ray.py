@@ -42,9 +42,10 @@ LIMITS = {
     "drain_timeout_s": PATIENCE_S,  # sessions are told, however late
 }
 # Chords without a rest, in three parts: notes begin in each, and some sound where it ends.
-AUDIO = chords(4.5)
+SECONDS = 4.08
+AUDIO = chords(SECONDS)
 PART_BYTES = len(AUDIO) // 3
-PARTS_END_S = (1.5, 3.0, 4.5)
+PARTS_END_S = (SECONDS / 3, SECONDS * 2 / 3, SECONDS)
 LATEST_S = 0.5  # after which a note is told, if more audio has come
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
 ADDRESS = "/ws/transcribe"

@@ -9,20 +9,18 @@ told late. T falls with age: no age is stricter than a younger one.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import dataclasses
 import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
-from model.storage import WeightsError, load, resolve, shipped
+from model.transcriber import TranscriptionModel
 from service.engine.batching import Priority
 from service.engine.engine import Engine
 from service.engine.framer import Framer
@@ -34,7 +32,7 @@ from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.scored.corpus import PCM_SCALE, load_recordings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
-from training.shipping.card import write_card
+from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, truth
 from training.shipping.tracking import tracked
 
@@ -202,33 +200,18 @@ def early_settings(
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
-    parser.add_argument("--real", type=Path, help="real recordings with their scores")
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
-    parser.add_argument("--pieces", type=int, default=8, help="rendered pieces")
-    parser.add_argument("--seconds", type=float, default=20.0, help="length of each")
-    parser.add_argument("--write", action="store_true", help="into the card of the weights")
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        transcriber = load(options.model)
-        synth = SynthConfig(options.synth, options.cache, real_root=options.real)
+
+    def choose_early(
+        transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+    ) -> TrackerSettings:
         with Engine(transcriber) as engine:
             engine.warm_up()
             settings = TrackerSettings.from_card(transcriber.card)
-            found = early_settings(engine, settings, synth, options.pieces, options.seconds)
+            found = early_settings(engine, settings, synth, pieces, seconds)
         logger.info("%s after %s", found.early_onset_thresholds, found.usual_onset_age)
-        if options.write:
-            card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
-            write_card(Path(resolve(options.model)), card)
-    except (WeightsError, ValueError, OSError) as error:
-        print(f"training.shipping.early: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return found
+
+    return command("training.shipping.early", __doc__, choose_early, 8, 20.0, arguments)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,16 @@ steps, until nothing improves the objective. ``--write`` puts them into the weig
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP
-from model.storage import WeightsError, load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
@@ -32,7 +28,7 @@ from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, 
 from training.music.scored.corpus import load_recordings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
-from training.shipping.card import write_card
+from training.shipping.choosing import command
 from training.shipping.recorded_pieces import RecordedPieces
 from training.shipping.tracking import LOOKAHEADS_MS, tracked
 
@@ -235,30 +231,15 @@ def settings_for(
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
-    parser.add_argument("--real", type=Path, help="real recordings with their scores")
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
-    parser.add_argument("--pieces", type=int, default=16, help="rendered pieces")
-    parser.add_argument("--seconds", type=float, default=40.0, help="length of each")
-    parser.add_argument("--write", action="store_true", help="into the card of the weights")
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        transcriber = load(options.model)
-        synth = SynthConfig(options.synth, options.cache, real_root=options.real)
-        found = settings_for(transcriber, synth, options.pieces, options.seconds)
+
+    def choose(
+        transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+    ) -> TrackerSettings:
+        found = settings_for(transcriber, synth, pieces, seconds)
         logger.info("%s", found)
-        if options.write:
-            card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
-            write_card(Path(resolve(options.model)), card)
-    except (WeightsError, ValueError, OSError) as error:
-        print(f"training.shipping.tune: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return found
+
+    return command("training.shipping.tune", __doc__, choose, 16, 40.0, arguments)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,9 @@ def test_the_command_writes_what_it_finds_into_the_card(
 ) -> None:
     found = TrackerSettings(onset_threshold=0.45, restrike_threshold=0.6)
     monkeypatch.setattr("training.shipping.tune.tune", lambda _: found)
-    monkeypatch.setattr("training.shipping.tune.write_card", lambda path, card: told.append(card))
+    monkeypatch.setattr(
+        "training.shipping.choosing.write_card", lambda path, card: told.append(card)
+    )
     told: list[dict[str, Any]] = []
     where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     little = ["--pieces", "1", "--seconds", "4"]

@@ -1,0 +1,53 @@
+"""The command line of what is chosen on validation material for a card's tracker settings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from model.storage import WeightsError, load, resolve, shipped
+from model.transcriber import TranscriptionModel
+from service.notes.tracker_settings import TrackerSettings
+from training.music.synth.config import SynthConfig
+from training.shipping.card import write_card
+
+Choose = Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
+"""From the network, the material, the number of rendered pieces and their length in seconds."""
+
+
+def command(
+    program: str,
+    description: str | None,
+    choose: Choose,
+    pieces: int,
+    seconds: float,
+    arguments: list[str] | None,
+) -> int:
+    """Chooses settings and writes them into the card where asked; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    parser.add_argument("--real", type=Path, help="real recordings with their scores")
+    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    parser.add_argument("--pieces", type=int, default=pieces, help="rendered pieces")
+    parser.add_argument("--seconds", type=float, default=seconds, help="length of each")
+    parser.add_argument("--write", action="store_true", help="into the card of the weights")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        transcriber = load(options.model)
+        synth = SynthConfig(options.synth, options.cache, real_root=options.real)
+        found = choose(transcriber, synth, options.pieces, options.seconds)
+        if options.write:
+            card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
+            write_card(Path(resolve(options.model)), card)
+    except (WeightsError, ValueError, OSError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -49,7 +49,8 @@ class TranscriptionClient:
 
     Args:
         url: any address of the service (``clients.connection.websocket_url``).
-        options: format of the audio, and transcription options.
+        options: format of the audio, and transcription options. Corrected instruments and the
+            pedal are asked for unless ``updates`` is set to False.
         max_buffered_s: audio kept while disconnected, including what a resumption must send again
             (``ready.replay_ms``). Beyond that, ``put`` drops the oldest audio and reports a
             ``Gap``.
@@ -81,6 +82,8 @@ class TranscriptionClient:
         key: str | None = None,
     ) -> None:
         self.url = websocket_url(url)
+        if "updates" not in options.model_fields_set:
+            options = options.model_copy(update={"updates": True})
         self.options = options
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s

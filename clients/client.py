@@ -20,10 +20,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 
-from clients.backlog import Backlog
-from clients.backoff import delays_s
-from clients.changes import Changes
-from clients.connection import websocket_url
+from clients.connection.backlog import Backlog
+from clients.connection.changes import Changes
+from clients.connection.retry import Retry, delays_s
+from clients.connection.session import Session
+from clients.connection.websocket import websocket_url
 from clients.errors import (
     ConnectError,
     ConnectionLostError,
@@ -32,11 +33,9 @@ from clients.errors import (
     TranscriptionError,
 )
 from clients.events import Disconnected, Event, Told
-from clients.notes import NoteList
-from clients.outlet import Outlet
-from clients.performance import Performance
-from clients.retry import Retry
-from clients.session import Session
+from clients.midi.notes import NoteList
+from clients.resumption.outlet import Outlet
+from clients.resumption.performance import Performance
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
@@ -48,7 +47,7 @@ class TranscriptionClient:
     """A performance, transcribed in one session or, if connections break, in several.
 
     Args:
-        url: any address of the service (``clients.connection.websocket_url``).
+        url: any address of the service (``clients.connection.websocket.websocket_url``).
         options: format of the audio, and transcription options. Corrected instruments and the
             pedal are asked for unless ``updates`` is set to False.
         max_buffered_s: audio kept while disconnected, including what a resumption must send again
@@ -59,7 +58,8 @@ class TranscriptionClient:
         give_up_s: time without a connection after which the client gives up; None: never, while
             audio arrives.
         delays: pauses between attempts to connect, in seconds.
-        open_timeout_s, stall_timeout_s, max_unacknowledged_s, key: see ``clients.session.Session``.
+        open_timeout_s, stall_timeout_s, max_unacknowledged_s, key: see
+            ``clients.connection.session.Session``.
         max_pending_events: events that may wait for the caller to iterate; more are an error.
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;

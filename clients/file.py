@@ -20,12 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clients.connection import KEY_HELP
+from clients.connection.websocket import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
-from clients.instruments_option import add_instruments_option
-from clients.notes import NoteList
+from clients.midi.notes import NoteList
+from clients.options import add_instruments_option, add_tempo_option, beat_of
 from clients.recordings import find_recordings, pieces
-from clients.tempo_option import add_tempo_option, beat_of
 from clients.upload import transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal

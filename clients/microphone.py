@@ -14,28 +14,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clients.beat import Beat
 from clients.client import TranscriptionClient
-from clients.connection import KEY_HELP
+from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
-from clients.instruments_option import add_instruments_option
-from clients.midi_port import VIRTUAL, MidiOut, MidiPortError, open_port
-from clients.notes import NoteList
-from clients.tempo_option import add_tempo_option, beat_of
+from clients.midi.beat import Beat
+from clients.midi.notes import NoteList
+from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
+from clients.options import add_instruments_option, add_tempo_option, beat_of
 from service.protocol.client_messages import Start
 
 try:
     import soundfile
     from rich.console import Console
 
-    from clients.capture import (
+    from clients.live.capture import (
         ENCODING,
         DeviceError,
         Microphone,
         input_devices,
         load_sounddevice,
     )
-    from clients.terminal import Terminal
+    from clients.live.terminal import Terminal
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
-from clients.connection import RETRYABLE, credentials, websocket_url
+from clients.connection.websocket import RETRYABLE, credentials, websocket_url
 from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
 
 PATH = "/transcribe"

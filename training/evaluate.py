@@ -63,9 +63,9 @@ from training.evaluation.junk import (
     made_sounds,
     recorded_sounds,
 )
-from training.evaluation.pictures import draw_confusion
 from training.evaluation.real import evaluate_collection
-from training.evaluation.report import Report
+from training.evaluation.reports.pictures import draw_confusion
+from training.evaluation.reports.report import Report
 from training.music.recordings import read_collection
 from training.music.synth.config import SynthConfig
 from training.musicnet.data import ArchiveConfig

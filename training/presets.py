@@ -10,8 +10,8 @@ from typing import Any
 from model.config import ACCURATE, LIVE, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
-from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
+from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
 from training.music.task import MusicConfig, MusicTask
 from training.task import Task

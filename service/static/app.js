@@ -1,14 +1,14 @@
 /** Wires the page: the stage, the panels beside it, and the words that say what is going on. */
 
-import { FilterPanel } from "./filter-panel.js";
-import { LivePanel } from "./live-panel.js";
-import { MidiOut } from "./midi-out.js";
-import { MidiPanel } from "./midi-panel.js";
-import { NoteFilter } from "./note-filter.js";
-import { saveAll } from "./saving.js";
-import { Stage } from "./stage.js";
-import { TakeList } from "./takes.js";
-import { UploadsPanel } from "./uploads-panel.js";
+import { FilterPanel } from "./panels/filter-panel.js";
+import { LivePanel } from "./panels/live-panel.js";
+import { MidiOut } from "./notes/midi-out.js";
+import { MidiPanel } from "./panels/midi-panel.js";
+import { NoteFilter } from "./notes/note-filter.js";
+import { saveAll } from "./notes/saving.js";
+import { Stage } from "./roll/stage.js";
+import { TakeList } from "./panels/takes.js";
+import { UploadsPanel } from "./panels/uploads-panel.js";
 
 const STATUS = {
   idle: "Ready",

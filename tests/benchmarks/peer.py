@@ -26,7 +26,7 @@ from model.config import HOP, PITCHES, SAMPLE_RATE
 from model.storage import WeightsError, load
 from service.protocol.options import StreamOptions
 from training.evaluation.real import evaluate_collection, score
-from training.evaluation.report import Report, interval, report
+from training.evaluation.reports.report import Report, interval, report
 from training.music.metrics import note_list
 from training.music.recordings import Recording, read_collection
 
@@ -89,7 +89,7 @@ def check_peer(peer: Path) -> None:
 
 
 def evaluate_peer(peer: Path, found: list[Recording], label_shift_s: float) -> Report:
-    """As ``training.evaluation.report.report``, and ``times_real_time``. Raises PeerError."""
+    """As ``reports.report.report``, and ``times_real_time``. Raises PeerError."""
     with tempfile.TemporaryDirectory() as folder:
         audio = [str(recording.audio.resolve()) for recording in found]
         done = subprocess.run(

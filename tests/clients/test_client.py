@@ -22,7 +22,7 @@ from clients.events import Event
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, Progress
-from tests.clients.fake_service import Behaviour, FakeService, nobody
+from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
 
 RATE = 8_000
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)

@@ -17,16 +17,17 @@ import pretty_midi
 import pytest
 import soundfile
 
-from clients import backoff, file, microphone
+from clients import file, microphone
 from clients.client import TranscriptionClient
+from clients.connection import retry
 from clients.errors import ServerError, TranscriptionError
 from clients.events import Event
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
-from tests.clients.cutting_proxy import CuttingProxy
-from tests.clients.fake_devices import RATE as DEVICE_RATE
-from tests.clients.fake_devices import FakePort, FakeSounddevice
+from tests.clients.fakes.cutting_proxy import CuttingProxy
+from tests.clients.fakes.fake_devices import RATE as DEVICE_RATE
+from tests.clients.fakes.fake_devices import FakePort, FakeSounddevice
 from tests.fakes import play
 from tests.service.conftest import TONES, RunningServer, server_starter
 
@@ -222,7 +223,7 @@ async def test_a_killed_service_is_taken_up_again_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL in the middle of a take; a new process on the same port hears the rest of it."""
-    monkeypatch.setattr(backoff, "LONGEST_DELAY_S", 0.2)
+    monkeypatch.setattr(retry, "LONGEST_DELAY_S", 0.2)
     monkeypatch.setattr(microphone, "MAX_BUFFERED_S", 600.0)  # a slow machine starts slowly
     port, device = FakePort(), ToneDevice(seconds=None)
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)

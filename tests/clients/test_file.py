@@ -22,7 +22,7 @@ import soundfile
 
 from clients import file
 from clients.file import main
-from tests.clients.fake_service import nobody
+from tests.clients.fakes.fake_service import nobody
 from tests.conftest import REPOSITORY
 
 RATE = 16_000

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from clients import backoff, microphone
-from clients.capture import Microphone
+from clients import microphone
 from clients.client import TranscriptionClient
+from clients.connection import retry
+from clients.live.capture import Microphone
 from clients.microphone import Recorder, main
-from tests.clients.fake_devices import RATE, FakeInputStream, FakePort, FakeSounddevice
-from tests.clients.fake_service import Behaviour, FakeService
+from tests.clients.fakes.fake_devices import RATE, FakeInputStream, FakePort, FakeSounddevice
+from tests.clients.fakes.fake_service import Behaviour, FakeService
 from tests.conftest import REPOSITORY
 
 
@@ -28,7 +29,7 @@ from tests.conftest import REPOSITORY
 def device(monkeypatch: pytest.MonkeyPatch) -> FakeSounddevice:
     fake = FakeSounddevice(seconds=3.0)
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: fake)
-    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_DELAY_S", 0.001)
     return fake
 
 
@@ -157,7 +158,7 @@ async def test_the_block_that_comes_while_the_device_is_closed_is_no_block_after
 INTERRUPTED = """
 import sys
 from clients import microphone
-from tests.clients.fake_devices import FakePort, FakeSounddevice
+from tests.clients.fakes.fake_devices import FakePort, FakeSounddevice
 
 port = FakePort()
 microphone.load_sounddevice = lambda: FakeSounddevice(seconds=None)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.clients.audio_server import ROOM, AudioServerError, jack, play, pulseaudio
-from tests.clients.fake_service import FakeService
+from tests.clients.fakes.audio_server import ROOM, AudioServerError, jack, play, pulseaudio
+from tests.clients.fakes.fake_service import FakeService
 from tests.conftest import REPOSITORY, require_system
 
 RATE = 44_100
@@ -113,7 +113,7 @@ async def test_what_is_played_in_a_room_is_recorded_and_sent(
 SYNTH = """
 import sys, time
 import mido
-from clients.midi_port import VIRTUAL, VIRTUAL_NAME, MidiOut, open_port
+from clients.midi.port import VIRTUAL, VIRTUAL_NAME, MidiOut, open_port
 from service.protocol.server_messages import (NoteOff, NoteOn)
 
 JACK = "mido.backends.rtmidi/UNIX_JACK"

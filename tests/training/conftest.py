@@ -20,8 +20,8 @@ from model.config import LIVE, SAMPLE_RATE, FilterbankConfig, RSEConfig
 from model.storage import save_weights
 from model.transcriber import TranscriptionModel
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
-from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import HELD_OUT
 
 GAP = 256
 PRE_S = 0.004  # silence before the attack of each recorded note

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.peer import FRAME_S, columns, main, on_our_frames
-from training.evaluation.report import Result, report
+from training.evaluation.reports.report import Result, report
 
 PEER = {
     "__init__.py": """

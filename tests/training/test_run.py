@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from model.symbols import load_symbol_network
-from training.music.synth.bank import HoldOut
+from training.music.synth.instruments.bank import HoldOut
 from training.presets import COMMANDS, AlgorithmicRun, MusicRun
 from training.run import main, parse
 

@@ -19,7 +19,7 @@ from model.config import HOP, PITCHES
 from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
-from training.evaluation.breakdown import OCTAVES
+from training.evaluation.reports.breakdown import OCTAVES
 from training.music.metrics import (
     ONSET_TOLERANCE_S,
     NoteList,

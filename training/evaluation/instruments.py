@@ -22,7 +22,7 @@ from service.engine.engine import Engine, Transcriber
 from service.notes.events import PedalPress
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
-from training.evaluation.report import named_confusion
+from training.evaluation.reports.report import named_confusion
 from training.evaluation.window_memo import WindowMemo
 from training.music.metrics import (
     NoteList,
@@ -32,8 +32,6 @@ from training.music.metrics import (
     multi_onset_f1,
 )
 from training.music.synth.acoustics.augment import augment
-from training.music.synth.bank import Instrument
-from training.music.synth.casting import POLYPHONIC, REACH, ensemble_group
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
@@ -43,6 +41,8 @@ from training.music.synth.excerpts import (
     random_tuning,
     score_excerpt,
 )
+from training.music.synth.instruments.bank import Instrument
+from training.music.synth.instruments.casting import POLYPHONIC, REACH, ensemble_group
 from training.music.synth.render import Rendered
 from training.music.synth.scores import Piece
 

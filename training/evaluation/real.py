@@ -27,9 +27,9 @@ from service.engine.engine import Engine, EngineError
 from service.engine.runner import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
-from training.evaluation.breakdown import Heard, by_octave, by_polyphony
-from training.evaluation.pictures import draw_confusion, draw_rolls
-from training.evaluation.report import Report, Result, confusion_of, report, row, tables
+from training.evaluation.reports.breakdown import Heard, by_octave, by_polyphony
+from training.evaluation.reports.pictures import draw_confusion, draw_rolls
+from training.evaluation.reports.report import Report, Result, confusion_of, report, row, tables
 from training.evaluation.window_memo import WindowMemo
 from training.music.label_tables import LabelError
 from training.music.metrics import (

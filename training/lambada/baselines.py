@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from training.lambada.passages import most_frequent
+from training.lambada.text.passages import most_frequent
 
 COMMON = 500
 """Words that the frequent-word baseline leaves out; this many make it strongest on LAMBADA."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.lambada.encoding import Encoder, Symbols, place
-from training.lambada.passages import Passages
-from training.lambada.vocabulary import Vocabulary
+from training.lambada.text.passages import Passages
+from training.lambada.words.vocabulary import Vocabulary
 from training.loop.parallel import WHOLE, Share
 
 PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.lambada.vocabulary import KINDS, UNKNOWN, Vocabulary
+from training.lambada.words.vocabulary import KINDS, UNKNOWN, Vocabulary
 from training.loop.symbol_losses import ANSWER, PADDING
 
 OTHER = 1  # class of a word that is not the answer

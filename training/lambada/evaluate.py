@@ -18,11 +18,11 @@ import torch
 from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
 from training.lambada.baselines import COMMON, frequent_word, random_word
-from training.lambada.novels import TextError
-from training.lambada.passages import read_passages
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.task import VOCABULARY
-from training.lambada.vocabulary import Vocabulary
+from training.lambada.text.novels import TextError
+from training.lambada.text.passages import read_passages
+from training.lambada.words.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from training.lambada.encoding import Encoded, encode_clean, encode_released, place
-from training.lambada.vocabulary import Vocabulary
 from training.lambada.voting import Scores, vote_clean, vote_released
+from training.lambada.words.vocabulary import Vocabulary
 from training.loop.symbol_losses import ANSWER
 
 BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length

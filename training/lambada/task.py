@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from model.config import RSEConfig
 from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
-from training.lambada.corpus_vectors import corpus_vectors
 from training.lambada.data import Batch, Batches
-from training.lambada.embeddings import read_vectors
 from training.lambada.network import WordNetwork
-from training.lambada.novels import Novels, is_collection, read_novels
-from training.lambada.passages import (
+from training.lambada.reader import PREPROCESSING, Reader
+from training.lambada.text.novels import Novels, is_collection, read_novels
+from training.lambada.text.passages import (
     CutConfig,
     Passages,
     cut_passages,
@@ -28,8 +27,9 @@ from training.lambada.passages import (
     read_training_passages,
     words_by_frequency,
 )
-from training.lambada.reader import PREPROCESSING, Reader
-from training.lambada.vocabulary import Vocabulary, common_names, known_words
+from training.lambada.words.corpus_vectors import corpus_vectors
+from training.lambada.words.embeddings import read_vectors
+from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
 from training.loop.parallel import WHOLE, Share, is_first
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 

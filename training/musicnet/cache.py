@@ -14,7 +14,7 @@ import soxr
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from training.music.synth.bank import replace_atomically
+from training.music.synth.instruments.bank import replace_atomically
 from training.musicnet.layout import SOURCE_RATE, ArchiveError, Source, audio_length, read_intervals
 
 logger = logging.getLogger(__name__)

@@ -220,7 +220,7 @@ def test_requests_above_the_rate_are_told_when_to_come_back() -> None:
         assert refused(client) == (429, "too_many_requests")
         assert told(client) == ("too_many_requests", 4429)
         assert {client.get("/healthz").status_code for _ in range(20)} == {200}
-        assert {client.get("/socket.js").status_code for _ in range(20)} == {200}
+        assert {client.get("/service/socket.js").status_code for _ in range(20)} == {200}
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8000", "[::1", ""])

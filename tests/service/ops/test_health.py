@@ -113,7 +113,7 @@ def test_unknown_addresses_and_methods_are_problems() -> None:
 
 def test_every_answer_forbids_what_comes_from_elsewhere() -> None:
     with serving() as (client, _):
-        for path in ("/", "/healthz", "/nowhere", "/base.css"):
+        for path in ("/", "/healthz", "/nowhere", "/css/base.css"):
             headers = client.get(path).headers
             assert headers["Content-Security-Policy"].startswith("default-src 'self'")
             assert headers["X-Content-Type-Options"] == "nosniff"

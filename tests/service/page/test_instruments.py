@@ -98,7 +98,7 @@ def test_files_of_one_instrument_and_of_all(page_of: Tab, trio: Path, tmp_path: 
 def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
     known, pedalled = page_of.run(
         """async (names) => {
-          const { colourOf, hasPedal } = await import('./instruments.js');
+          const { colourOf, hasPedal } = await import('./notes/instruments.js');
           const colours = names.map((name) => colourOf(name, 0.6));
           return [new Set(colours).size, names.filter(hasPedal)];
         }""",
@@ -115,7 +115,7 @@ def test_midi_out_has_a_channel_for_each_instrument(page_of: Tab) -> None:
           const port = { id: 'p', state: 'connected', send: (bytes) => sent.push([...bytes]) };
           const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
           navigator.requestMIDIAccess = async () => access;
-          const { MidiOut } = await import('./midi-out.js');
+          const { MidiOut } = await import('./notes/midi-out.js');
           const out = new MidiOut();
           await out.open();
           out.choose('p');

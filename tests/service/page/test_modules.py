@@ -19,7 +19,7 @@ from tests.service.page.browser import Tab
 pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
 LENGTH_OF = """async (bytes) => {
-  const { recordingSeconds } = await import('./recording-length.js');
+  const { recordingSeconds } = await import('./audio/recording-length.js');
   return recordingSeconds(new Blob([new Uint8Array(bytes)])).catch(() => null);
 }"""
 
@@ -30,7 +30,9 @@ def test_midi_writer_is_read_back_by_mido(bench: Tab, tmp_path: Path) -> None:
         {"pitch": 60, "velocity": 127, "onset": 0.5, "offset": 0.5},  # struck again, no length
         {"pitch": 127, "velocity": 64, "onset": 20.25, "offset": 4000.0},  # long delta times
     ]
-    data = bench.run("async (notes) => [...(await import('./midi.js')).midiFile(notes)]", notes)
+    data = bench.run(
+        "async (notes) => [...(await import('./notes/midi.js')).midiFile(notes)]", notes
+    )
     path = tmp_path / "own.mid"
     path.write_bytes(bytes(data))
     now, events = 0.0, []
@@ -52,7 +54,7 @@ def test_zip_writer_is_read_back(bench: Tab) -> None:
     files = {"Präludium.mid": list(range(256)) * 5, "empty.json": [], "a/b.txt": [10]}
     data = bench.run(
         """async (files) => {
-          const { zip } = await import('./zip.js');
+          const { zip } = await import('./notes/zip.js');
           const list = Object.entries(files)
             .map(([name, bytes]) => ({ name, blob: new Blob([new Uint8Array(bytes)]) }));
           const archive = await zip(list, new Date(2026, 10, 21, 13, 14, 16));
@@ -70,7 +72,7 @@ def test_take_becomes_a_wav_file_and_parts_to_play(bench: Tab) -> None:
     samples = np.arange(-30_000, 30_000, 7, dtype=np.int16)
     wav, part = bench.run(
         """async (values) => {
-          const { LiveRecording } = await import('./recording.js');
+          const { LiveRecording } = await import('./audio/recording.js');
           const recording = new LiveRecording(1000);
           for (let at = 0; at < values.length; at += 20) {
             const chunk = Int16Array.from(values.slice(at, at + 20));
@@ -121,7 +123,7 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
     }
 
     def said(lookahead_ms: float, of: dict[str, Any] = card) -> str:
-        script = "async ([c, ms]) => (await import('./accuracy.js')).accuracyText(c, ms)"
+        script = "async ([c, ms]) => (await import('./service/accuracy.js')).accuracyText(c, ms)"
         text: str = bench.run(script, [of, lookahead_ms])
         return text
 
@@ -148,7 +150,7 @@ def test_midi_out_follows_the_notes_and_leaves_none_stuck(bench: Tab) -> None:
           };
           const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
           navigator.requestMIDIAccess = async () => access;
-          const { MidiOut } = await import('./midi-out.js');
+          const { MidiOut } = await import('./notes/midi-out.js');
           const out = new MidiOut();
           out.noteOn('early', { pitch: 50, velocity: 1 }); // no port yet: nothing
           await out.open();

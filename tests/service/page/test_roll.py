@@ -72,9 +72,9 @@ def test_a_picture_costs_what_it_shows_not_what_was_played(bench: Tab) -> None:
     count, drone = 30_000, (5.0, 2900.0)
     work = bench.run(
         """async ({ count, drone }) => {
-          const { NoteFilter } = await import('./note-filter.js');
-          const { Painter } = await import('./painter.js');
-          const { Take } = await import('./take.js');
+          const { NoteFilter } = await import('./notes/note-filter.js');
+          const { Painter } = await import('./roll/painter.js');
+          const { Take } = await import('./notes/take.js');
           const take = new Take('hours');
           const note = (i) => ({ pitch: 40 + (i % 40), velocity: 80, confidence: 1 });
           take.noteOn('drone', note(0), drone[0]);
@@ -105,7 +105,7 @@ def test_a_picture_costs_what_it_shows_not_what_was_played(bench: Tab) -> None:
 def test_heat_lies_behind_the_notes_at_its_pitch_and_time(bench: Tab) -> None:
     seen = bench.run(
         """async () => {
-          const { Heat } = await import('./heat.js');
+          const { Heat } = await import('./roll/heat.js');
           const heat = new Heat(0.01);
           const bytes = new Uint8Array(400 * 2);
           bytes[2 * 300 + 1] = 255;  // the upper of two pitches, in frame 300

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a bu
 
 # A WebSocket that a script speaks through: `open()` accepts, `say` is the server, `fail` cuts.
 STAGE = """
-  const { TranscriptionSocket } = await import('./socket.js');
+  const { TranscriptionSocket } = await import('./service/socket.js');
   const Real = WebSocket;
   const sockets = [], heard = [];
   window.WebSocket = class {

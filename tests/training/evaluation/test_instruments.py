@@ -12,7 +12,7 @@ from model.config import HEADS, INSTRUMENTS
 from service.protocol.options import StreamOptions
 from tests.fakes import FakeTranscriber
 from training.evaluation.instruments import evaluate_instruments, pedal_frames, rendered_passages
-from training.evaluation.pictures import draw_confusion
+from training.evaluation.reports.pictures import draw_confusion
 from training.music.synth.config import SynthConfig
 
 

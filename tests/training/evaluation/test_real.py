@@ -16,7 +16,7 @@ from service.session.transcribe import transcribe_array
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.training.conftest import TONES
 from training.evaluation.real import evaluate_collection
-from training.evaluation.report import Report
+from training.evaluation.reports.report import Report
 from training.evaluation.window_memo import WindowMemo
 from training.music.metrics import FIGURES
 from training.music.recordings import Collection, read_collection

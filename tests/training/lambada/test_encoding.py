@@ -8,8 +8,8 @@ import pytest
 
 from model.storage import WeightsError
 from training.lambada.encoding import encode_clean, encode_released, place
-from training.lambada.novels import read_novels
-from training.lambada.vocabulary import Vocabulary, common_names, known_words
+from training.lambada.text.novels import read_novels
+from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
 
 WORDS = ("the", "owl", "saw")
 PASSAGE = "the owl saw zed ; zed saw yan and zed".split()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from training.lambada.reader import PREPROCESSING, Reader
-from training.lambada.vocabulary import Vocabulary
+from training.lambada.words.vocabulary import Vocabulary
 from training.loop.symbol_losses import ANSWER
 
 VOCABULARY = Vocabulary.clean(("ada", "bea", "cid", "said"), numbered=2)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from training.lambada.baselines import frequent_word, random_word
-from training.lambada.embeddings import read_vectors
 from training.lambada.encoding import encode_clean
-from training.lambada.novels import read_novels
-from training.lambada.passages import CutConfig, cut_passages, most_frequent, read_passages
-from training.lambada.vocabulary import Vocabulary
+from training.lambada.text.novels import read_novels
+from training.lambada.text.passages import CutConfig, cut_passages, most_frequent, read_passages
+from training.lambada.words.embeddings import read_vectors
+from training.lambada.words.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.shared
 

@@ -14,8 +14,8 @@ from model.predict import load_any, predict
 from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
 from training.lambada.network import WordNetwork
-from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
+from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
 from training.loop.parallel import Share
 from training.loop.symbol_losses import PADDING

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from training.lambada.encoding import Encoded, encode_clean, encode_released
-from training.lambada.vocabulary import Vocabulary
 from training.lambada.voting import vote_clean, vote_released
+from training.lambada.words.vocabulary import Vocabulary
 
 WORDS = "ada bea ada cid bea ada".split()  # answer: ada, at positions 0 and 2
 

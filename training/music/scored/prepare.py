@@ -20,7 +20,7 @@ from training.music.scored.aligner import Heard, align, hear, read_score, unwrit
 from training.music.scored.corpus import PCM_SCALE
 from training.music.scored.masks import RELEASE_S
 from training.music.scored.time_map import read_time_map
-from training.music.synth.bank import replace_atomically
+from training.music.synth.instruments.bank import replace_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from training.music.synth.bank import HELD_OUT, HoldOut
+from training.music.synth.instruments.bank import HELD_OUT, HoldOut
 
 
 @dataclass(frozen=True)

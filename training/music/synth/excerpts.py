@@ -17,9 +17,9 @@ from training.music.synth.acoustics.surroundings import (
     Surroundings,
     load_surroundings,
 )
-from training.music.synth.bank import Bank, load_bank
-from training.music.synth.casting import choose, ensemble_group
 from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import Bank, load_bank
+from training.music.synth.instruments.casting import choose, ensemble_group
 from training.music.synth.material import random_notes
 from training.music.synth.perform import (
     PITCH_HIGH,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth.bank import Bank, Instrument
-from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import Bank, Instrument
+from training.music.synth.instruments.casting import cast
 from training.music.synth.pianos.dampers import random_dampers
 from training.music.synth.pianos.pedal import (
     changed_pedal,

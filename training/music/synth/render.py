@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth.bank import OVERSAMPLING, Bank, Instrument
-from training.music.synth.layers import mixed, neighbours
+from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument
+from training.music.synth.instruments.layers import mixed, neighbours
 from training.music.synth.pianos.dampers import Dampers
 from training.music.synth.pianos.ends import Dampings, Releases
 from training.music.synth.pianos.mechanics import Mechanics, random_noise

@@ -18,7 +18,7 @@ import numpy as np
 import symusic
 from numpy.typing import NDArray
 
-from training.music.synth.bank import replace_atomically
+from training.music.synth.instruments.bank import replace_atomically
 
 CACHE_VERSION = 4
 BUNDLES = {

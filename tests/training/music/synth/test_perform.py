@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.music.synth.bank import HELD_OUT, load_bank
-from training.music.synth.casting import ensemble_group
 from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import HELD_OUT, load_bank
+from training.music.synth.instruments.casting import ensemble_group
 from training.music.synth.perform import (
     PITCH_HIGH,
     PITCH_LOW,

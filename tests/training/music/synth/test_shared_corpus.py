@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.conftest import SHARED
-from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import generate_batches
 from training.music.synth.excerpts import load_material
+from training.music.synth.instruments.bank import HELD_OUT
 from training.music.synth.validation import render_validation
 
 ROOT = SHARED / "synth"

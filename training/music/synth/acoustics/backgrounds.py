@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from training.music.synth.bank import replace_atomically
+from training.music.synth.instruments.bank import replace_atomically
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Voices (parts of a segment's name) and drums (its file) kept out of training, for evaluation."""

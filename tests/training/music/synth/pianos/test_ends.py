@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from tests.training.music.synth.pianos.sounds import around, contact_s, held, press, tone
-from training.music.synth.bank import Bank, load_bank
 from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.pianos.dampers import Dampers, random_dampers
 from training.music.synth.pianos.ends import Dampings, next_strokes
 from training.music.synth.render import Rendered, Voice, render

@@ -1,0 +1,1 @@
+"""The microphone client's ends: audio from an input device, notes in the terminal."""

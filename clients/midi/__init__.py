@@ -1,0 +1,1 @@
+"""Notes as MIDI: collected, written to files on a beat, played on a port."""

@@ -1,0 +1,136 @@
+"""Live notes to a MIDI port, for another program or an instrument to play."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clients.events import Connected
+from clients.midi.notes import CHANNELS, PEDALLED, SUSTAIN
+from service.protocol.server_messages import NoteOff, NoteOn, Pedal
+
+VIRTUAL = "virtual"
+VIRTUAL_NAME = "rse-transcribe"
+# The computer's own MIDI (ALSA, CoreMIDI, Windows MM), then JACK.
+SYSTEMS = ("mido.backends.rtmidi", "mido.backends.rtmidi/UNIX_JACK")
+ALL_NOTES_OFF = 123  # controller number
+
+
+class MidiPortError(Exception):
+    """No MIDI on this computer, or no such port."""
+
+
+def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
+    """Open an output port by a part of its name, or a new one with the name ``virtual``.
+
+    Args:
+        systems: mido's names of where to look for it, in this order.
+
+    Raises:
+        MidiPortError: python-rtmidi is missing, MIDI is unavailable, or no port matches.
+    """
+    there: list[str] = []
+    complaints: list[str] = []
+    for system in systems:
+        try:
+            backend = importlib.import_module("mido").Backend(system, load=True)
+            if name == VIRTUAL:
+                return backend.open_output(VIRTUAL_NAME, virtual=True)
+            names = backend.get_output_names()
+            there += names
+            fitting = [port for port in names if port == name] or [
+                port for port in names if name.lower() in port.lower()
+            ]
+            if fitting:
+                return backend.open_output(fitting[0])
+        except ImportError:
+            raise MidiPortError(
+                "python-rtmidi is missing: pip install mido python-rtmidi "
+                "(Python 3.13 builds it: a C++ compiler and libasound2-dev are needed)"
+            ) from None
+        # What rtmidi raises where the system does not run, has no virtual ports, or is not built
+        # in; its own kinds are kinds of OSError.
+        except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
+            complaints.append(str(error))
+    if name != VIRTUAL and len(complaints) < len(systems):
+        known = ", ".join(there) or "none"
+        complaints.append(f"no MIDI output like {name!r}; there are: {known}")
+    raise MidiPortError(f"MIDI port {name}: {'; '.join(complaints)}")
+
+
+class MidiOut:
+    """Sends events to a port, on a channel for each instrument in the order in which they are first
+    heard. ``close`` ends every sounding note.
+
+    Args:
+        port: a mido output port, or one like it: ``send(message)`` and ``close()``.
+    """
+
+    def __init__(self, port: Any) -> None:
+        self._port = port
+        self._message = importlib.import_module("mido").Message
+        # A pitch may sound in two notes at once; a port knows channels and pitches only.
+        self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
+        self._programs: Mapping[str, int] = {}
+        self._channels: dict[str, int] = {}  # by instrument
+
+    def event(self, event: object) -> None:
+        """Send an event to the port; events other than notes and the pedal are ignored."""
+        match event:
+            case Connected():
+                self._programs = event.ready.instruments or {}
+            case NoteOn():
+                channel = self._channel(event.instrument)
+                self._sounding[event.note_id] = channel, event.pitch
+                self._send("note_on", channel, note=event.pitch, velocity=event.velocity)
+            case NoteOff():
+                ended = self._sounding.pop(event.note_id, None)
+                if ended is not None and ended not in self._sounding.values():
+                    channel, pitch = ended
+                    self._send("note_off", channel, note=pitch)
+            case Pedal():
+                for channel in self._pedalled:
+                    value = 127 if event.down else 0
+                    self._send("control_change", channel, control=SUSTAIN, value=value)
+
+    def _channel(self, instrument: str | None) -> int:
+        """Its channel, with its program once it is first heard; the first without a name."""
+        if instrument is None:
+            return CHANNELS[0]
+        if instrument not in self._channels:
+            channel = CHANNELS[len(self._channels) % len(CHANNELS)]
+            self._channels[instrument] = channel
+            program = self._programs.get(instrument, 0)
+            self._send("program_change", channel, program=program)
+        return self._channels[instrument]
+
+    @property
+    def _pedalled(self) -> list[int]:
+        return [channel for name, channel in self._channels.items() if name in PEDALLED]
+
+    def _send(self, kind: str, channel: int, **values: int) -> None:
+        self._port.send(self._message(kind, channel=channel, **values))
+
+    def close(self) -> None:
+        """End all notes and close the port.
+
+        Raises the port's errors, but only after everything has been tried.
+        """
+        silence = [
+            self._message("note_off", note=pitch, channel=channel)
+            for channel, pitch in self._sounding.values()
+        ]
+        controls = [(channel, SUSTAIN) for channel in self._pedalled]
+        used = sorted({CHANNELS[0], *self._channels.values()})
+        controls += [(channel, ALL_NOTES_OFF) for channel in used]
+        silence += [
+            self._message("control_change", control=control, value=0, channel=channel)
+            for channel, control in controls
+        ]
+        self._sounding.clear()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._port.close)
+            for message in reversed(silence):  # the stack calls them from the last to the first
+                stack.callback(self._port.send, message)

@@ -1,0 +1,60 @@
+"""Options that both command lines have."""
+
+from __future__ import annotations
+
+import argparse
+
+from clients.midi.beat import DEFAULT_BEAT, Beat
+from clients.midi.notes import NoteList
+
+AUTO = "auto"
+SLOWEST_BPM, FASTEST_BPM = 20.0, 400.0
+
+
+def add_tempo_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tempo",
+        type=_tempo,
+        default=DEFAULT_BEAT,
+        metavar=f"BPM|{AUTO}",
+        help=f"beats a minute of the MIDI file, or {AUTO} to estimate the beat (default: 120); "
+        "the notes' times are the same with any",
+    )
+
+
+def beat_of(notes: NoteList, tempo: Beat | None) -> Beat:
+    """The beat for a file: the one asked for, or what the notes keep to if they do."""
+    if tempo is not None:
+        return tempo
+    from clients.midi.tempo import estimate_beat
+
+    return estimate_beat([note.onset_s for note in notes.notes]) or DEFAULT_BEAT
+
+
+def add_instruments_option(parser: argparse.ArgumentParser) -> None:
+    """``--instruments violin,cello``; the service says which names there are."""
+    parser.add_argument(
+        "--instruments",
+        type=_names,
+        metavar="NAME,NAME",
+        help="only these are considered, such as violin,cello (default: all)",
+    )
+
+
+def _tempo(text: str) -> Beat | None:
+    """None for ``auto``."""
+    if text == AUTO:
+        return None
+    try:
+        bpm = float(text)
+    except ValueError:
+        bpm = 0.0
+    if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
+        raise argparse.ArgumentTypeError(
+            f"{AUTO}, or a number from {SLOWEST_BPM:g} to {FASTEST_BPM:g}, not {text!r}"
+        )
+    return Beat(60 / bpm)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))

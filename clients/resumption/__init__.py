@@ -1,0 +1,1 @@
+"""One performance over several sessions: every note begins and ends once."""

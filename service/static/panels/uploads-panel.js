@@ -1,0 +1,124 @@
+/** Recordings on the page: dropped or chosen, a row with a progress bar each. */
+
+import { clockText } from "../notes/pitch.js";
+import { Uploads } from "../service/uploads.js";
+
+const ROLL_MIN_S = 10; // of a recording the roll shows at least so much
+const ROLL_MAX_S = 60;
+const ROLL_UNKNOWN_S = 20;
+
+const $ = (id) => document.getElementById(id);
+
+/** Events: `change`; what is going on is in `busy`. */
+export class UploadsPanel extends EventTarget {
+  #uploads = new Uploads();
+  #rows = new Map(); // job -> row
+  #stage;
+  #takes;
+  #say;
+
+  constructor({ stage, takes, say }) {
+    super();
+    this.#stage = stage;
+    this.#takes = takes;
+    this.#say = say;
+    this.#uploads.addEventListener("change", ({ detail }) => this.#changed(detail));
+    $("file").addEventListener("change", () => {
+      this.#take($("file").files);
+      $("file").value = ""; // the same file may be chosen again
+    });
+    this.#acceptDrops();
+  }
+
+  get busy() {
+    return this.#uploads.busy;
+  }
+
+  #take(files) {
+    if ($("file").disabled) this.#say("Stop listening first, then drop the recording again.", true);
+    else if (files.length) this.#uploads.add([...files]);
+  }
+
+  #changed(job) {
+    const row = this.#rows.get(job) ?? this.#addRow(job);
+    const { file, take, seconds, state, words } = job;
+    if (state === "running" && this.#stage.take !== take) {
+      this.#stage.show(take);
+      const span = Math.min(ROLL_MAX_S, Math.max(ROLL_MIN_S, seconds ?? ROLL_UNKNOWN_S));
+      this.#stage.roll.follow(() => take.head, span);
+    }
+    row.show(job);
+    if (state === "running") {
+      this.#stage.tellPosition();
+    } else if (state !== "waiting") {
+      if (take.midi) this.#takes.add(take); // none where nothing was found before a failure
+      if (this.#stage.take === take) this.#stage.show(take);
+      this.#takes.mark(this.#stage.take);
+      if (state !== "failed") this.#removeRow(job);
+    }
+    this.dispatchEvent(new Event("change"));
+    if (state === "failed") this.#say(`${file.name}: ${words}`, true);
+  }
+
+  #addRow(job) {
+    const row = new Row(job.file.name);
+    row.button.addEventListener("click", () => {
+      if (job.state === "failed") this.#removeRow(job);
+      else this.#uploads.cancel(job);
+    });
+    this.#rows.set(job, row);
+    $("uploads").append(row.item);
+    $("uploads").hidden = false;
+    return row;
+  }
+
+  #removeRow(job) {
+    this.#rows.get(job).item.remove();
+    this.#rows.delete(job);
+    $("uploads").hidden = this.#rows.size === 0;
+  }
+
+  #acceptDrops() {
+    let depth = 0; // enter and leave also come for every child
+    const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+    const reveal = (change) => {
+      depth = Math.max(0, depth + change);
+      $("dropping").hidden = depth === 0;
+    };
+    addEventListener("dragenter", (event) => hasFiles(event) && reveal(1));
+    addEventListener("dragleave", (event) => hasFiles(event) && reveal(-1));
+    addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+    addEventListener("drop", (event) => {
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      reveal(-depth);
+      this.#take(event.dataTransfer.files);
+    });
+  }
+}
+
+class Row {
+  #text;
+  #bar;
+
+  constructor(name) {
+    this.item = $("upload-row").content.firstElementChild.cloneNode(true);
+    this.item.querySelector(".upload-name").textContent = name;
+    this.#text = this.item.querySelector(".upload-text");
+    this.#bar = this.item.querySelector("progress");
+    this.#bar.setAttribute("aria-label", `Transcribing ${name}`);
+    this.button = this.item.querySelector("button");
+    this.button.setAttribute("aria-label", `Cancel ${name}`);
+  }
+
+  show({ state, seconds, words, take, file }) {
+    const whole = seconds ? ` of ${clockText(seconds)}` : "";
+    const text = { waiting: "waiting", running: `${clockText(take.head)}${whole}`, failed: "failed" };
+    this.#text.textContent = words || text[state] || "";
+    if (state === "running" && seconds) this.#bar.value = Math.min(1, take.head / seconds);
+    else if (state === "running") this.#bar.removeAttribute("value");
+    this.#bar.hidden = state === "failed";
+    this.item.classList.toggle("trouble", state === "failed");
+    if (state === "failed") this.button.setAttribute("aria-label", `Dismiss ${file.name}`);
+  }
+}

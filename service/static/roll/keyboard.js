@@ -1,0 +1,53 @@
+/** Draws the piano keyboard at the side of the roll and lights the keys that sound. */
+
+import { isBlackKey, noteName } from "../notes/pitch.js";
+
+const BLACK_LENGTH = 0.62; // of a white key
+const LABEL_ROOM = 8; // pixels a row needs before every white key gets its name
+
+/** `rows` maps pitch -> y of the row's top; `sounding` maps pitch -> velocity. */
+export function drawKeyboard(context, { width, top, height, rows, low, high, sounding, palette }) {
+  const row = rows.height;
+  context.save();
+  context.beginPath();
+  context.rect(0, top, width, height);
+  context.clip();
+  context.fillStyle = palette.white;
+  context.fillRect(0, top, width, height);
+
+  for (let pitch = low; pitch <= high; pitch += 1) {
+    if (isBlackKey(pitch)) continue;
+    // A white key reaches half under each black neighbour.
+    const y = rows.top(pitch) - (isBlackKey(pitch + 1) ? row / 2 : 0);
+    const bottom = rows.top(pitch) + row + (isBlackKey(pitch - 1 + 12) ? row / 2 : 0);
+    if (sounding.has(pitch)) {
+      context.fillStyle = palette.velocity(sounding.get(pitch));
+      context.fillRect(0, y, width, bottom - y);
+    }
+    context.fillStyle = palette.edge;
+    context.fillRect(0, Math.round(bottom) - 1, width, 1);
+  }
+
+  for (let pitch = low; pitch <= high; pitch += 1) {
+    if (!isBlackKey(pitch)) continue;
+    const velocity = sounding.get(pitch);
+    context.fillStyle = velocity === undefined ? palette.black : palette.velocity(velocity);
+    context.beginPath();
+    context.roundRect(-4, rows.top(pitch) + 0.5, width * BLACK_LENGTH + 4, row - 1, 2);
+    context.fill();
+  }
+
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  context.font = `${Math.min(11, Math.max(9, row * 0.85))}px ${palette.font}`;
+  for (let pitch = low; pitch <= high; pitch += 1) {
+    const lit = sounding.has(pitch);
+    const named = pitch % 12 === 0 || (row >= LABEL_ROOM * 1.6 && !isBlackKey(pitch));
+    if (!named || isBlackKey(pitch)) continue;
+    context.fillStyle = lit ? palette.onNote : palette.keyText;
+    context.fillText(noteName(pitch), width - 5, rows.top(pitch) + row / 2 + 0.5);
+  }
+  context.restore();
+  context.fillStyle = palette.edge;
+  context.fillRect(width - 1, top, 1, height);
+}

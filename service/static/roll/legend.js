@@ -1,0 +1,94 @@
+/**
+ * The instruments of the take in view: colour, name and number of notes, with buttons that mute
+ * it, play it alone and save it. Hidden where the take knows of none.
+ */
+
+import { colourOf, countInstruments } from "../notes/instruments.js";
+
+const UPDATE_MS = 300;
+
+/** Emits `save` with the name of an instrument. */
+export class Legend extends EventTarget {
+  #list;
+  #filter;
+  #take = null;
+  #rows = new Map(); // instrument -> {item, count, mute, solo, save}
+  #pending = false;
+  #soon = () => this.#schedule();
+
+  constructor(list, filter) {
+    super();
+    this.#list = list;
+    this.#filter = filter;
+    filter.addEventListener("change", () => this.#press());
+  }
+
+  show(take) {
+    this.#take?.removeEventListener("change", this.#soon);
+    this.#take?.removeEventListener("finish", this.#soon);
+    this.#take = take;
+    take.addEventListener("change", this.#soon);
+    take.addEventListener("finish", this.#soon);
+    this.#rows.clear();
+    this.#list.replaceChildren();
+    this.#filter.hearAll();
+    this.#fill();
+  }
+
+  #schedule() {
+    if (this.#pending) return;
+    this.#pending = true;
+    setTimeout(() => {
+      this.#pending = false;
+      this.#fill();
+    }, UPDATE_MS);
+  }
+
+  #fill() {
+    const { notes, programs, live } = this.#take;
+    const counts = countInstruments(notes, programs);
+    for (const name of counts.keys()) if (!this.#rows.has(name)) this.#add(name);
+    for (const [name, { item, count, save }] of this.#rows) {
+      const number = counts.get(name) ?? 0;
+      item.hidden = number === 0; // all of its notes turned out to be another's
+      count.textContent = number;
+      save.disabled = live;
+      this.#list.append(item);
+    }
+    this.#list.hidden = counts.size === 0;
+    // Where colour is the instrument, loudness is opacity.
+    document.body.classList.toggle("by-instrument", counts.size > 0);
+    this.#press();
+  }
+
+  #add(name) {
+    const template = document.getElementById("instrument-row");
+    const item = template.content.firstElementChild.cloneNode(true);
+    item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
+    item.querySelector(".instrument-name").textContent = name;
+    const button = (kind, words, act) => {
+      const found = item.querySelector(`.${kind}`);
+      found.setAttribute("aria-label", `${words} ${name}`);
+      found.addEventListener("click", act);
+      return found;
+    };
+    const row = {
+      item,
+      count: item.querySelector(".instrument-count"),
+      mute: button("mute", "Mute", () => this.#filter.mute(name)),
+      solo: button("solo", "Solo", () => this.#filter.solo(name)),
+      save: button("save-one", "Download MIDI of", () =>
+        this.dispatchEvent(new CustomEvent("save", { detail: name })),
+      ),
+    };
+    this.#rows.set(name, row);
+  }
+
+  #press() {
+    for (const [name, { item, mute, solo }] of this.#rows) {
+      mute.setAttribute("aria-pressed", this.#filter.isMuted(name));
+      solo.setAttribute("aria-pressed", this.#filter.isSolo(name));
+      item.classList.toggle("unheard", !this.#filter.hears(name));
+    }
+  }
+}

@@ -1,0 +1,52 @@
+/** The notes as a table, for reading with a screen reader or by eye; filled while it is open. */
+
+import { clockText, noteName } from "../notes/pitch.js";
+
+const MAX_ROWS = 500; // the newest; the MIDI file has all
+const UPDATE_MS = 300;
+
+export class NoteList {
+  #panel;
+  #body;
+  #filter;
+  #take = null;
+  #pending = false;
+  #soon = () => this.#schedule();
+
+  constructor(panel, body, filter) {
+    this.#panel = panel;
+    this.#body = body;
+    this.#filter = filter;
+    filter.addEventListener("change", this.#soon);
+    panel.addEventListener("toggle", this.#soon);
+  }
+
+  show(take) {
+    this.#take?.removeEventListener("change", this.#soon);
+    this.#take = take;
+    take.addEventListener("change", this.#soon);
+    this.#schedule();
+  }
+
+  #schedule() {
+    if (this.#pending || !this.#take || !this.#panel.open) return;
+    this.#pending = true;
+    setTimeout(() => {
+      this.#pending = false;
+      this.#fill();
+    }, UPDATE_MS);
+  }
+
+  #fill() {
+    const rows = this.#filter.notesOf(this.#take).slice(-MAX_ROWS).map((note) => {
+      const row = document.createElement("tr");
+      const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;
+      const { pitch, velocity, instrument } = note;
+      for (const text of [noteName(pitch), clockText(note.onset), length, velocity, instrument]) {
+        row.insertCell().textContent = text;
+      }
+      return row;
+    });
+    this.#body.replaceChildren(...rows);
+  }
+}

@@ -1,0 +1,74 @@
+/** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
+
+import { Palette } from "./palette.js";
+import { pitchRange } from "../notes/pitch.js";
+
+const LIVE_WAIT_MS = 250;
+const MAX_LIVE_NOTES = 4000; // drawn of a take that still grows: evenly chosen beyond that
+
+export class Overview {
+  #canvas;
+  #context;
+  #palette = new Palette();
+  #filter;
+  #take = null;
+  #pending = false;
+  #redraw = () => this.#soon();
+
+  constructor(canvas, filter) {
+    this.#canvas = canvas;
+    this.#filter = filter;
+    filter.addEventListener("change", this.#redraw);
+    this.#context = canvas.getContext("2d");
+    new ResizeObserver(this.#redraw).observe(canvas);
+    Palette.onChange(() => {
+      this.#palette = new Palette();
+      this.#soon();
+    });
+  }
+
+  show(take) {
+    this.#take?.removeEventListener("change", this.#redraw);
+    this.#take = take;
+    take.addEventListener("change", this.#redraw);
+    this.#soon();
+  }
+
+  #soon() {
+    if (this.#pending) return;
+    this.#pending = true;
+    setTimeout(
+      () => {
+        this.#pending = false;
+        this.#draw();
+      },
+      this.#take?.live ? LIVE_WAIT_MS : 0,
+    );
+  }
+
+  #draw() {
+    const ratio = devicePixelRatio || 1;
+    const { clientWidth: width, clientHeight: height } = this.#canvas;
+    if (!this.#take || width === 0) return;
+    this.#canvas.width = Math.round(width * ratio);
+    this.#canvas.height = Math.round(height * ratio);
+    const context = this.#context;
+    context.scale(ratio, ratio);
+    const { notes, duration, head, live } = this.#take;
+    if (notes.length === 0) return;
+    const { low, high } = pitchRange(notes);
+    const row = (height - 8) / Math.max(13, high - low + 1);
+    const step = live ? Math.ceil(notes.length / MAX_LIVE_NOTES) : 1;
+    for (let i = 0; i < notes.length; i += step) {
+      if (!this.#filter.passes(notes[i], head)) continue;
+      const { pitch, onset, offset } = notes[i];
+      const from = (onset / duration) * width;
+      const until = ((offset ?? duration) / duration) * width;
+      const { colour, opacity } = this.#palette.note(notes[i]);
+      context.globalAlpha = opacity;
+      context.fillStyle = colour;
+      const y = 4 + (high - pitch) * row;
+      context.fillRect(from, y, Math.max(1, until - from), Math.max(1.2, row));
+    }
+  }
+}

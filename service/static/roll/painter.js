@@ -1,0 +1,228 @@
+/**
+ * Paints one picture of the roll: grid, notes, cursor, keyboard. Knows nothing of gestures or of
+ * time passing; what is shown comes in as arguments.
+ */
+
+import { drawKeyboard } from "./keyboard.js";
+import { Palette } from "./palette.js";
+import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
+
+const RULER_HEIGHT = 20;
+const KEYS_WIDTH = 64;
+const NARROW_KEYS_WIDTH = 44;
+const NARROW = 520; // pixels of roll below which the keys are shorter
+const GRID_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300];
+const GRID_MIN_PIXELS = 64;
+const NAME_MIN_ROW = 10; // pixels a note needs for its name
+const NAME_MIN_WIDTH = 24;
+const PEDAL_HEIGHT = 4; // pixels
+const FAINT = 0.75; // opacity below which a note's name is in the page's ink
+const BAND_OPACITY = 0.14; // of the row from a lit key to its note
+const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be seen
+
+export class Painter {
+  #canvas;
+  #context;
+  palette = new Palette();
+
+  constructor(canvas) {
+    this.#canvas = canvas;
+    this.#context = canvas.getContext("2d");
+  }
+
+  get keysWidth() {
+    return this.#canvas.clientWidth < NARROW ? NARROW_KEYS_WIDTH : KEYS_WIDTH;
+  }
+
+  /** Match the picture's pixels to the screen's; the picture is blank until painted again. */
+  resize() {
+    const { clientWidth, clientHeight } = this.#canvas;
+    this.#canvas.width = Math.round(clientWidth * devicePixelRatio);
+    this.#canvas.height = Math.round(clientHeight * devicePixelRatio);
+  }
+
+  /**
+   * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
+   * take, else null; `cursor`: the position of playback; `filter`: the notes that count;
+   * `heat`: whether the probabilities are shown. Returns `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
+   */
+  paint({ take, view, head, cursor, filter, heat = false }) {
+    const width = this.#canvas.width / devicePixelRatio;
+    const height = this.#canvas.height / devicePixelRatio;
+    const sounding = soundingAt(take, head, cursor, filter);
+    if (width === 0) return { sounding, drawn: 0 };
+    const { start, span } = view;
+    const keys = this.keysWidth;
+    const rowHeight = (height - RULER_HEIGHT) / (view.high - view.low + 1);
+    const layout = {
+      width,
+      height,
+      keys,
+      start,
+      end: start + span,
+      low: Math.max(0, Math.floor(view.low)),
+      high: Math.min(127, Math.ceil(view.high)),
+      x: (time) => keys + ((time - start) / span) * (width - keys),
+      rows: { height: rowHeight, top: (p) => RULER_HEIGHT + (view.high - p) * rowHeight },
+    };
+    const { palette } = this;
+    this.#context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    this.#rows(layout, sounding);
+    this.#seconds(layout);
+    if (heat && take.heat) this.#heat(layout, take.heat);
+    const drawn = this.#notes(layout, take, head, filter);
+    this.#pedal(layout, take, head);
+    if (head !== null) this.#line(layout, head, { opacity: 0.45, width: 1 });
+    else if (take.notes.length) this.#line(layout, cursor, { opacity: 1, width: 2, flag: true });
+    const box = { width: keys, top: RULER_HEIGHT, height: height - RULER_HEIGHT };
+    drawKeyboard(this.#context, { ...layout, ...box, sounding, palette });
+    return { sounding, drawn };
+  }
+
+  #rows({ width, height, keys, low, high, rows }, sounding) {
+    const { palette } = this;
+    const context = this.#context;
+    context.fillStyle = palette.surface;
+    context.fillRect(0, 0, width, height);
+    for (let pitch = low; pitch <= high; pitch += 1) {
+      const y = rows.top(pitch);
+      if (isBlackKey(pitch)) {
+        context.fillStyle = palette.shade;
+        context.fillRect(keys, y, width - keys, rows.height);
+      }
+      if (sounding.has(pitch)) {
+        context.globalAlpha = BAND_OPACITY;
+        context.fillStyle = palette.velocity(sounding.get(pitch));
+        context.fillRect(keys, y, width - keys, rows.height);
+        context.globalAlpha = 1;
+      }
+      if (pitch % 12 === 0) {
+        context.fillStyle = palette.octave;
+        context.fillRect(keys, Math.round(y + rows.height), width - keys, 1);
+      }
+    }
+    context.fillStyle = palette.surface;
+    context.fillRect(0, 0, width, RULER_HEIGHT); // a row that the top edge cuts
+  }
+
+  #seconds({ width, height, keys, start, end, x }) {
+    const { palette } = this;
+    const context = this.#context;
+    const wanted = ((end - start) / (width - keys)) * GRID_MIN_PIXELS;
+    const step = GRID_STEPS_S.find((seconds) => seconds >= wanted) ?? GRID_STEPS_S.at(-1);
+    context.font = `11px ${palette.font}`;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    for (let mark = Math.max(0, Math.ceil(start / step)); mark * step < end; mark += 1) {
+      const at = Math.round(x(mark * step));
+      context.fillStyle = palette.line;
+      context.fillRect(at, RULER_HEIGHT, 1, height - RULER_HEIGHT);
+      const text = step < 1 ? clockText(mark * step) : clockText(mark * step).slice(0, -2);
+      if (at + context.measureText(text).width > width) continue;
+      context.fillStyle = palette.text;
+      context.fillText(text, at + 1, RULER_HEIGHT / 2);
+    }
+  }
+
+  #heat(layout, heat) {
+    const context = this.#context;
+    context.save();
+    this.#clip(layout);
+    heat.draw(context, layout, this.palette.heat);
+    context.restore();
+  }
+
+  #clip({ width, height, keys }) {
+    this.#context.beginPath();
+    this.#context.rect(keys, RULER_HEIGHT, width - keys, height - RULER_HEIGHT);
+    this.#context.clip();
+  }
+
+  #notes(layout, take, head, filter) {
+    const { start, end, x, rows } = layout;
+    const { palette } = this;
+    const context = this.#context;
+    const barHeight = Math.max(2, rows.height - 1);
+    const radius = Math.min(3, barHeight / 3);
+    const named = rows.height >= NAME_MIN_ROW;
+    context.save();
+    this.#clip(layout);
+    context.font = `600 ${Math.min(11, rows.height - 2)}px ${palette.font}`;
+    context.textBaseline = "middle";
+    const now = take.stalled ? take.head : Math.max(take.head, head ?? 0);
+    let drawn = 0;
+    for (const note of take.between(start, end)) {
+      if (!filter.passes(note, now)) continue;
+      drawn += 1;
+      const until = note.offset ?? now;
+      const left = x(note.onset);
+      const barWidth = Math.max(2, x(until) - left - 1);
+      const y = rows.top(note.pitch) + 0.5;
+      const { colour, opacity } = palette.note(note);
+      context.globalAlpha = opacity;
+      context.fillStyle = colour;
+      if (barWidth <= PLAIN_WIDTH) {
+        context.fillRect(left, y, barWidth, barHeight);
+        continue;
+      }
+      context.beginPath();
+      context.roundRect(left, y, barWidth, barHeight, radius);
+      context.fill();
+      if (named && barWidth >= NAME_MIN_WIDTH) {
+        // On a faint bar the page shines through: there the page's own ink reads better.
+        context.fillStyle = context.globalAlpha < FAINT ? palette.strong : palette.onNote;
+        context.globalAlpha = 1;
+        context.fillText(noteName(note.pitch), left + 4, y + barHeight / 2 + 0.5);
+      }
+    }
+    context.restore();
+    return drawn;
+  }
+
+  /** The sustain pedal, as a line at the foot of the roll where it is down. */
+  #pedal(layout, take, head) {
+    if (!take.pedal.length) return;
+    const { height, start, end, x } = layout;
+    const context = this.#context;
+    context.save();
+    this.#clip(layout);
+    context.fillStyle = this.palette.strong;
+    for (const { onset, offset } of take.pedal) {
+      const until = offset ?? Math.max(take.head, head ?? 0);
+      if (until < start || onset > end) continue;
+      const left = x(onset);
+      context.fillRect(left, height - PEDAL_HEIGHT, Math.max(2, x(until) - left), PEDAL_HEIGHT);
+      context.fillRect(left, height - 2 * PEDAL_HEIGHT, 1, PEDAL_HEIGHT); // pressed here
+    }
+    context.restore();
+  }
+
+  /** An upright line at a moment, with a flag on the ruler where it can be moved. */
+  #line({ height, keys, width, x }, time, { opacity: strength, width: thickness, flag = false }) {
+    const at = Math.round(x(time));
+    if (at < keys || at > width) return;
+    const context = this.#context;
+    context.fillStyle = this.palette.cursor;
+    context.globalAlpha = strength;
+    context.fillRect(at, RULER_HEIGHT, thickness, height - RULER_HEIGHT);
+    if (flag) {
+      context.beginPath();
+      context.moveTo(at - 5, RULER_HEIGHT - 6);
+      context.lineTo(at + 7, RULER_HEIGHT - 6);
+      context.lineTo(at + 1, RULER_HEIGHT + 2);
+      context.fill();
+    }
+    context.globalAlpha = 1;
+  }
+}
+
+/** pitch -> velocity of what sounds: the open notes of a live take, else those at the cursor. */
+function soundingAt(take, head, cursor, filter) {
+  const sounding = new Map();
+  if (take.stalled) return sounding;
+  const notes = head === null ? take.between(cursor, cursor + 1e-3) : take.open.values();
+  for (const note of notes) {
+    if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, note.velocity);
+  }
+  return sounding;
+}

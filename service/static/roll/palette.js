@@ -1,0 +1,67 @@
+/**
+ * The roll's colours, read from the style sheet so that light and dark live in one place.
+ * Velocity runs soft -> middle -> loud through three hues that also differ in lightness.
+ */
+
+import { colourOf, loudness } from "../notes/instruments.js";
+
+// Players rarely leave this range of velocity: all colours are spent within it.
+const SOFT = 25;
+const LOUD = 105;
+
+const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+
+export class Palette {
+  constructor() {
+    const style = getComputedStyle(document.documentElement);
+    const read = (name) => style.getPropertyValue(`--${name}`).trim();
+    this.surface = read("roll");
+    this.shade = read("roll-shade");
+    this.line = read("roll-line");
+    this.octave = read("roll-octave");
+    this.text = read("muted");
+    this.strong = read("ink");
+    this.cursor = read("accent");
+    this.white = read("key-white");
+    this.black = read("key-black");
+    this.edge = read("key-edge");
+    this.keyText = read("key-text");
+    this.onNote = read("on-note");
+    this.heat = channels(read("heat"));
+    this.lightness = read("instrument-lightness");
+    this.font = style.fontFamily;
+    const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
+    this.velocities = Array.from({ length: 128 }, (_, velocity) =>
+      ramp(stops, Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)))),
+    );
+  }
+
+  /** Colour and opacity of a note: of its instrument and loudness, else of loudness and confidence. */
+  note({ instrument, velocity, confidence }) {
+    return instrument
+      ? { colour: colourOf(instrument, this.lightness), opacity: loudness(velocity) }
+      : { colour: this.velocity(velocity), opacity: opacity(confidence) };
+  }
+
+  velocity(value) {
+    return this.velocities[Math.max(0, Math.min(127, Math.round(value)))];
+  }
+
+  static onChange(listener) {
+    darkScheme.addEventListener("change", listener);
+  }
+}
+
+/** Confidence shows as opacity, never so faint that a note cannot be seen. */
+const opacity = (confidence) => 0.35 + 0.65 * Math.max(0, Math.min(1, confidence));
+
+const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+function ramp(stops, fraction) {
+  const place = fraction * (stops.length - 1);
+  const index = Math.min(Math.floor(place), stops.length - 2);
+  const mixed = stops[index].map((from, i) =>
+    Math.round(from + (stops[index + 1][i] - from) * (place - index)),
+  );
+  return `rgb(${mixed.join(" ")})`;
+}

@@ -1,0 +1,161 @@
+/** The take in view: its roll, its overview, its list of notes, and what plays and saves it. */
+
+import { Legend } from "./legend.js";
+import { NoteList } from "./note-list.js";
+import { Overview } from "./overview.js";
+import { clockText, countText } from "../notes/pitch.js";
+import { Player } from "../audio/player.js";
+import { Roll } from "./roll.js";
+import { jsonOf, midiOf, midiOfOne, save, stemOf } from "../notes/saving.js";
+import { Take } from "../notes/take.js";
+
+const ZOOM_STEP = 1.5;
+const SEEK_STEP_S = 1;
+
+const $ = (id) => document.getElementById(id);
+
+export class Stage {
+  #filter;
+  #overview;
+  #noteList;
+  #legend;
+  #describe = () => this.#tellCount();
+  take = new Take("New take");
+
+  constructor(filter) {
+    this.#filter = filter;
+    this.roll = new Roll($("roll"), filter);
+    this.#overview = new Overview($("overview"), filter);
+    this.#noteList = new NoteList($("notes-panel"), $("notes"), filter);
+    this.#legend = new Legend($("instruments"), filter);
+    this.player = new Player(filter);
+    this.#listen();
+    this.roll.show(this.take);
+  }
+
+  show(take) {
+    this.player.load(take);
+    this.take.removeEventListener("change", this.#describe);
+    this.take = take;
+    take.addEventListener("change", this.#describe);
+    this.roll.show(take);
+    this.#overview.show(take);
+    this.#noteList.show(take);
+    this.#legend.show(take);
+    $("empty").hidden = true;
+    $("take-name").textContent = take.name;
+    this.#tellCount();
+    this.tellPosition();
+  }
+
+  /** What may be pressed: nothing of a take that still grows, no fitting of one that runs on. */
+  enable({ busy, following }) {
+    const { take } = this;
+    $("play").disabled = busy || !take.notes.length;
+    $("seek").disabled = busy || !take.duration;
+    const saved = !busy && take.midi;
+    $("save-midi").disabled = $("save-json").disabled = !saved;
+    $("save-wav").disabled = !saved || !take.recording?.wav;
+    $("balance").disabled = !take.recording;
+    const empty = take.duration === 0 && !following;
+    for (const id of ["zoom-in", "zoom-out", "zoom-fit"]) $(id).disabled = empty;
+    $("zoom-fit").disabled ||= following;
+  }
+
+  tellPosition() {
+    const { take } = this;
+    const position = take.live ? take.head : this.player.position;
+    const duration = take.duration;
+    $("position").textContent = clockText(position);
+    $("length").textContent = `/ ${clockText(duration)}`;
+    $("length").hidden = take.live;
+    $("seek").max = duration;
+    $("seek").value = position;
+    $("seek").setAttribute("aria-valuetext", `${clockText(position)} of ${clockText(duration)}`);
+  }
+
+  #tellCount() {
+    const all = this.take.notes.length;
+    const count = this.#filter.count(this.take);
+    const text = countText(all, "note");
+    $("note-count").textContent = count === all ? text : `${count} of ${text}`;
+  }
+
+  #tellPlaying(playing) {
+    const { player, roll } = this;
+    $("play").classList.toggle("playing", playing);
+    $("play").setAttribute("aria-label", playing ? "Pause" : "Play");
+    roll.play(playing ? () => player.position : null);
+    roll.setCursor(player.position);
+    const follow = () => {
+      this.tellPosition();
+      if (player.playing) requestAnimationFrame(follow);
+    };
+    follow();
+  }
+
+  #toggle() {
+    if ($("play").disabled) return;
+    if (this.player.playing) this.player.pause();
+    else this.player.play();
+  }
+
+  async #seek(seconds) {
+    if (this.take.live) return;
+    await this.player.seek(seconds);
+    this.roll.setCursor(this.player.position);
+    this.tellPosition();
+  }
+
+  #listen() {
+    const { player, roll } = this;
+    const zoom = (factor) => this.take.duration && roll.zoom(factor);
+    const keys = {
+      " ": () => this.#toggle(),
+      ArrowLeft: () => this.#seek(player.position - SEEK_STEP_S),
+      ArrowRight: () => this.#seek(player.position + SEEK_STEP_S),
+      Home: () => this.#seek(0),
+      End: () => this.#seek(this.take.duration),
+      "+": () => zoom(1 / ZOOM_STEP),
+      "=": () => zoom(1 / ZOOM_STEP),
+      "-": () => zoom(ZOOM_STEP),
+      0: () => !this.take.live && roll.fit(),
+    };
+    $("roll").addEventListener("keydown", (event) => {
+      const act = event.ctrlKey || event.metaKey || event.altKey ? null : keys[event.key];
+      if (!act) return;
+      event.preventDefault();
+      act();
+    });
+    const press = (id, act) => $(id).addEventListener("click", act);
+    press("play", () => this.#toggle());
+    press("zoom-in", () => zoom(1 / ZOOM_STEP));
+    press("zoom-out", () => zoom(ZOOM_STEP));
+    press("zoom-fit", () => roll.fit());
+    const saveAs = (ending, blob) => save(blob, `${stemOf(this.take)}.${ending}`);
+    press("save-midi", () => saveAs("mid", midiOf(this.take, this.#filter)));
+    press("save-json", () => saveAs("json", jsonOf(this.take, this.#filter)));
+    press("save-wav", () => saveAs("wav", this.take.recording.wav()));
+    this.#legend.addEventListener("save", ({ detail }) =>
+      save(midiOfOne(this.take, this.#filter, detail), `${stemOf(this.take)}.${detail}.mid`),
+    );
+    $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
+    roll.addEventListener("seek", ({ detail }) => this.#seek(detail));
+    player.addEventListener("play", () => this.#tellPlaying(true));
+    player.addEventListener("pause", () => this.#tellPlaying(false));
+    $("heat").addEventListener("change", () => {
+      roll.heat = $("heat").checked;
+    });
+    $("balance").addEventListener("input", () => this.#balance());
+    this.#balance();
+    this.#filter.addEventListener("change", this.#describe);
+  }
+
+  #balance() {
+    const share = Number($("balance").value);
+    this.player.balance = share;
+    const words = { 0: "recording alone", 0.5: "both", 1: "notes alone" };
+    const mostly = share < 0.5 ? "mostly the recording" : "mostly the notes";
+    $("balance").setAttribute("aria-valuetext", words[share] ?? mostly);
+  }
+}

@@ -1,0 +1,214 @@
+/**
+ * One live take: a source of sound -> socket -> notes.
+ *
+ * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `level`,
+ * `note_on` and `note_off` {key, note}, `pedal` (whether it is down), `silence` (end whatever sounds elsewhere), `notice` (words
+ * for the page, "" to take them back) and `finish` once, last. Whatever ends the take, its open
+ * notes are closed. A take that is stopped before its source was there is `abandoned` instead.
+ */
+
+import { Heat } from "../roll/heat.js";
+import { fromBase64, midiFile } from "../notes/midi.js";
+import { LiveRecording } from "../audio/recording.js";
+import { TranscriptionSocket } from "./socket.js";
+
+const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
+const LAG_SMOOTHING = 0.05; // likewise of the lag, at each picture
+const DELAYS_KEPT = 15; // notes whose delay makes the measured one
+
+export class LiveTake extends EventTarget {
+  #take;
+  #source;
+  #socket = null;
+  #captured = 0; // seconds
+  #origin = null; // page clock, in seconds, of the first sample; smoothed
+  #delay = 0; // seconds that the server promised
+  #behind = 0; // seconds by which it was late when it last said so
+  #lag = 0; // ... as the roll shows it, eased
+  #delays = []; // seconds from a note's sound to its message, of the newest notes
+  #recordingFull = false;
+  #abandoned = false;
+  state = "connecting";
+
+  constructor(take, source) {
+    super();
+    this.#take = take;
+    this.#source = source;
+  }
+
+  get reconnects() {
+    return Math.max(0, (this.#socket?.sessions ?? 0) - 1);
+  }
+
+  get lostSeconds() {
+    return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
+  }
+
+  /** Median, in seconds, over the newest notes; null before there are some. */
+  get measuredDelay() {
+    const sorted = [...this.#delays].sort((a, b) => a - b);
+    return sorted.length ? sorted[sorted.length >> 1] : null;
+  }
+
+  /** The moment, in seconds of the take, whose notes are just due: the head of the roll. */
+  head() {
+    this.#lag += (this.#behind - this.#lag) * LAG_SMOOTHING;
+    return Math.max(0, Math.min(this.#captured + 0.1, this.#clock()) - this.#delay - this.#lag);
+  }
+
+  #clock() {
+    return this.#origin === null ? 0 : performance.now() / 1000 - this.#origin;
+  }
+
+  /** Resolves, or throws words for the page, once the source is there or the take abandoned. */
+  async start({ lookaheadMs, mode }) {
+    this.#enter("connecting");
+    const source = this.#source;
+    await source.open();
+    if (this.#abandoned) {
+      await source.close();
+      return;
+    }
+    this.#take.recording = new LiveRecording(source.rate);
+    const url = new URL("ws/transcribe", document.baseURI);
+    url.protocol = url.protocol.replace("http", "ws");
+    const socket = new TranscriptionSocket(url, {
+      encoding: "pcm_s16le",
+      sample_rate: source.rate,
+      channels: 1,
+      ...(mode && { mode }),
+      lookahead_ms: lookaheadMs,
+      frames: true,
+      updates: true,
+    });
+    this.#socket = socket;
+    this.#listen(socket);
+    source.addEventListener("chunk", ({ detail }) => this.#chunk(detail));
+    source.addEventListener("notice", ({ detail }) => this.#say(detail));
+    source.addEventListener("ended", ({ detail }) => {
+      if (detail) this.#say(detail);
+      this.stop();
+    });
+    socket.open();
+    source.start();
+  }
+
+  stop() {
+    if (!this.#socket) {
+      // The browser may still be asking for leave to listen, for as long as nobody answers.
+      this.#abandoned = true;
+      this.#tell("abandoned");
+      return;
+    }
+    if (this.state === "finishing") return;
+    this.#enter("finishing");
+    this.#source.close();
+    this.#socket.stop();
+  }
+
+  #chunk({ pcm, samples, peak }) {
+    if (this.state === "finishing") return; // on its way when the source was closed
+    this.#captured += samples / this.#take.recording.rate;
+    const origin = performance.now() / 1000 - this.#captured;
+    this.#origin ??= origin;
+    this.#origin += (origin - this.#origin) * CLOCK_SMOOTHING;
+    this.#tell("level", peak);
+    if (!this.#take.recording.add(pcm, samples) && !this.#recordingFull) {
+      this.#recordingFull = true;
+      this.#say("The recording is as long as this page keeps; the notes go on without it.");
+    }
+    this.#socket.send(pcm, samples);
+  }
+
+  #listen(socket) {
+    const take = this.#take;
+    const on = (type, handle) => socket.addEventListener(type, ({ detail }) => handle(detail));
+    on("ready", (ready) => {
+      this.#delay = ready.delay_ms / 1000;
+      take.stalled = false;
+      take.programs = ready.instruments ?? {};
+      take.heat ??= new Heat(1 / ready.frame_rate_hz);
+      this.#say("");
+      if (this.state !== "finishing") this.#enter("listening");
+      this.#tell("ready", ready);
+    });
+    on("note_on", (note) => {
+      take.noteOn(note.key, note, note.time_s);
+      this.#delays.push(this.#clock() - note.time_s);
+      if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
+      this.#tell("note_on", { key: note.key, note });
+    });
+    on("note_update", ({ key, instrument }) => take.rename(key, instrument));
+    on("pedal", ({ down, time_s }) => {
+      take.pedalMoved(down, time_s);
+      this.#tell("pedal", down);
+    });
+    on("note_off", (note) => {
+      take.noteOff(note.key, note.time_s);
+      this.#tell("note_off", { key: note.key, note });
+    });
+    on("progress", (progress) => {
+      take.advance(progress.time_s);
+      this.#fallBehind(progress);
+    });
+    on("frames", ({ time_s, lowest_pitch, pitches, probabilities_base64 }) => {
+      const bytes = fromBase64(probabilities_base64);
+      take.heat.add(time_s, { lowest: lowest_pitch, pitches, bytes });
+    });
+    on("lagging", (lagging) => this.#fallBehind(lagging));
+    on("sounding", (keys) => this.#closeAllBut(keys));
+    on("stall", () => {
+      take.stalled = true;
+      this.#tell("silence");
+    });
+    on("lost", () => {
+      this.#closeAllBut(new Set());
+      take.pedalMoved(false, take.head);
+    });
+    on("retry", ({ attempt, seconds, words }) => {
+      if (this.state !== "finishing") this.#enter("reconnecting");
+      const why = words || "The connection was lost";
+      this.#say(`${why.replace(/\.$/, "")}; trying again in ${Math.ceil(seconds)} s (${attempt}).`);
+    });
+    on("end", ({ done, words }) => this.#finish(done, words));
+  }
+
+  #fallBehind(message) {
+    this.#behind = message.behind_ms / 1000;
+    this.#tell("progress", message);
+  }
+
+  #closeAllBut(keys) {
+    for (const key of [...this.#take.open.keys()]) {
+      if (keys.has(key)) continue;
+      this.#take.noteOff(key, this.#take.head);
+      this.#tell("note_off", { key });
+    }
+  }
+
+  async #finish(done, words) {
+    await this.#source.close();
+    const take = this.#take;
+    take.closeAll();
+    this.#tell("silence");
+    // The server's file covers one session; a take pieced together from several is written here.
+    const whole = done && this.#socket.sessions === 1;
+    const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
+    take.finish({ length: this.#captured, midi });
+    if (words) this.#say(words);
+    this.#tell("finish");
+  }
+
+  #enter(state) {
+    this.state = state;
+    this.#tell("state");
+  }
+
+  #say(words) {
+    this.#tell("notice", words);
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

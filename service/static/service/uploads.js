@@ -1,0 +1,117 @@
+/**
+ * Recordings waiting to be transcribed, one at a time: each is a job that becomes a take.
+ *
+ * A job is {file, take, seconds, state, words}: `seconds` is the recording's length where it is
+ * known, `state` one of waiting, running, done, failed, cancelled; `words` say what went wrong.
+ * Events: `change` (detail: the job).
+ */
+
+import { fromBase64, midiFile } from "../notes/midi.js";
+import { FileRecording } from "../audio/recording.js";
+import { recordingSeconds } from "../audio/recording-length.js";
+import { Take } from "../notes/take.js";
+import { BusyError, transcribe } from "./upload.js";
+
+const BUSY_TRIES = 20;
+
+export class Uploads extends EventTarget {
+  #waiting = [];
+  #running = null;
+  #abort = null;
+
+  get busy() {
+    return this.#running !== null;
+  }
+
+  add(files) {
+    for (const file of files) {
+      const take = new Take(file.name);
+      take.recording = new FileRecording(file);
+      const job = { file, take, seconds: null, state: "waiting", words: "" };
+      this.#waiting.push(job);
+      this.#tell(job);
+    }
+    if (!this.busy) this.#run();
+  }
+
+  /** Give a recording up; the notes found so far are kept. */
+  cancel(job) {
+    if (job === this.#running) this.#abort.abort();
+    if (job.state !== "waiting") return;
+    this.#waiting.splice(this.#waiting.indexOf(job), 1);
+    job.state = "cancelled";
+    this.#tell(job);
+  }
+
+  async #run() {
+    while (this.#waiting.length) {
+      const job = this.#waiting.shift();
+      this.#running = job;
+      this.#abort = new AbortController();
+      job.seconds = await recordingSeconds(job.file).catch(() => null);
+      job.state = "running";
+      this.#tell(job);
+      await this.#transcribe(job);
+      if (!this.#waiting.length) this.#running = null;
+      this.#tell(job);
+    }
+  }
+
+  async #transcribe(job) {
+    const { signal } = this.#abort;
+    const { take } = job;
+    const on = {
+      note_on: (note) => take.noteOn(note.note_id, note, note.time_s),
+      started: ({ instruments }) => {
+        take.programs = instruments ?? {};
+      },
+      note_update: ({ note_id, instrument }) => take.rename(note_id, instrument),
+      pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
+      note_off: (note) => take.noteOff(note.note_id, note.time_s),
+      progress: ({ time_s }) => {
+        job.words = "";
+        take.advance(time_s);
+        this.#tell(job);
+      },
+    };
+    try {
+      const done = await this.#whenFree(job, () => transcribe(job.file, on, signal));
+      take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
+      job.state = "done";
+    } catch (error) {
+      take.closeAll();
+      // What was found is kept, and can still be saved.
+      take.finish({ midi: take.notes.length ? midiFile(take.notes, take) : null });
+      job.state = signal.aborted ? "cancelled" : "failed";
+      job.words = signal.aborted ? "cancelled" : error.message;
+    }
+  }
+
+  /** Try again where the server has no room now, as late as it says. */
+  async #whenFree(job, attempt) {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (!(error instanceof BusyError) || tries === BUSY_TRIES) throw error;
+        job.words = `${error.message}; trying again in ${error.seconds} s`;
+        this.#tell(job);
+        await pause(error.seconds * 1000, this.#abort.signal);
+      }
+    }
+  }
+
+  #tell(job) {
+    this.dispatchEvent(new CustomEvent("change", { detail: job }));
+  }
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}

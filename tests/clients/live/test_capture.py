@@ -1,0 +1,86 @@
+"""The microphone: one channel, copied out of the audio thread, with clear complaints."""
+
+import asyncio
+import importlib
+import sys
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from clients.connection.backlog import Backlog
+from clients.live.capture import DeviceError, Microphone, input_devices, load_sounddevice
+from tests.clients.fakes.fake_devices import RATE, FakeSounddevice
+from tests.conftest import require_system
+
+
+def as_module(fake: FakeSounddevice) -> ModuleType:
+    return cast(ModuleType, fake)
+
+
+async def drain(backlog: Backlog) -> np.ndarray[Any, np.dtype[np.int16]]:
+    heard, position = b"", 0
+    while (pcm := await backlog.read(position)) is not None:
+        heard += pcm
+        position += len(pcm) // 2
+    return np.frombuffer(heard, "<i2")
+
+
+async def test_the_chosen_channel_arrives_whole_and_in_order() -> None:
+    fake = FakeSounddevice(seconds=0.5)
+    backlog = Backlog(2, 10 * RATE)
+    with Microphone(as_module(fake), "piano", channel=2) as microphone:
+        assert microphone.name == "Piano Mic"
+        assert microphone.sample_rate == RATE
+        microphone.open(backlog)
+        samples = await drain(backlog)
+    np.testing.assert_array_equal(samples, np.arange(len(samples)))
+    assert len(samples) == RATE // 2
+    assert fake.streams[0].options["dtype"] == "int16"
+
+
+async def test_leaving_closes_the_device() -> None:
+    fake = FakeSounddevice(seconds=None)
+    backlog = Backlog(2, 600 * RATE)
+    with Microphone(as_module(fake), None) as microphone:
+        microphone.open(backlog)
+        assert await backlog.read(0) is not None
+    assert fake.streams[0].closed.is_set()
+    await asyncio.wait_for(backlog.wait_ended(), 60)
+
+
+def test_input_devices_are_listed_with_the_default_marked() -> None:
+    assert input_devices(as_module(FakeSounddevice())) == ["*  1  Piano Mic  (2 in, 16000 Hz)"]
+
+
+@pytest.mark.parametrize(("device", "channel"), [("harp", 1), (7, 1), ("piano", 3), ("piano", 0)])
+def test_what_is_not_there_is_named(device: int | str, channel: int) -> None:
+    with pytest.raises(DeviceError, match=r"harp|7|2 input channels"):
+        Microphone(as_module(FakeSounddevice()), device, channel)
+
+
+async def test_a_device_in_use_is_told() -> None:
+    microphone = Microphone(as_module(FakeSounddevice(opens=False)), None)
+    with pytest.raises(DeviceError, match="Device unavailable"):
+        microphone.open(Backlog(2, RATE))
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"), [(ImportError(), "pip install"), (OSError(), "apt-get install")]
+)
+def test_missing_libraries_say_what_to_install(
+    error: Exception, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> ModuleType:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(DeviceError, match=advice):
+        load_sounddevice()
+
+
+def test_the_real_library_lists_devices() -> None:
+    require_system("libportaudio")
+    assert isinstance(input_devices(load_sounddevice()), list)
+    assert "sounddevice" in sys.modules

@@ -1,0 +1,82 @@
+"""What the terminal shows."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from clients.errors import ConnectionLostError
+from clients.events import Disconnected, Gap
+from clients.live.terminal import REMEMBERED_NOTES, Terminal
+from service.protocol.client_messages import Checkpoint
+from service.protocol.server_messages import NoteOff, NoteOn, Progress
+
+
+def on(note_id: int, pitch: int, time_s: float = 1.0) -> NoteOn:
+    return NoteOn(note_id=note_id, pitch=pitch, velocity=80, confidence=1.0, frame=0, time_s=time_s)
+
+
+def off(note_id: int, pitch: int, time_s: float = 2.5) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=time_s)
+
+
+def terminal_on(console: Console, level_db: float = -12.0) -> Terminal:
+    return Terminal(console, "Piano Mic", 48_000, lambda: level_db)
+
+
+def shown(terminal: Terminal) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100).print(terminal.render())
+    return out.getvalue()
+
+
+def test_sounding_and_played_notes_are_shown() -> None:
+    terminal = terminal_on(Console(file=io.StringIO()))
+    terminal.event(on(0, 60))
+    terminal.event(on(1, 64))
+    assert "C4 E4" in shown(terminal)
+    terminal.event(off(0, 60))
+    assert "C4 E4" not in shown(terminal)
+    assert "1.50 s" in shown(terminal)
+    for note_id in range(2, 50):
+        terminal.event(on(note_id, 40))
+    assert len(shown(terminal).splitlines()) == REMEMBERED_NOTES + 6  # of three pitches
+    assert terminal.notes == 50
+
+
+def test_lag_and_loss_are_shown() -> None:
+    terminal = terminal_on(Console(file=io.StringIO()))
+    nowhere = Checkpoint(session_id="0a", from_sample=0, frames=0, notes=0, sounding=())
+    progress = Progress(
+        received_samples=0, frames=0, time_s=0.0, behind_ms=2_500.0, checkpoint=nowhere
+    )
+    terminal.event(progress)
+    terminal.event(Disconnected(error=ConnectionLostError("it broke"), retry_s=2.0))
+    assert "it broke; again in 2.0 s, 2.5 s behind" in shown(terminal)
+    terminal.event(Gap(lost_samples=72_000, time_s=9.0))
+    assert "1.5 s of audio were lost" in shown(terminal)
+
+
+@pytest.mark.parametrize(
+    ("level_db", "filled", "words"),
+    [(0.0, 40, "0 dB"), (-30.0, 20, "-30 dB"), (-60.0, 0, "silence"), (-90.3, 0, "silence")],
+)
+def test_the_level_of_the_input_is_shown(level_db: float, filled: int, words: str) -> None:
+    meter = shown(terminal_on(Console(file=io.StringIO()), level_db)).splitlines()[1]
+    assert meter.count("▮") == filled
+    assert words in meter
+
+
+def test_a_pipe_gets_a_line_a_note() -> None:
+    out = io.StringIO()
+    with terminal_on(Console(file=out)) as terminal:
+        terminal.event(on(0, 69))
+        terminal.event(off(0, 69))
+    assert out.getvalue().split() == ["1.00", "s", "A4", "1.50", "s", "velocity", "80"]
+
+
+def test_a_terminal_is_redrawn() -> None:
+    out = io.StringIO()
+    with terminal_on(Console(file=out, force_terminal=True)) as terminal:
+        terminal.event(on(0, 69))
+    assert "A4" in out.getvalue()

@@ -1,0 +1,171 @@
+"""Notes gathered from events, and the MIDI file made of them."""
+
+import io
+from pathlib import Path
+
+import mido
+import pretty_midi
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clients.midi.beat import TICKS_PER_BEAT, Beat, TempoMap
+from clients.midi.notes import PEDALLED, NoteList
+from service.notes.events import Note as ServiceNote
+from service.notes.midi import midi_file
+from service.notes.pedal import PEDALLED as SERVICE_PEDALLED
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+
+
+def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:
+    return NoteOn(
+        note_id=note_id,
+        pitch=pitch,
+        velocity=velocity,
+        confidence=0.5,
+        frame=int(time_s * 86),
+        time_s=time_s,
+    )
+
+
+def off(note_id: int, pitch: int, time_s: float) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=pitch, frame=int(time_s * 86), time_s=time_s)
+
+
+def test_notes_pair_by_id() -> None:
+    notes = NoteList()
+    for event in (on(0, 60, 0.5), on(1, 64, 0.6), off(0, 60, 1.0), on(2, 60, 1.0)):
+        notes.event(event)
+    notes.event("what is no note")
+    assert [(note.pitch, note.onset_s, note.offset_s) for note in notes.notes] == [
+        (60, 0.5, 1.0),
+        (64, 0.6, None),
+        (60, 1.0, None),
+    ]
+    assert [note.note_id for note in notes.sounding] == [1, 2]
+    assert notes.to_json()[0] == {
+        "note_id": 0,
+        "pitch": 60,
+        "velocity": 80,
+        "confidence": 0.5,
+        "onset_s": 0.5,
+        "onset_frame": 43,
+        "offset_s": 1.0,
+        "offset_frame": 86,
+    }
+
+
+def test_an_end_without_a_beginning_is_nothing() -> None:
+    notes = NoteList()
+    notes.event(off(5, 60, 1.0))
+    assert notes.notes == []
+
+
+@settings(
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 127), st.floats(0, 60), st.floats(0.01, 2), st.integers(1, 127)),
+        max_size=20,
+        unique_by=lambda note: note[0],
+    )
+)
+def test_the_midi_file_holds_the_notes(
+    tmp_path: Path, played: list[tuple[int, float, float, int]]
+) -> None:
+    notes = NoteList()
+    for note_id, (pitch, onset_s, length_s, velocity) in enumerate(played):
+        notes.event(on(note_id, pitch, onset_s, velocity))
+        notes.event(off(note_id, pitch, onset_s + length_s))
+    path = tmp_path / "notes.mid"
+    notes.save_midi(path)
+    read = [note for part in pretty_midi.PrettyMIDI(str(path)).instruments for note in part.notes]
+    assert sorted((note.pitch, note.velocity) for note in read) == sorted(
+        (pitch, velocity) for pitch, _, _, velocity in played
+    )
+    by_pitch = {note.pitch: note for note in read}
+    for pitch, onset_s, length_s, _ in played:
+        assert by_pitch[pitch].start == pytest.approx(onset_s, abs=0.0001)
+        assert by_pitch[pitch].end == pytest.approx(onset_s + length_s, abs=0.0001)
+
+
+def test_a_restruck_note_sounds_twice(tmp_path: Path) -> None:
+    notes = NoteList()
+    for event in (on(0, 60, 0.0), off(0, 60, 1.0), on(1, 60, 1.0), off(1, 60, 2.0)):
+        notes.event(event)
+    notes.save_midi(tmp_path / "notes.mid")
+    kinds = [m.type for m in mido.MidiFile(tmp_path / "notes.mid").tracks[0] if not m.is_meta]
+    assert kinds == ["note_on", "note_off", "note_on", "note_off"]
+
+
+def test_the_file_is_the_one_that_the_service_writes() -> None:
+    notes, service_notes = NoteList(), []
+    for note_id, (pitch, onset_s, offset_s) in enumerate(
+        [(60, 0.1, 1.0), (64, 0.1, 0.7), (60, 1.0, 1.3)]
+    ):
+        notes.event(on(note_id, pitch, onset_s))
+        notes.event(off(note_id, pitch, offset_s))
+        service_notes.append(ServiceNote(note_id, pitch, 80, 0.5, 0, 0, onset_s, offset_s))
+    assert notes.midi() == midi_file(service_notes)
+
+
+@pytest.mark.parametrize("first_s", [0.0, 0.07, 0.31, 5.3])
+def test_beats_lie_on_the_lines_of_a_sequencer_and_times_stay(first_s: float) -> None:
+    beat = Beat(period_s=60 / 97, first_s=first_s)
+    notes = NoteList()
+    times_s = [first_s + step * beat.period_s / 2 for step in range(8)]
+    for note_id, time_s in enumerate([0.0, *times_s]):
+        notes.event(on(note_id, 40 + note_id, time_s))
+        notes.event(off(note_id, 40 + note_id, time_s + 0.25))
+    file = mido.MidiFile(file=io.BytesIO(notes.midi(beat)))
+    now_s, heard_s, ticks, now = 0.0, [], [], 0
+    for message in file:  # in seconds, by the file's own tempo
+        now_s += message.time
+        if message.type == "note_on":
+            heard_s.append(now_s)
+    for message in file.tracks[0]:
+        now += message.time
+        if message.type == "note_on":
+            ticks.append(now)
+    assert heard_s == pytest.approx([0.0, *times_s], abs=2e-4)
+    assert all(abs(tick % 2_500 - 2_500 * (tick % 2_500 > 1_250)) <= 2 for tick in ticks[1:])
+
+
+@given(st.floats(0.15, 3.0), st.floats(0, 10), st.floats(0, 100))
+def test_ticks_are_times(period_s: float, first_s: float, time_s: float) -> None:
+    tempo = TempoMap(Beat(period_s, first_s))
+    tick, at_s, before = tempo.tick(time_s), 0.0, (0, 0)
+    for place, us_per_beat in tempo.changes:
+        at_s += (min(tick, place) - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
+        before = (min(tick, place), us_per_beat)
+    at_s += (tick - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
+    assert at_s == pytest.approx(time_s, abs=period_s / TICKS_PER_BEAT + 2e-6)
+
+
+def test_instruments_have_tracks_programs_and_the_pedal() -> None:
+    notes = NoteList()
+    notes.programs = {"piano": 0, "violin": 40, "viola": 41}
+    update = NoteUpdate(note_id=1, pitch=70, instrument="viola", instrument_probability=0.7)
+    for event in (
+        on(0, 60, 0.5).model_copy(update={"instrument": "piano", "instrument_probability": 0.9}),
+        Pedal(down=True, frame=43, time_s=0.5),
+        on(1, 70, 0.6).model_copy(update={"instrument": "violin", "instrument_probability": 0.5}),
+        update,
+        off(0, 60, 1.0),
+        off(1, 70, 1.5),
+        Pedal(down=False, frame=172, time_s=2.0),
+    ):
+        notes.event(event)
+    assert notes.instruments == ["piano", "viola"]
+    assert [note["instrument"] for note in notes.to_json()] == ["piano", "viola"]
+    piano, viola = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
+    assert (piano.name, piano.program, len(piano.notes)) == ("piano", 0, 1)
+    assert (viola.name, viola.program, len(viola.notes)) == ("viola", 41, 1)
+    moves = [(c.number, c.value, round(c.time, 3)) for c in piano.control_changes]
+    assert moves == [(64, 127, 0.5), (64, 0, 2.0)]
+    assert viola.control_changes == []
+    (only,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi(only="viola"))).instruments
+    assert (only.name, [note.pitch for note in only.notes]) == ("viola", [70])
+    assert PEDALLED == SERVICE_PEDALLED

@@ -1,0 +1,173 @@
+"""MIDI out: every note that begins ends, on every way out."""
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.events import Connected
+from clients.midi.port import VIRTUAL_NAME, MidiOut, MidiPortError, open_port
+from service.protocol.server_messages import NoteOff, NoteOn, Pedal
+from tests.clients.fakes.fake_devices import FakePort
+
+
+def on(note_id: int, pitch: int, velocity: int = 70) -> NoteOn:
+    return NoteOn(
+        note_id=note_id, pitch=pitch, velocity=velocity, confidence=1.0, frame=0, time_s=0.0
+    )
+
+
+def off(note_id: int, pitch: int) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=1.0)
+
+
+def test_notes_become_messages() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(on(0, 60, velocity=99))
+    assert port.sounding == {60}
+    assert port.messages[0].velocity == 99
+    out.event(off(0, 60))
+    assert port.sounding == set()
+
+
+def test_a_pitch_ends_with_its_last_note() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(on(0, 60))
+    out.event(on(1, 60))
+    out.event(off(0, 60))
+    assert port.sounding == {60}
+    out.event(off(1, 60))
+    assert port.sounding == set()
+
+
+def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    ready = SimpleNamespace(instruments={"violin": 40, "piano": 0})
+    out.event(Connected(ready=ready, resumed=False))  # type: ignore[arg-type]  # as far as is read
+    out.event(on(0, 60).model_copy(update={"instrument": "violin"}))
+    out.event(on(1, 60).model_copy(update={"instrument": "piano"}))
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    out.event(off(0, 60))
+    said = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages]
+    assert said == [
+        ("program_change", 0, 40),
+        ("note_on", 0, 60, 70),
+        ("program_change", 1, 0),
+        ("note_on", 1, 60, 70),
+        ("control_change", 1, 64, 127),
+        ("note_off", 0, 60, 64),
+    ]
+    out.close()
+    last = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages[len(said) :]]
+    assert last == [
+        ("note_off", 1, 60, 64),
+        ("control_change", 1, 64, 0),
+        ("control_change", 0, 123, 0),
+        ("control_change", 1, 123, 0),
+    ]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 127))))
+def test_nothing_sounds_after_close(moves: list[tuple[bool, int, int]]) -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    pitches: dict[int, int] = {}
+    for begins, note_id, pitch in moves:
+        if begins and note_id not in pitches:
+            pitches[note_id] = pitch
+            out.event(on(note_id, pitch))
+        elif not begins:
+            out.event(off(note_id, pitches.pop(note_id, pitch)))
+    out.close()
+    assert port.sounding == set()
+    assert port.closed
+
+
+def test_the_port_is_closed_though_it_fails() -> None:
+    class BrokenPort(FakePort):
+        def send(self, message: Any) -> None:
+            raise OSError("unplugged")
+
+    port = BrokenPort()
+    with pytest.raises(OSError, match="unplugged"):
+        MidiOut(port).close()
+    assert port.closed
+
+
+def test_one_message_that_fails_keeps_no_other_note_sounding() -> None:
+    class FlakyPort(FakePort):
+        failed = False
+
+        def send(self, message: Any) -> None:
+            if message.type == "note_off" and not self.failed:
+                self.failed = True
+                raise OSError("a glitch")
+            super().send(message)
+
+    port = FlakyPort()
+    out = MidiOut(port)
+    for note_id, pitch in enumerate((60, 64, 67)):
+        out.event(on(note_id, pitch))
+    with pytest.raises(OSError, match="a glitch"):
+        out.close()
+    assert len(port.sounding) == 1
+    assert port.messages[-1].is_cc(123)  # which ends that one too
+    assert port.closed
+
+
+class FakeBackend:
+    names = ("Midi Through:0", "Synth A:0", "Synth B:0")
+
+    def get_output_names(self) -> list[str]:
+        return list(self.names)
+
+    def open_output(self, name: str, virtual: bool = False) -> tuple[str, bool]:
+        if name == "Synth B:0":
+            raise OSError("port is in use")
+        return name, virtual
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(Backend=lambda name, load: FakeBackend())
+    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
+
+
+@pytest.mark.usefixtures("backend")
+def test_ports_are_found_by_a_part_of_their_name() -> None:
+    assert open_port("synth a") == ("Synth A:0", False)
+    assert open_port("virtual") == (VIRTUAL_NAME, True)
+    with pytest.raises(MidiPortError, match="Synth A:0"):
+        open_port("organ")
+    with pytest.raises(MidiPortError, match="in use"):
+        open_port("synth b")
+
+
+def test_where_one_system_does_not_run_the_next_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, load: bool) -> FakeBackend:
+        if name == "first":
+            raise OSError("the first does not run")
+        return FakeBackend()
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(Backend=load))
+    assert open_port("virtual", ["first", "second"]) == (VIRTUAL_NAME, True)
+    assert open_port("synth a", ["first", "second"]) == ("Synth A:0", False)
+    with pytest.raises(MidiPortError, match="the first does not run"):
+        open_port("virtual", ["first"])
+    with pytest.raises(MidiPortError, match="the first does not run.*Synth A:0"):
+        open_port("organ", ["first", "second"])
+
+
+def test_missing_rtmidi_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(MidiPortError, match="pip install"):
+        open_port("any")

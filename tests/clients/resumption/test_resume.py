@@ -1,0 +1,237 @@
+"""Performances over connections that break: nothing lost, nothing told twice, nothing stuck."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+import pytest
+
+from clients.client import TranscriptionClient
+from clients.connection.retry import MAX_FRUITLESS, delays_s
+from clients.errors import ConnectError, ServerError, TranscriptionError
+from clients.events import Connected, Disconnected, Event, Gap
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOff, NoteOn
+from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
+from tests.clients.test_client import assert_no_stuck_note, collect, seconds
+
+RATE = 8_000
+OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
+
+
+def at_once() -> Iterator[float]:
+    return itertools.repeat(0.0)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def perform(
+    behaviour: Behaviour, duration_s: float
+) -> tuple[FakeService, TranscriptionClient, list[Event]]:
+    """A whole performance that must come to its end; no break is so long that it ends notes."""
+    async with FakeService(behaviour).running() as service:
+        async with TranscriptionClient(
+            service.url, OPTIONS, delays=at_once, hold_notes_s=3600
+        ) as client:
+            reading = asyncio.create_task(collect(client))
+            for _ in range(round(duration_s * 10)):
+                await client.send(seconds(0.1))
+            await client.stop()
+            events, failure = await reading
+    assert failure is None
+    return service, client, events
+
+
+def notes_of(events: list[Event]) -> list[NoteOn | NoteOff]:
+    return [event for event in events if isinstance(event, NoteOn | NoteOff)]
+
+
+@pytest.mark.parametrize("cut_s", [0.3, 1.3, 2.6, 3.4])
+@pytest.mark.parametrize("drops", [1, 3])
+async def test_a_lost_connection_changes_no_note(cut_s: float, drops: int) -> None:
+    _, whole, expected = await perform(Behaviour(), 5)
+    behaviour = Behaviour(drop_at_samples=round(cut_s * RATE), drops=drops)
+    service, client, events = await perform(behaviour, 5)
+    assert notes_of(events) == notes_of(expected)
+    assert client.notes.to_json() == whole.notes.to_json()
+    assert len(service.sessions) == client.sessions == drops + 1
+    assert all("resume" in session.start for session in service.sessions[1:])
+    # Nearly nothing is sent twice: what the service needs to hear again and was not yet told of.
+    assert all(session.first_sample >= (cut_s - 2.5) * RATE for session in service.sessions[1:])
+    assert client.lost_samples == 0
+
+
+async def test_the_next_session_is_asked_for_what_the_first_came_to_be() -> None:
+    behaviour = Behaviour(drop_at_samples=RATE, drops=1)
+    service, _, _ = await perform(behaviour, 2)
+    wanted = {"model": "fake", "mode": "block", "lookahead_ms": 100.0, "block_frames": 4}
+    assert wanted.items() <= service.sessions[1].start.items()
+
+
+async def test_a_draining_service_is_left_for_its_successor() -> None:
+    _, _, expected = await perform(Behaviour(), 4)
+    service, client, events = await perform(Behaviour(drain_at_samples=round(2.4 * RATE)), 4)
+    assert len(service.sessions) == 2
+    assert notes_of(events) == notes_of(expected)  # what ended the old session is not heard
+    (lost,) = [event for event in events if isinstance(event, Disconnected)]
+    assert "going down" in str(lost.error)
+
+
+async def test_the_midi_file_holds_the_whole_performance() -> None:
+    async with FakeService(Behaviour(drop_at_samples=2 * RATE, drops=1)).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS, delays=at_once) as client:
+            await client.send(seconds(4))
+            done = await client.stop()
+    assert done.midi == client.notes.midi()
+    assert done.totals.notes == 4
+    assert done.totals.received_samples == 4 * RATE
+
+
+async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
+    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1)
+    async with FakeService(behaviour).running() as service:
+        async with TranscriptionClient(
+            service.url, OPTIONS, hold_notes_s=0.01, delays=lambda: itertools.repeat(0.05)
+        ) as client:
+            events: list[Event] = []
+
+            async def read() -> None:
+                async for event in client:
+                    events.append(event)
+                    if isinstance(event, Disconnected):
+                        behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
+
+            reading = asyncio.create_task(read())
+            await client.send(seconds(1.5))
+            await until(lambda: len([e for e in events if isinstance(e, NoteOff)]) == 2)
+            behaviour.refuse_with = None
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            rest = asyncio.create_task(collect(client))
+            await client.send(seconds(1.5))
+            await client.stop()
+            more, failure = await rest
+    assert failure is None
+    assert_no_stuck_note(events + more)
+    held = [event for event in notes_of(events + more) if event.note_id == 1]
+    assert [event.time_s for event in held] == [1.25, 1.5]  # ended where it had got to
+    assert client.notes.notes[1].offset_s == 1.75  # and yet known for what it was
+
+
+async def test_audio_that_is_displaced_is_told_as_a_gap_and_time_stays_right() -> None:
+    behaviour = Behaviour(drop_at_samples=round(2.4 * RATE), drops=1)
+    async with FakeService(behaviour).running() as service:
+        client = TranscriptionClient(
+            service.url,
+            OPTIONS,
+            max_buffered_s=3,
+            give_up_s=None,
+            delays=lambda: itertools.repeat(0.001),
+        )
+        client.start()
+        events: list[Event] = []
+        lost = asyncio.Event()
+
+        async def read() -> None:
+            async for event in client:
+                events.append(event)
+                if isinstance(event, Disconnected) and not lost.is_set():
+                    lost.set()
+                    behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
+
+        reading = asyncio.create_task(read())
+        for _ in range(24):
+            client.put(seconds(0.1))
+            await asyncio.sleep(0)
+        await lost.wait()
+        for _ in range(100):  # ten seconds without a service
+            client.put(seconds(0.1))
+        behaviour.refuse_with = None
+        await until(lambda: len([e for e in events if isinstance(e, Connected)]) == 2)
+        await client.stop()
+        await reading
+        await client.close()
+    (gap,) = [event for event in events if isinstance(event, Gap)]
+    assert gap.lost_samples == client.lost_samples
+    assert gap.time_s == pytest.approx(9.4)  # the last three seconds of 12.4 were kept
+    assert "resume" not in service.sessions[-1].start
+    assert service.sessions[-1].samples == 3 * RATE
+    assert_no_stuck_note(events)
+    ons = [event for event in events if isinstance(event, NoteOn)]
+    assert [on.note_id for on in ons] == list(range(len(ons)))
+    after = [on.time_s for on in ons if on.time_s > gap.time_s]
+    assert after == pytest.approx([9.65, 10.65, 11.65])
+
+
+async def test_a_service_that_fails_again_and_again_at_the_same_place_is_given_up() -> None:
+    behaviour = Behaviour(fail_at_samples=round(1.4 * RATE), fail_retryable=True)
+    async with FakeService(behaviour).running() as service:
+        async with TranscriptionClient(service.url, OPTIONS, delays=at_once) as client:
+            await client.send(seconds(2))
+            events, failure = await collect(client)
+    assert isinstance(failure, ServerError)
+    assert MAX_FRUITLESS <= len(service.sessions) <= MAX_FRUITLESS + 2
+    assert_no_stuck_note(events)
+
+
+async def test_a_refusal_that_will_not_change_ends_it() -> None:
+    async with FakeService(Behaviour(reject_start="bad_start")).running() as service:
+        client = TranscriptionClient(service.url, OPTIONS, give_up_s=None, delays=at_once)
+        client.start()
+        with pytest.raises(ServerError, match="cannot start so"):
+            await client.stop()
+        assert len(service.sessions) == 1
+
+
+async def test_a_point_that_is_refused_ends_the_notes_and_goes_on() -> None:
+    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1, reject_resume=True)
+    service, client, events = await perform(behaviour, 4)
+    assert len(service.sessions) == 3
+    assert_no_stuck_note(events)
+    assert client.lost_samples == 0
+    assert [event for event in events if isinstance(event, Gap)] == []
+
+
+async def test_a_busy_service_is_asked_again() -> None:
+    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
+    async with FakeService(behaviour).running() as service:
+        client = TranscriptionClient(
+            service.url, OPTIONS, give_up_s=None, delays=lambda: itertools.repeat(0.001)
+        )
+        client.start()
+        client.put(seconds(1))
+        refusals = 0
+        async for event in client:
+            if isinstance(event, Disconnected):
+                assert isinstance(event.error, ConnectError)
+                refusals += 1
+                if refusals == 3:
+                    behaviour.refuse_with = None
+            if isinstance(event, Connected):
+                break
+        done = await client.stop()
+    assert done.totals.notes == 1
+
+
+async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection() -> None:
+    with nobody() as url:
+        client = TranscriptionClient(
+            url, OPTIONS, give_up_s=None, delays=lambda: itertools.repeat(3600.0)
+        )
+        client.start()
+        client.put(seconds(1))
+        with pytest.raises(TranscriptionError):
+            await client.stop()
+
+
+def test_delays_grow_to_a_limit_and_differ() -> None:
+    first = list(itertools.islice(delays_s(), 10))
+    assert first[0] < 1 < first[3]
+    assert max(first) <= 15 * 1.25
+    assert first != list(itertools.islice(delays_s(), 10))

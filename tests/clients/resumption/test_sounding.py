@@ -1,0 +1,58 @@
+"""That every note of a session ends once."""
+
+from clients.resumption.sounding import Sounding
+from service.protocol.client_messages import Checkpoint
+from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
+
+
+def on(note_id: int, time_s: float) -> NoteOn:
+    frame = round(100 * time_s)
+    return NoteOn(
+        note_id=note_id, pitch=60 + note_id, velocity=80, confidence=0.9, frame=frame, time_s=time_s
+    )
+
+
+def off(note_id: int, time_s: float) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=60 + note_id, frame=round(100 * time_s), time_s=time_s)
+
+
+def progress(frames: int, time_s: float) -> Progress:
+    nowhere = Checkpoint(session_id="0a", from_sample=0, frames=0, notes=0, sounding=())
+    return Progress(
+        received_samples=0, frames=frames, time_s=time_s, behind_ms=0.0, checkpoint=nowhere
+    )
+
+
+def test_what_still_sounds_ends_at_the_last_time_told_of() -> None:
+    sounding = Sounding()
+    told: list[NoteOn | NoteOff] = [on(0, 0.5), on(1, 1.0), off(0, 1.5)]
+    assert all(sounding.follow(event) for event in told)
+    assert sounding.follow(progress(250, 2.5))
+    assert sounding.follow(Lagging(behind_ms=1.0))
+    assert sounding.silence() == [off(1, 2.5)]
+    assert sounding.silence() == []
+
+
+def test_an_end_without_its_beginning_is_told_apart_and_moves_no_time() -> None:
+    sounding = Sounding()
+    assert not sounding.follow(off(7, 9.0))
+    sounding.follow(on(0, 1.0))
+    assert sounding.follow(off(0, 1.25))
+    assert not sounding.follow(off(0, 1.5))
+    assert sounding.time_s == 1.25
+
+
+def test_time_does_not_run_backwards() -> None:
+    """A note is told of after the frames that decided it."""
+    sounding = Sounding()
+    sounding.follow(progress(200, 2.0))
+    sounding.follow(on(0, 1.9))
+    assert sounding.silence() == [off(0, 2.0)]
+
+
+def test_notes_that_the_service_does_not_know_of_are_ended() -> None:
+    sounding = Sounding()
+    sounding.follow(on(0, 0.5))
+    sounding.follow(on(1, 1.0))
+    assert sounding.keep({1, 7}) == [off(0, 1.0)]
+    assert [note.note_id for note in sounding.notes] == [1]

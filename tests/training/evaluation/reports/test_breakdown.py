@@ -1,0 +1,93 @@
+"""Scores by octave and polyphony against those of all notes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.evaluation.reports.breakdown import Heard, by_octave, by_polyphony, pooled
+from training.music.metrics import (
+    NoteList,
+    frame_average_precision,
+    frame_f1,
+    matched_onsets,
+    note_list,
+)
+
+FRAME_S = 0.01
+
+
+def notes(rows: list[tuple[float, float, int]]) -> NoteList:
+    return note_list(np.array([(*row, 80) for row in rows]))
+
+
+def random_notes(rng: np.random.Generator, count: int) -> NoteList:
+    onset = rng.uniform(0, 0.9, count)
+    length = rng.uniform(0.02, 0.2, count)
+    pitch = rng.integers(30, 80, count)
+    return note_list(np.stack([onset, onset + length, pitch, np.full(count, 80)], axis=1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_groups_add_up_to_the_whole(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    reference, estimated = random_notes(rng, 12), random_notes(rng, 9)
+    probabilities = (rng.integers(0, 11, (100, 128)) / 10).astype(np.float32)
+    matched = matched_onsets(reference, estimated)
+    label, drawn = reference.roll(100, FRAME_S), estimated.roll(100, FRAME_S)
+    for breakdown in (by_octave, by_polyphony):
+        groups = breakdown(Heard(reference, estimated, matched, probabilities, FRAME_S))
+        assert sum(counts.notes for counts in groups.values()) == len(reference)
+        assert sum(counts.estimated for counts in groups.values()) == len(estimated)
+        assert sum(counts.matched for counts in groups.values()) == len(matched)
+        whole = pooled([groups, groups])
+        total = whole[next(iter(whole))]
+        for name, counts in whole.items():
+            if counts is not total:
+                total.add(counts)
+            assert counts.figures().keys() == whole[name].figures().keys()
+        assert total.figures()["frame_f1"] == pytest.approx(frame_f1(drawn, label))
+
+
+def test_an_octave_counts_its_own_notes() -> None:
+    reference = notes([(0.1, 0.5, 60), (0.2, 0.6, 71), (0.2, 0.6, 72)])
+    estimated = notes([(0.1, 0.5, 60), (0.2, 0.6, 72), (0.7, 0.8, 72)])
+    probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
+    matched = matched_onsets(reference, estimated)
+    groups = by_octave(Heard(reference, estimated, matched, probabilities, FRAME_S))
+    assert list(groups) == ["C4 to B4", "C5 to B5"]
+    low, high = (groups[name].figures() for name in groups)
+    assert (low["onset_recall"], low["onset_precision"]) == (0.5, 1.0)
+    assert (high["onset_recall"], high["onset_precision"]) == (1.0, 0.5)
+    octave = slice(60, 72)
+    label = reference.roll(100, FRAME_S)[:, octave]
+    assert low["frame_ap"] == pytest.approx(
+        frame_average_precision(probabilities[:, octave], label), abs=1e-6
+    )
+
+
+def test_polyphony_is_that_of_the_labels() -> None:
+    reference = notes([(0.0, 0.3, 60), (0.5, 0.9, 64), (0.7, 0.9, 67)])
+    estimated = notes([(0.0, 0.3, 60), (0.71, 0.9, 67), (0.35, 0.4, 50)])
+    probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
+    matched = matched_onsets(reference, estimated)
+    groups = by_polyphony(Heard(reference, estimated, matched, probabilities, FRAME_S))
+    assert list(groups) == ["0", "1", "2"]
+    assert {name: (c.notes, c.estimated, c.matched) for name, c in groups.items()} == {
+        "0": (0, 1, 0),  # a ghost in silence
+        "1": (2, 1, 1),
+        "2": (1, 1, 1),
+    }
+    assert groups["0"].figures()["frame_ap"] is None
+    assert groups["0"].figures()["onset_recall"] is None
+
+
+def test_no_frames_are_no_groups() -> None:
+    nothing = note_list(np.zeros((0, 4)))
+    matched, empty = matched_onsets(nothing, nothing), np.zeros((0, 128), np.float32)
+    heard = Heard(nothing, nothing, matched, empty, FRAME_S)
+    assert by_polyphony(heard) == {}
+    assert by_octave(heard) == {}

@@ -1,0 +1,63 @@
+"""Means, intervals and tables of figures that are given."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from training.evaluation.reports.report import Result, interval, report, row, tables
+from training.music.metrics import FIGURES
+
+
+def result(value: float, **more: float) -> Result:
+    return Result({figure: value for figure in FIGURES} | more, np.array([0.01, 0.02, 0.03]))
+
+
+def test_an_interval_holds_the_mean_and_shrinks_with_the_number() -> None:
+    rng = np.random.default_rng(0)
+    widths = []
+    for count in (10, 1000):
+        values = rng.normal(0.5, 0.1, count).tolist()
+        ends = interval(values)
+        assert ends is not None
+        assert ends[0] < np.mean(values) < ends[1]
+        widths.append(ends[1] - ends[0])
+    assert widths[0] == pytest.approx(2 * 1.96 * 0.1 / np.sqrt(10), rel=0.6)
+    assert widths[1] == pytest.approx(2 * 1.96 * 0.1 / np.sqrt(1000), rel=0.2)
+    assert interval([0.3]) is None
+    assert interval([0.3, float("nan")]) is None
+    assert interval([0.3, 0.3]) == pytest.approx((0.3, 0.3))
+
+
+def test_a_figure_that_some_recordings_lack() -> None:
+    made = report(
+        {
+            "a": result(0.2, onset_velocity_f1=0.9),
+            "b": result(0.4),
+            "c": result(float("nan")),
+        }
+    )
+    assert made["mean"]["frame_ap"] == pytest.approx(0.3)
+    assert made["mean"]["onset_velocity_f1"] == 0.9
+    assert made["interval"]["onset_velocity_f1"] is None
+    assert made["recordings"]["c"]["frame_ap"] is None
+    assert "onset_velocity_f1" not in made["recordings"]["b"]
+    assert made["onset_error_ms"]["median"] == pytest.approx(20)
+    assert made["onset_error_ms"]["quartiles"] == pytest.approx([10, 30])
+    json.dumps(made, allow_nan=False)
+    printed = tables(made)
+    assert "0.300" in printed
+    assert "+20.0 ms in the median" in printed
+
+
+def test_nothing_found_is_no_timing() -> None:
+    made = report({"a": Result({figure: 0.0 for figure in FIGURES}, np.zeros(0))})
+    assert made["onset_error_ms"]["median"] is None
+    assert "matched onsets" not in tables(made)
+
+
+def test_a_row_has_a_cell_for_every_figure() -> None:
+    cells = row("a", "200 ms", {figure: 0.5 for figure in FIGURES}).split()
+    assert cells == ["a", "200", "ms", "0.500", "0.500", "0.500", "0.500"]

@@ -1,0 +1,69 @@
+"""Novels from folders and archives."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from training.lambada.text.novels import TextError, is_collection, read_novels
+
+FIRST = 'The dog saw Anne. "Rain," said Anne. The rain fell on the dog.\n\nThe end\n'
+SECOND = "The rain fell. Soon May saw the rain.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "novels"
+    (path / "one").mkdir(parents=True)
+    (path / "one" / "a.txt").write_text(FIRST)
+    (path / "one" / "b.txt").write_text(SECOND)
+    (path / "notes.md").write_text("Not a novel. At all.")
+    return path
+
+
+def test_text_sentences_books_and_names(folder: Path) -> None:
+    novels = read_novels(folder)
+    sentences = np.split(novels.text, novels.starts[1:])
+    assert [" ".join(novels.words[at] for at in part) for part in sentences] == [
+        "the dog saw anne .",
+        "`` rain , '' said anne .",
+        "the rain fell on the dog .",
+        "the rain fell .",
+        "soon may saw the rain .",
+    ]
+    assert novels.books.tolist() == [0, 19]
+    assert {w for w, name in zip(novels.words, novels.names, strict=True) if name} == {
+        "anne",
+        "may",
+    }
+    assert (np.diff(novels.counts) <= 0).all()
+    assert dict(zip(novels.words, novels.counts.tolist(), strict=True))["rain"] == 4
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("tar", "w:"), ("tar.gz", "w:gz"), ("tar.xz", "w:xz")])
+def test_archives_hold_the_same(
+    folder: Path, tmp_path: Path, kind: str, mode: Literal["w:", "w:gz", "w:xz"]
+) -> None:
+    path = tmp_path / f"novels.{kind}"
+    with tarfile.open(path, mode) as archive:
+        archive.add(folder / "one", "one")
+    assert is_collection(path)
+    assert is_collection(folder)
+    novels = read_novels(path)
+    assert novels.words == read_novels(folder).words
+    assert novels.text.tolist() == read_novels(folder).text.tolist()
+
+
+def test_what_is_no_novel_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match="no novels at"):
+        read_novels(tmp_path / "missing.tar")
+    (tmp_path / "bad.tar.xz").write_bytes(b"not an archive")
+    with pytest.raises(TextError, match="cannot read"):
+        read_novels(tmp_path / "bad.tar.xz")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TextError, match="holds no prose"):
+        read_novels(tmp_path / "empty")

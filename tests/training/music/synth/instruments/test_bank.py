@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from model.config import SAMPLE_RATE
+from tests.training.conftest import CENTS, INSTRUMENTS, PRE_S
+from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import HELD_OUT, OVERSAMPLING, load_bank
+
+
+def test_every_note_of_the_index_is_loaded(synth_config: SynthConfig) -> None:
+    bank = load_bank(synth_config.root, synth_config.cache)
+    assert set(bank.instruments) == {name for name, *_ in INSTRUMENTS}
+    piano = bank.instruments["piano_one"]
+    assert len(piano.midi) == 2 * len(range(24, 109, 6))
+    assert (piano.low, piano.high) == (24, 108)
+    np.testing.assert_allclose(piano.midi % 1, CENTS / 100, atol=1e-4)
+    assert not piano.loop_end.any()
+    assert bank.instruments["violin_one"].loop_end.all()
+
+
+def test_onset_and_end_of_a_recorded_note(synth_config: SynthConfig) -> None:
+    piano = load_bank(synth_config.root, synth_config.cache).instruments["piano_one"]
+    rate = OVERSAMPLING * SAMPLE_RATE
+    np.testing.assert_allclose(piano.onset / rate, PRE_S, atol=0.002)
+    # Amplitude falls by a factor of e every 0.35 s: 45 dB take 1.8 s.
+    # (The codec's own noise blurs the end, of the highest ones most.)
+    np.testing.assert_allclose(piano.audible[piano.midi < 90] / rate, 1.8, atol=0.1)
+
+
+def test_the_cache_is_used_and_gives_the_same(synth_config: SynthConfig, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(synth_config.root, root)
+    first = load_bank(root, tmp_path / "cache")
+    shutil.rmtree(root / "bank")
+    again = load_bank(root, tmp_path / "cache")
+    np.testing.assert_array_equal(first.samples, again.samples)
+    for name, entry in first.instruments.items():
+        np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
+
+
+def test_loops_are_seamless(synth_config: SynthConfig) -> None:
+    bank = load_bank(synth_config.root, synth_config.cache)
+    violin = bank.instruments["violin_one"]
+    for i in range(len(violin.midi)):
+        sound = bank.samples[violin.start[i] :][: violin.length[i]].astype(float)
+        start, end = int(violin.loop_start[i]), int(violin.loop_end[i])
+        steepest = np.abs(np.diff(sound[start - 2000 : start])).max()
+        assert abs(sound[end - 1] - sound[start - 1]) < 1.5 * steepest
+
+
+def test_pick_prefers_the_nearest_pitch_then_the_layer(synth_config: SynthConfig) -> None:
+    piano = load_bank(synth_config.root, synth_config.cache).instruments["piano_one"]
+    picked = piano.pick(np.array([60.0, 61.0, 60.0]), np.array([110.0, 110.0, 20.0]))
+    np.testing.assert_array_equal(np.floor(piano.midi[picked]), [60, 60, 60])
+    np.testing.assert_array_equal(piano.velocity[picked], [100, 100, 40])
+
+
+def test_held_out_timbres_can_be_excluded(synth_config: SynthConfig) -> None:
+    bank = load_bank(synth_config.root, synth_config.cache)
+    names = {entry.name for entry in bank.named("piano", exclude=HELD_OUT.names)}
+    assert names == {"piano_one", "piano_two"}
+    assert {entry.name for entry in bank.family("winds")} == {"clarinet_one", HELD_OUT.clarinet}
+    assert len(HELD_OUT.names) == len(dataclasses.fields(HELD_OUT))
+
+
+def test_a_wrong_sample_rate_is_refused(synth_config: SynthConfig, tmp_path: Path) -> None:
+    index = json.loads((synth_config.root / "bank_index.json").read_text())
+    entry = index["instruments"]["piano_one"]
+    entry["file"] = "wrong.ogg"
+    index["instruments"] = {"piano_one": entry}
+    (tmp_path / "bank_index.json").write_text(json.dumps(index))
+    soundfile.write(tmp_path / "wrong.ogg", np.zeros(1000, np.float32), 8000)
+    with pytest.raises(ValueError, match="8000 Hz"):
+        load_bank(tmp_path, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_faults_of_the_index_are_corrected(synth_config: SynthConfig, tmp_path: Path) -> None:
+    index = json.loads((synth_config.root / "bank_index.json").read_text())
+    entry = index["instruments"]["piano_one"]
+    index["instruments"] = {
+        "piano_salamander": entry,
+        "normalised": entry | {"remark": "levels were normalised in the source"},
+    }
+    root = tmp_path / "root"
+    shutil.copytree(synth_config.root, root)
+    first = next(note for note in entry["notes"] if note["midi"] == 108)
+    first["orig_peak_db"] += 3.0
+    (root / "bank_index.json").write_text(json.dumps(index))
+    bank = load_bank(root, tmp_path / "cache").instruments
+    assert bank["piano_salamander"].high == 109
+    np.testing.assert_allclose(bank["piano_salamander"].midi[-1], 108.99, atol=1e-4)
+    assert bank["piano_salamander"].balance_db.max() == pytest.approx(3.0)
+    assert not bank["normalised"].balance_db.any()

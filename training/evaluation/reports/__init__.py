@@ -1,0 +1,1 @@
+"""Measured scores pooled, tabulated and drawn."""

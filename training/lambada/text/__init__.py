@@ -1,0 +1,1 @@
+"""Novels as tokens and passages, before any vocabulary."""

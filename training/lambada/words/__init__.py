@@ -1,0 +1,1 @@
+"""The vocabulary of a network and the vectors of its words."""

@@ -1,0 +1,98 @@
+"""Word vectors from text files, read line by line: fastText's .vec and GloVe's format.
+
+A line is a word and its numbers, separated by spaces; fastText's first line holds the number of
+words and of dimensions. GloVe has none, and some of its "words" contain spaces, so a line's
+vector is what its last fields hold.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.lambada.text.novels import TextError
+
+SEED = 0  # of the vectors of special symbols, which no file has
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """A pre-trained embedding."""
+
+    words: tuple[str, ...]
+    vectors: NDArray[np.float32]
+    """(words, dimensions)."""
+
+    def table(self, first: int, released: bool) -> NDArray[np.float32]:
+        """(first + words, dimensions): the vectors behind those of `first` special symbols.
+
+        Padding is zero. The others are random: uniform in [0, 1) as in the released code, or as
+        large as the words' own.
+        """
+        rng = np.random.default_rng(SEED)
+        shape = (first, self.vectors.shape[1])
+        if released:
+            special = rng.uniform(0, 1, shape)
+        else:
+            special = rng.normal(self.vectors.mean(0), self.vectors.std(0), shape)
+        special[0] = 0
+        return np.concatenate([special.astype(np.float32), self.vectors])
+
+
+def read_vectors(path: Path, most: int = 0) -> WordVectors:
+    """The first `most` words of a file and their vectors; 0 for all. A repeated word counts once.
+
+    Raises TextError for files that are missing, empty or no word vectors, and for vectors of
+    different dimensions.
+    """
+    words: dict[str, None] = {}
+    numbers = array("f")  # grows in place: a million vectors of 300 take 1.2 GB
+    dimensions = 0
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                fields = line.rstrip().split(" ")
+                if number == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
+                    dimensions = int(fields[1])
+                    continue
+                dimensions = dimensions or len(fields) - 1
+                vector = _numbers(fields, dimensions, f"{path}, line {number}")
+                word = " ".join(fields[:-dimensions])
+                if word not in words:
+                    words[word] = None
+                    numbers.frombytes(vector.tobytes())
+                if len(words) == most:
+                    break
+    except UnicodeDecodeError as error:
+        raise TextError(f"{path} is not a text file in UTF-8: {error}") from error
+    except OSError as error:
+        raise TextError(f"cannot read {path}: {error.strerror}") from error
+    if not words:
+        raise TextError(f"{path} holds no word vectors")
+    return WordVectors(tuple(words), np.frombuffer(numbers, np.float32).reshape(-1, dimensions))
+
+
+def _numbers(fields: list[str], dimensions: int, where: str) -> NDArray[np.float32]:
+    """The last `dimensions` of a line's fields, before which its word stands. Raises TextError."""
+    word = fields[:-dimensions]
+    if dimensions < 1 or not word or (len(word) > 1 and _is_number(word[-1])):
+        raise TextError(f"{where}: {len(fields) - 1} numbers, expected a word and {dimensions}")
+    try:
+        vector = np.array(fields[-dimensions:], dtype=np.float32)
+    except ValueError as error:
+        raise TextError(f"{where}: not a word and its vector: {error}") from error
+    if not np.isfinite(vector).all():
+        raise TextError(f"{where}: a vector that is not finite")
+    return vector
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

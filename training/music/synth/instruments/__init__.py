@@ -1,0 +1,1 @@
+"""Recorded instruments: the note bank, their classes and dynamic layers, casting for scores."""

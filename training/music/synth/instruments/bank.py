@@ -1,0 +1,303 @@
+"""The note bank: recorded single notes of many instruments, ready for pitch-shifted reading.
+
+The bank folder holds ``bank_index.json`` and one OGG file per instrument, in which the notes lie
+one after another. On first use the notes are decoded, upsampled by :data:`OVERSAMPLING` (so that
+plain linear interpolation is accurate enough), given seamless loops and written to one
+memory-mapped file in the cache folder, which all worker processes share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from model.config import INSTRUMENTS
+from training.music.synth.instruments.classes import UNKNOWN, instrument_class
+
+OVERSAMPLING = 2
+"""Stored samples per output sample: keeps linear interpolation's images 26 dB down at 4 kHz."""
+SILENCE_DB = -45.0
+"""A decaying note ends once its envelope stays this far below its peak."""
+LOOP_CROSSFADE_S = 0.05
+GUARD = 4  # zero samples after each note, so that interpolation may read one past the end
+CACHE_VERSION = 4
+ATTACK_WINDOW_S = 0.15
+ATTACK_LEVEL = 0.2
+"""A note begins when its envelope reaches this fraction of its peak in the attack window."""
+ENVELOPE_BLOCK_S = 0.02
+BALANCE_LIMIT_DB = 8.0
+"""Natural loudness differences between the notes of a layer are kept up to this limit."""
+NORMALISED = "normalised"
+"""An entry with this word in its remark lost the loudness of its notes before it was recorded
+here: ``orig_peak_db`` says nothing."""
+CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
+"""Measured tuning of notes (entry, pitch) that the index gives as exact."""
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """Bank entries held out of training, for validation on unseen instruments.
+
+    One independent set of samples for each class with at least two, recorded if possible, together
+    with all other entries of the same instrument. For viola and oboe only sound fonts exist.
+    """
+
+    piano: str = "piano_iowa"
+    piano_layers: str = "piano_iowa_full"
+    electric_piano: str = "epiano_pianet"
+    harpsichord: str = "harpsichord_pjcohen"
+    organ: str = "organ_vsco2"
+    plucked: str = "guitar_steel_iowa"
+    violin: str = "violin_vso2"
+    violin_raw: str = "violin_vsco2_raw"
+    viola: str = "viola_msgeneral"
+    cello: str = "cello_vsco2"
+    contrabass: str = "contrabass_vsco2"
+    contrabass_plucked: str = "contrabass_tonejs"
+    flute: str = "flute_vsco2"
+    oboe: str = "oboe_msgeneral"
+    clarinet: str = "clarinet_vsco2"
+    bassoon: str = "bassoon_vsco2"
+    saxophone: str = "sax_tenor_vcsl"
+    horn: str = "horn_vsco2"
+    horn_sustained: str = "horn_vsco2_sus"
+    brass: str = "trombone_vsco2"
+    voice: str = "choir_male_berklee"
+    mallets: str = "vibraphone_vcsl"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return astuple(self)
+
+
+HELD_OUT = HoldOut()
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """One instrument of the bank; every array has one element per recorded note.
+
+    ``start``, ``length``, ``loop_start``, ``loop_end``, ``onset`` and ``audible`` count stored
+    (oversampled) samples; all but ``start`` are relative to the note's first sample.
+    ``loop_end`` is 0 where the note has no loop.
+    """
+
+    name: str
+    family: str
+    instrument: str
+    number: int
+    """Class of the instrument, an index of ``INSTRUMENTS``; -1 if unclear."""
+    recorded: bool
+    """False if the notes come from a sound font."""
+    sustained: bool
+    midi: NDArray[np.float32]  # sounding pitch, the measured tuning error included
+    velocity: NDArray[np.float32]
+    balance_db: NDArray[np.float32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    loop_start: NDArray[np.int64]
+    loop_end: NDArray[np.int64]
+    onset: NDArray[np.int64]
+    audible: NDArray[np.int64]
+
+    @property
+    def class_name(self) -> str:
+        """Name of the instrument's class; empty if unclear."""
+        return "" if self.number == UNKNOWN else INSTRUMENTS[self.number]
+
+    @property
+    def low(self) -> int:
+        """Lowest recorded MIDI note."""
+        return int(np.rint(self.midi.min()))
+
+    @property
+    def high(self) -> int:
+        """Highest recorded MIDI note."""
+        return int(np.rint(self.midi.max()))
+
+    def pick(
+        self,
+        pitch: NDArray[np.floating[Any]],
+        velocity: NDArray[np.floating[Any]],
+        preference: NDArray[np.floating[Any]] | None = None,
+    ) -> NDArray[np.intp]:
+        """The recorded note to use for each of n notes, shape [n].
+
+        One semitone of pitch shift costs as much as 8 steps of velocity. ``preference`` adds a
+        cost to each recorded note, so that excerpts vary in the neighbours they use.
+        """
+        cost = 8.0 * np.abs(pitch[:, None] - self.midi[None, :])
+        cost += np.abs(velocity[:, None] - self.velocity[None, :])
+        if preference is not None:
+            cost += preference[None, :]
+        return np.asarray(cost.argmin(axis=1))
+
+
+class Bank:
+    """All instruments and the memory-mapped samples behind them.
+
+    ``samples`` is int16 at ``OVERSAMPLING`` times ``sample_rate``.
+    """
+
+    def __init__(
+        self,
+        instruments: dict[str, Instrument],
+        samples: NDArray[np.int16],
+        sample_rate: int,
+    ) -> None:
+        self.instruments = instruments
+        self.samples = samples
+        self.sample_rate = sample_rate
+
+    def named(self, instrument: str, exclude: tuple[str, ...] = ()) -> list[Instrument]:
+        """Entries that record ``instrument`` ("piano", "violin", ...), without the excluded."""
+        entries = self.instruments.values()
+        return [e for e in entries if e.instrument == instrument and e.name not in exclude]
+
+    def family(self, family: str, exclude: tuple[str, ...] = ()) -> list[Instrument]:
+        """Entries of a family ("piano", "strings", "winds", "keyboard"), without the excluded."""
+        entries = self.instruments.values()
+        return [e for e in entries if e.family == family and e.name not in exclude]
+
+
+def load_bank(folder: Path, cache: Path) -> Bank:
+    """Open the bank in ``folder``, decoding it into ``cache`` on first use.
+
+    Raises FileNotFoundError if the index or a sound file is missing and ValueError if a sound
+    file's rate differs from the index.
+    """
+    index_bytes = (folder / "bank_index.json").read_bytes()
+    index = json.loads(index_bytes)
+    key = hashlib.sha256(index_bytes + bytes([CACHE_VERSION])).hexdigest()[:12]
+    samples_path = cache / f"bank-{key}.npy"
+    notes_path = cache / f"bank-{key}.json"
+    if not (samples_path.exists() and notes_path.exists()):
+        cache.mkdir(parents=True, exist_ok=True)
+        samples, notes = _decode(folder, index)
+        replace_atomically(samples_path, lambda file: np.save(file, samples))
+        replace_atomically(notes_path, lambda file: file.write(json.dumps(notes).encode()))
+    notes = json.loads(notes_path.read_text())
+    rate = int(index["sample_rate"])
+    instruments = {
+        name: _instrument(name, entry, notes[name]) for name, entry in index["instruments"].items()
+    }
+    return Bank(instruments, np.load(samples_path, mmap_mode="r"), rate)
+
+
+def replace_atomically(path: Path, write: Any) -> None:
+    """Write a file beside ``path`` and move it there: several workers may do so at once."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dict[str, Any]]:
+    rate = int(index["sample_rate"])
+    chunks: list[NDArray[np.int16]] = []
+    notes: dict[str, Any] = {}
+    position = 0
+    for name, entry in index["instruments"].items():
+        audio, file_rate = soundfile.read(folder / entry["file"], dtype="float32")
+        if file_rate != rate:
+            raise ValueError(f"{entry['file']} is at {file_rate} Hz, its index says {rate} Hz")
+        stored: list[dict[str, int]] = []
+        for note in entry["notes"]:
+            raw = audio[note["start"] : note["start"] + note["length"]]
+            sound = soxr.resample(raw, rate, rate * OVERSAMPLING, quality="HQ")
+            loop = [OVERSAMPLING * int(i) for i in note["loop"]] if note["loop"] else None
+            if loop is not None:
+                _make_seamless(sound, loop[0], loop[1], int(LOOP_CROSSFADE_S * rate * OVERSAMPLING))
+            chunk = np.zeros(len(sound) + GUARD, np.int16)
+            chunk[: len(sound)] = np.rint(np.clip(sound, -1, 1) * np.iinfo(np.int16).max)
+            chunks.append(chunk)
+            stored.append(
+                {
+                    "start": position,
+                    "length": len(sound),
+                    "onset": _onset(sound, note["onset_ms"] / 1000, rate * OVERSAMPLING),
+                    "audible": _audible_length(sound, rate * OVERSAMPLING),
+                }
+            )
+            position += len(chunk)
+        notes[name] = stored
+    return np.concatenate(chunks), notes
+
+
+def _make_seamless(sound: NDArray[np.float32], start: int, end: int, fade: int) -> None:
+    """Blend the last ``fade`` samples before ``end`` into those before ``start``, in place.
+
+    Reading may then jump from ``end`` to ``start`` without a click.
+    """
+    fade = min(fade, start, end - start)
+    if fade <= 0:
+        return
+    angle = np.linspace(0, np.pi / 2, fade, dtype=np.float32)
+    sound[end - fade : end] *= np.cos(angle)
+    sound[end - fade : end] += sound[start - fade : start] * np.sin(angle)
+
+
+def _onset(sound: NDArray[np.float32], indexed_s: float, rate: int) -> int:
+    """Sample of the onset: the index's, or where a bowed or blown note is first heard.
+
+    The index measures slow attacks against the peak of the whole note, which comes up to 25 ms
+    after the ear (and a network) notices the note.
+    """
+    attack = np.abs(sound[: int(ATTACK_WINDOW_S * rate)])
+    heard = int(np.argmax(attack >= ATTACK_LEVEL * attack.max(initial=0))) if len(attack) else 0
+    return min(heard, round(indexed_s * rate))
+
+
+def _audible_length(sound: NDArray[np.float32], rate: int) -> int:
+    """Samples until the envelope has fallen below SILENCE_DB of its peak for good."""
+    block = max(1, int(ENVELOPE_BLOCK_S * rate))
+    padded = np.zeros(-(-len(sound) // block) * block, np.float32)
+    padded[: len(sound)] = np.abs(sound)
+    envelope = padded.reshape(-1, block).max(axis=1)
+    loud = np.flatnonzero(envelope > envelope.max() * 10 ** (SILENCE_DB / 20))
+    return min(len(sound), (int(loud[-1]) + 1) * block) if len(loud) else 0
+
+
+def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) -> Instrument:
+    notes = entry["notes"]
+    loops = [note["loop"] or [0, 0] for note in notes]
+    layers = np.array([note["layer"] for note in notes])
+    peak = np.array([note["orig_peak_db"] for note in notes], np.float32)
+    balance = np.zeros(len(notes), np.float32)
+    for layer in np.unique(layers):
+        of_layer = layers == layer
+        balance[of_layer] = peak[of_layer] - np.median(peak[of_layer])
+    if NORMALISED in (entry.get("remark") or ""):
+        balance[:] = 0
+    cents = [CORRECTED_CENTS.get((name, note["midi"]), note["cents"]) for note in notes]
+    return Instrument(
+        name=name,
+        family=entry["family"],
+        instrument=entry["instrument"],
+        number=instrument_class(entry),
+        recorded="soundfont" not in entry.get("source", ""),
+        sustained=entry["kind"] == "sustained",
+        midi=np.array([n["midi"] + c / 100 for n, c in zip(notes, cents, strict=True)], np.float32),
+        velocity=np.array([note["velocity"] for note in notes], np.float32),
+        balance_db=np.clip(balance, -BALANCE_LIMIT_DB, BALANCE_LIMIT_DB),
+        start=np.array([note["start"] for note in stored]),
+        length=np.array([note["length"] for note in stored]),
+        loop_start=OVERSAMPLING * np.array([loop[0] for loop in loops]),
+        loop_end=OVERSAMPLING * np.array([loop[1] for loop in loops]),
+        onset=np.array([note["onset"] for note in stored]),
+        audible=np.array([note["audible"] for note in stored]),
+    )

@@ -1,0 +1,173 @@
+"""Casting: an instrument of the bank for every part of a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import Instrument
+from training.music.synth.scores import Notes, Piece
+
+COVERAGE = 0.97
+"""An instrument fits a part if it can play this fraction of the notes."""
+REACH = 3
+"""Semitones that an instrument can play beyond its recorded range."""
+FONT_WEIGHT = 0.35
+"""Relative frequency of sound fonts among the instruments of a class."""
+LAYERS_COUNTED = 4
+"""Instruments with more dynamic layers are chosen more often, up to this number."""
+POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
+"""Classes beside the piano that can play all parts of a score at once."""
+_SINGERS = ("voice", "choir")
+
+# General MIDI program -> instruments of the bank that can play it.
+_PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
+    (range(0, 2), ("piano",)),
+    (range(2, 3), ("electric_grand",)),
+    (range(3, 4), ("piano",)),
+    (range(4, 6), ("electric_piano",)),
+    (range(6, 8), ("harpsichord",)),
+    (range(8, 11), ("glockenspiel", "vibraphone")),
+    (range(11, 12), ("vibraphone",)),
+    (range(12, 13), ("marimba",)),
+    (range(13, 14), ("xylophone",)),
+    (range(14, 16), ("vibraphone", "zither")),
+    (range(16, 24), ("organ",)),
+    (range(24, 26), ("guitar",)),
+    (range(26, 32), ("electric_guitar",)),
+    (range(32, 33), ("contrabass",)),
+    (range(33, 40), ("electric_bass",)),
+    (range(40, 41), ("violin",)),
+    (range(41, 42), ("viola",)),
+    (range(42, 43), ("cello",)),
+    (range(43, 44), ("contrabass",)),
+    (range(44, 45), ("tremolo",)),
+    (range(45, 46), ("pizzicato",)),
+    (range(46, 47), ("harp",)),
+    (range(47, 48), ("pizzicato", "marimba")),
+    (range(48, 52), ("violin", "viola", "cello", "contrabass")),
+    (range(52, 56), _SINGERS),
+    (range(56, 57), ("trumpet",)),
+    (range(57, 58), ("trombone",)),
+    (range(58, 59), ("tuba",)),
+    (range(59, 60), ("trumpet",)),
+    (range(60, 61), ("horn",)),
+    (range(61, 64), ("trumpet", "trombone", "tuba")),
+    (range(64, 65), ("soprano_sax",)),
+    (range(65, 66), ("alto_sax",)),
+    (range(66, 67), ("tenor_sax",)),
+    (range(67, 68), ("baritone_sax",)),
+    (range(68, 70), ("oboe",)),
+    (range(70, 71), ("bassoon",)),
+    (range(71, 72), ("clarinet",)),
+    (range(72, 80), ("flute",)),
+    (range(80, 128), ("clarinet", "violin", "viola", "flute")),
+)
+_SONG_VOICE = 68
+"""The program, an oboe's, that the songs of the corpus give to the voice."""
+
+
+def ensemble_group(ensemble: str, collection: str = "") -> str:
+    """The group of ``SynthConfig.ensemble_weights`` that a piece belongs to."""
+    if ensemble == "solo piano":
+        return "pop piano" if collection == "pop909" else "solo piano"
+    if ensemble.startswith("orchestra"):
+        return "orchestra"
+    if "voice" in ensemble:
+        return "songs"
+    if ensemble == "string quartet":
+        return "quartets"
+    if ensemble in ("solo violin", "solo viola", "solo cello"):
+        return "solo strings"
+    return "solo winds" if ensemble.startswith("solo") else "chamber"
+
+
+def cast(
+    piece: Piece,
+    notes: Notes,
+    usable: Sequence[Instrument],
+    config: SynthConfig,
+    rng: np.random.Generator,
+) -> list[Instrument]:
+    """An instrument for each part of ``piece``, to play ``notes``."""
+    parts = len(piece.programs)
+    group = ensemble_group(piece.ensemble, piece.collection)
+    mode = _mode(group, config, rng)
+    pianos = [entry for entry in usable if entry.family == "piano"]
+    if mode == "piano" and pianos:
+        return [choose(pianos, rng)] * parts
+    if mode == "polyphonic":
+        several = [e for e in usable if e.class_name in POLYPHONIC]
+        if several:
+            return [fitting(several, notes.pitch, several, rng)] * parts
+    chosen = []
+    for part, program in enumerate(piece.programs):
+        if mode == "keep":
+            wanted = next(kinds for programs, kinds in _PROGRAMS if program in programs)
+            if group == "songs" and program == _SONG_VOICE:
+                wanted = _SINGERS
+            candidates = [e for e in usable if e.instrument in wanted]
+        elif mode in ("strings", "winds"):
+            candidates = [e for e in usable if e.family == mode]
+        else:
+            candidates = list(usable)
+        chosen.append(fitting(candidates, notes.pitch[notes.part == part], usable, rng))
+    return chosen
+
+
+def _mode(group: str, config: SynthConfig, rng: np.random.Generator) -> str:
+    others = config.reorchestrate_probability
+    for_piano = group in ("solo piano", "pop piano")
+    if for_piano:
+        piano = 1 - 0.28 * others
+    elif group == "solo strings":
+        piano = config.string_solo_piano_probability
+    else:
+        piano = config.piano_probability
+    if rng.random() < piano:
+        return "piano"
+    if for_piano:
+        return str(rng.choice(["polyphonic", "strings", "winds", "mixed"], p=[0.6, 0.1, 0.1, 0.2]))
+    shares = others * np.array([0.1, 0.2, 0.4, 0.3])
+    kinds = ["keep", "strings", "winds", "mixed", "polyphonic"]
+    return str(rng.choice(kinds, p=[1 - others, *shares]))
+
+
+def fitting(
+    candidates: Sequence[Instrument],
+    pitch: NDArray[np.int16],
+    usable: Sequence[Instrument],
+    rng: np.random.Generator,
+) -> Instrument:
+    """A candidate that can play the notes, else any usable instrument that can, else the best."""
+    for entries in (candidates, usable):
+        able = [entry for entry in entries if _coverage(entry, pitch) >= COVERAGE]
+        if able:
+            return choose(able, rng)
+    return max(usable, key=lambda entry: _coverage(entry, pitch))
+
+
+def choose(entries: Sequence[Instrument], rng: np.random.Generator) -> Instrument:
+    """One of ``entries``: all classes equally often, within a class recorded and layered ones more.
+
+    Otherwise classes with many sets of samples would dominate.
+    """
+    classes = sorted({entry.number for entry in entries})
+    number = classes[rng.integers(len(classes))]
+    of_class = [entry for entry in entries if entry.number == number]
+    weights = np.array([_weight(entry) for entry in of_class])
+    return of_class[int(rng.choice(len(of_class), p=weights / weights.sum()))]
+
+
+def _weight(entry: Instrument) -> float:
+    layers = min(LAYERS_COUNTED, len(np.unique(entry.velocity)))
+    return (1 + layers) * (1.0 if entry.recorded else FONT_WEIGHT)
+
+
+def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
+    if not len(pitch):
+        return 1.0
+    return float(((pitch >= entry.low - REACH) & (pitch <= entry.high + REACH)).mean())

@@ -102,11 +102,18 @@ def heads_loss(
 
 def _instrument_loss(logits: Tensor, labels: Labels, cells: tuple[slice, slice, slice]) -> Tensor:
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
-    averaged over notes that begin. logits: (batch, classes, frames, pitches)."""
+    averaged over notes that begin.
+
+    A note weighs as the inverse square root of its class's share of the batch: pianos play most
+    notes, and a head that always says so would be right too often to learn anything else.
+
+    logits: (batch, classes, frames, pitches).
+    """
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
-    share = labels.onset[cells][where]
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
+    share = labels.onset[cells][where]
+    share = share * (truth @ (share @ truth).clamp(min=1e-6).rsqrt())
     found = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
     return (_entropy(found, truth).sum(dim=1) * share).sum() / share.sum().clamp(min=1)
 

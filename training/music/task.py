@@ -211,8 +211,8 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
 def _instruments_and_pedal(
     heads: tuple[str, ...], probabilities: NDArray[np.float32], batch: Batch
 ) -> dict[str, float]:
-    """Accuracy of the instrument at onsets and F1 of the pedal, over frames with at least 200 ms of
-    look-ahead."""
+    """Accuracy of the instrument at onsets, of all notes and as a mean over classes, and F1 of the
+    pedal, over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
     if INSTRUMENT_HEADS[0] in heads:
@@ -222,7 +222,10 @@ def _instruments_and_pedal(
         tops = (batch.onset[:, frames] > ONSET_SCALE * 0.8) & (truth > 0)
         found = probabilities[:, rows, frames].argmax(axis=1)
         if tops.any():
-            metrics["instrument_accuracy"] = float((found + 1 == truth)[tops].mean())
+            right, classes = (found + 1 == truth)[tops], truth[tops]
+            metrics["instrument_accuracy"] = float(right.mean())
+            by_class = [right[classes == number].mean() for number in np.unique(classes)]
+            metrics["instrument_class_accuracy"] = float(np.mean(by_class))
     if "pedal" in heads:
         depth = batch.pedal[:, frames]
         known = depth <= PEDAL_SCALE

@@ -115,6 +115,24 @@ def test_what_is_not_known_does_not_count() -> None:
         assert heads_loss(changed, *arguments)[0] != total
 
 
+def test_a_rare_instrument_weighs_more_than_its_share() -> None:
+    labels = random_labels(1)
+    labels.instrument[:] = 0
+    labels.onset[:] = 0
+    pianos, violins = torch.arange(30, 46), torch.tensor([50])
+    for pitches, number in ((pianos, 1), (violins, 6)):
+        labels.onset[:, 20, pitches] = 1
+        labels.instrument[:, 20, pitches] = number
+    logits = torch.zeros(1, len(HEADS), 63, PITCHES, requires_grad=True)
+    everything = slice(None)
+    _, parts = heads_loss(logits, HEADS, labels, everything, everything, HeadWeights())
+    parts["instrument"].backward()
+    assert logits.grad is not None
+    pull = logits.grad[:, -len(INSTRUMENTS) :, 20].abs().sum(dim=(0, 1))
+    assert pull[violins].sum() == pytest.approx(float(pull[pianos].sum()) / 4)
+    assert pull[violins[0]] == pytest.approx(4 * float(pull[pianos[0]]))
+
+
 @pytest.mark.parametrize("name", ["musicnet_w1024_h16", "musicnet_w8192_h16"])
 def test_the_released_objective_is_the_released_codes(name: str, shared_dir: Path) -> None:
     path = shared_dir / "reference" / "oracles" / f"{name}.npz"

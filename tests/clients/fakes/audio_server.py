@@ -64,8 +64,11 @@ def pulseaudio(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def jack(folder: Path) -> Iterator[dict[str, str]]:
+def jack(folder: Path, period: int = 4096) -> Iterator[dict[str, str]]:
     """Runs a JACK server without a sound card; yields the environment of its clients.
+
+    Args:
+        period: of a cycle, in samples; messages are handed over between cycles.
 
     Raises:
         AudioServerError: it is there, but does not start on this machine.
@@ -80,7 +83,7 @@ def jack(folder: Path) -> Iterator[dict[str, str]]:
     log = folder / "jackd.log"
     with log.open("wb") as output:
         server = subprocess.Popen(
-            ["jackd", "-n", name, "-r", "-d", "dummy", "-r", "44100", "-p", "4096"],
+            ["jackd", "-n", name, "-r", "-d", "dummy", "-r", "44100", "-p", str(period)],
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Onset F1 against delay: ``python -m training.evaluation.delays JSON... --out PNG``.
+"""Onset F1 against delay: ``python -m training.evaluation.reports.delays JSON... --out PNG``.
 
 Each JSON comes from ``training.evaluate real``, with any look-aheads, block sizes and modes, all of
 the same weights and recordings. The reports of one mode and block size make a line: for each
@@ -106,7 +106,7 @@ def plot(reports: list[dict[str, Any]], out: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="training.evaluation.delays",
+        prog="training.evaluation.reports.delays",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         plot(read_reports(options.reports), options.out)
     except (OSError, ValueError) as error:
-        print(f"training.evaluation.delays: {error}", file=sys.stderr)
+        print(f"training.evaluation.reports.delays: {error}", file=sys.stderr)
         return 1
     print(options.out)
     return 0

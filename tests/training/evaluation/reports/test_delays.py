@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from training.evaluation.delays import draw, main, read_reports
+from training.evaluation.reports.delays import draw, main, read_reports
 
 
 def a_report(mode: str, block: int, lookahead_ms: float, f1: float, ms: float) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A recording streamed at the pace of a microphone to a real server process.
 
-Measured: the frames that leave the engine a second, whether the lag grows, and how late each event
-arrives beyond the delay that ``ready`` stated.
+Measured: the frames that leave the engine a second, whether the lag grows, the time from a note's
+sound to its message at the client, how late each event arrives beyond the delay that ``ready``
+stated, and what the stream costs the server's processor.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from clients.client import TranscriptionClient
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Progress
+from tests.benchmarks.machine import cpu_s
 from tests.service.conftest import server_starter
 
 RATE_HZ = 48_000
 CHUNK_S = 0.02
+MICROPHONE_CHUNK_S = 0.01  # as clients.microphone sends
 PERCENTILES = (50, 95, 99)
 
 
@@ -45,13 +48,13 @@ class Stream:
     done: Done
 
 
-async def stream(url: str, pcm: np.ndarray, options: Start) -> Stream:
-    """Sends int16 PCM in 20 ms chunks, each when a microphone would have it."""
+async def stream(url: str, pcm: np.ndarray, options: Start, chunk_s: float = CHUNK_S) -> Stream:
+    """Sends int16 PCM in chunks, each when a microphone would have it."""
     lateness: list[float] = []
     on: list[float] = []
     lag: list[tuple[float, float]] = []
     frames: list[tuple[float, int]] = []
-    step = round(CHUNK_S * options.sample_rate)
+    step = round(chunk_s * options.sample_rate)
     async with TranscriptionClient(url, options) as client:
         assert client.ready is not None
         delay_ms, off_delay_ms = client.ready.delay_ms, client.ready.note_off_delay_ms
@@ -89,13 +92,14 @@ def read_pcm(path: Path, seconds: float) -> np.ndarray:
     return (np.clip(resampled, -1, 1) * 32767).astype("<i2")
 
 
-def report(result: Stream, audio_s: float) -> dict[str, Any]:
-    """Figures of one stream."""
+def report(result: Stream, audio_s: float, cpu_s: float) -> dict[str, Any]:
+    """Figures of one stream; cpu_s: processor time that the server had meanwhile."""
     times, behind = np.array(result.lag).T
     clock, out = np.array(result.frames, dtype=float).T
     late = np.array(result.lateness_ms) if result.lateness_ms else np.full(1, np.nan)
     return {
         "audio_s": audio_s,
+        "core_share": cpu_s / audio_s,
         "stated_delay_ms": result.delay_ms,
         "frames": result.done.totals.frames,
         "frames_a_second": float(np.polyfit(clock, out, 1)[0]),
@@ -121,6 +125,8 @@ def run(
     threads = str(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         server = start("service", "--port", "{port}", "--model", model, OMP_NUM_THREADS=threads)
-        result = asyncio.run(stream(server.url, pcm, options))
+        used_s = cpu_s(server.process.pid)
+        result = asyncio.run(stream(server.url, pcm, options, MICROPHONE_CHUNK_S))
+        used_s = cpu_s(server.process.pid) - used_s
         server.terminate()
-    return report(result, len(pcm) / RATE_HZ)
+    return report(result, len(pcm) / RATE_HZ, used_s)

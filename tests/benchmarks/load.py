@@ -25,12 +25,6 @@ from tests.service.conftest import RunningServer, server_starter
 COLUMNS = ("streams", "refused", "p50", "p95", "p99", "cores", "memory_mb")
 
 
-def cpu_s(server: RunningServer) -> float:
-    """Processor time that the server has had, user and system (proc(5), stat)."""
-    stat = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def memory_mb(server: RunningServer) -> float:
     """Resident memory, in MB (10^6 bytes)."""
     pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
@@ -41,7 +35,7 @@ def measure(server: RunningServer, music: Path, count: int, seconds: float) -> d
     """So many streams at once; `cores` is processor time over time."""
     command = [sys.executable, "-m", "tests.benchmarks.streams"]
     command += [server.url, str(music), str(count), str(seconds)]
-    began_s, used_s = time.monotonic(), cpu_s(server)
+    began_s, used_s = time.monotonic(), machine.cpu_s(server.process.pid)
     trial = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return {
         "streams": count,
@@ -49,7 +43,7 @@ def measure(server: RunningServer, music: Path, count: int, seconds: float) -> d
         "refusals": trial["failures"],
         "events": trial["events"],
         **(trial["lateness_ms"] or {}),
-        "cores": (cpu_s(server) - used_s) / (time.monotonic() - began_s),
+        "cores": (machine.cpu_s(server.process.pid) - used_s) / (time.monotonic() - began_s),
         "memory_mb": memory_mb(server),
     }
 

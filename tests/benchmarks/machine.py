@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 import time
@@ -64,6 +65,12 @@ def seconds(
         work()
         times.append(time.perf_counter() - began)
     return times
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has had, user and system (proc(5), stat)."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb() -> float:

@@ -14,8 +14,10 @@ from model.config import FRAMES, PAPER
 from model.fast.network import fast_network
 from model.fast.pruning import prune
 from model.transcriber import TranscriptionModel
+from service.protocol.server_messages import Done, Totals
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.__main__ import rows
+from tests.benchmarks.live import Stream, report
 from tests.benchmarks.long import growth
 from tests.benchmarks.machine import spread
 from tests.benchmarks.streams import MOST, search
@@ -48,6 +50,24 @@ def test_operations_of_the_papers_network() -> None:
             units = sum(layer.units for layer in prune(11, 2, "deinterleave", positions))
         head = 2 * len(positions) * 192 * 128
         assert window_flops(transcriber, fast, read) == units * unit + front_end + head
+
+
+def test_figures_of_a_live_stream() -> None:
+    totals = Totals(notes=2, frames=862, audio_s=10.0, received_samples=480_000, dropped_samples=0)
+    done = Done(seq=9, reason="stop", totals=totals, midi_base64="")
+    seen = Stream(
+        delay_ms=200.0,
+        on_ms=[30.0, 50.0],
+        lateness_ms=[-170.0, -150.0],
+        lag=[(1.0, 0.0), (2.0, 4.0)],
+        frames=[(1.0, 86), (2.0, 172)],
+        done=done,
+    )
+    figures = report(seen, 10.0, cpu_s=2.5)
+    assert figures["core_share"] == 0.25
+    assert figures["sound_to_note_on_ms"]["p50"] == 40.0
+    assert figures["frames_a_second"] == pytest.approx(86.0)
+    assert figures["behind_ms_growth_a_minute"] == pytest.approx(240.0)
 
 
 def test_a_line_for_each_figure() -> None:

@@ -141,7 +141,9 @@ export class LivePanel extends EventTarget {
 
   #readOut(lagMs) {
     const { measuredDelay, lostSeconds, reconnects } = this.#live;
-    $("measured").textContent = measuredDelay === null ? "–" : milliseconds(1000 * measuredDelay);
+    const measured = measuredDelay === null ? "" : milliseconds(1000 * measuredDelay);
+    $("measured").textContent = measured || "–";
+    $("play-along-delay").textContent = measured && $("play-along").checked ? `(${measured})` : "";
     $("lag").textContent = milliseconds(lagMs);
     $("lag").classList.toggle("trouble", lagMs > LAG_TROUBLE_MS);
     $("dropped").textContent = `${lostSeconds.toFixed(1)} s`;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -48,6 +49,13 @@ ENDLESS_A4 = """() => {
   };
 }"""
 
+SYNTHESISER = """() => {
+  window.sent = [];
+  const port = { id: 'p', name: 'Synth', state: 'connected', send: (m) => sent.push([...m]) };
+  const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+  navigator.requestMIDIAccess = async () => access;
+}"""
+
 
 def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_path: Path) -> None:
     page = tab.page
@@ -73,6 +81,45 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
     notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
     assert notes == transcribed(server, sound, **LIVE_OPTIONS)
     assert pitches_of(midi) == [note["pitch"] for note in notes]
+
+
+def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
+    page = tab.page
+    started: list[dict[str, object]] = []
+
+    def note(message: str | bytes) -> None:
+        if isinstance(message, str) and '"start"' in message:
+            started.append(json.loads(message))
+
+    page.on("websocket", lambda socket: socket.on("framesent", note))
+    switch, delay = page.locator("#play-along"), page.locator("#play-along-delay")
+    expect(switch).not_to_be_checked()
+    tab.run(SYNTHESISER)
+    page.locator("#midi-connect").click()
+    page.locator("#midi-port").select_option("Synth")
+    expect(switch).to_be_checked()
+    expect(delay).to_have_text("")
+
+    tab.press("Listen")
+    tab.wait_for_notes(len(PITCHES))
+    expect(switch).to_be_disabled()
+    expect(delay).to_have_text(re.compile(r"^\(\d+(\.\d)? m?s\)$"))
+    assert (started[0]["mode"], started[0]["lookahead_ms"]) == ("anytime", 200)
+    tab.press("Stop")
+    page.wait_for_selector(IDLE)
+    sent = page.evaluate("sent")
+    begun, ended = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
+    assert len(begun) >= len(PITCHES)
+    assert set(begun) == set(PITCHES)
+    assert sorted(begun) == sorted(ended)
+    page.locator("#midi-port").select_option("Off")
+    expect(switch).not_to_be_checked()
+
+    tab.press("Listen")
+    page.wait_for_selector(LISTENING)
+    assert (started[-1].get("mode"), started[-1]["lookahead_ms"]) == (None, 100)
+    tab.press("Stop")
+    page.wait_for_selector(IDLE)
 
 
 @pytest.mark.parametrize(

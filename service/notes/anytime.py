@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.notes.events import NoteEvent
-from service.notes.tracker import onset_shift, velocity_of
+from service.notes.tracker import as_probabilities, onset_shift, velocity_of
 from service.notes.tracker_settings import TrackerSettings
 
 
@@ -186,7 +186,7 @@ class AnytimeTracker:
                 f"got {window.shape}"
             )
         known = np.zeros((heads, self.columns, PITCHES), np.float32)
-        known[:, :given] = np.nan_to_num(window, nan=0.0)
+        known[:, :given] = as_probabilities(window)
         first = newest_frame - self.columns + 1  # the frame of column 0
         known[:, : max(0, -first)] = 0  # before the stream
         self._count_high(first, known)
@@ -300,7 +300,8 @@ class AnytimeTracker:
         events = []
         release = self.settings.release_frames
         for pitch in sorted(self._sounding):
-            begin = max(0, int(self._free[pitch]) - first)
+            # Frames that only now turn out to be low are too old to end a note.
+            begin = max(self._last - release + 1, int(self._free[pitch]) - first)
             low = known[self._frame, :, pitch] < self.settings.frame_off_threshold
             run = 0
             for column in range(begin, self.columns):

@@ -14,7 +14,7 @@ from service.notes.belief import Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import PEDALLED, PRESENT, PedalTracker
-from service.notes.tracker import NoteTracker
+from service.notes.tracker import NoteTracker, as_probabilities
 from service.notes.tracker_settings import TrackerSettings
 
 _ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch
@@ -126,7 +126,7 @@ class Listener:
         found = defaultdict(list)
         for frame, event in self._tracker.push_known(first_frame, probabilities):
             found[frame].append(event)
-        known = np.nan_to_num(probabilities, nan=0.0)
+        known = as_probabilities(probabilities)
         self._namer.remember(known)
         curve = known[self._pedal_row, :, _ANY_PITCH].tolist() if self._pedal_row else []
         events: list[Event] = []
@@ -140,7 +140,7 @@ class Listener:
         self, tracker: AnytimeTracker, frame: int, window: NDArray[np.float32]
     ) -> list[Event]:
         found = tracker.push(frame, window)
-        known = np.nan_to_num(window, nan=0.0)
+        known = as_probabilities(window)
         self._namer.remember_again(known, tracker.columns)
         if frame < self._resumed:
             return []

@@ -172,7 +172,7 @@ class NoteTracker:
         count = probabilities.shape[1]
         if count == 0:
             return []
-        known = np.nan_to_num(probabilities.astype(np.float32, copy=False), nan=0.0)
+        known = as_probabilities(probabilities)
         self._recent = np.concatenate([self._recent[:, -self._past :], known], axis=1)
         if self._pushed < self._resumed:  # these frames only fill the history
             self._pushed += count
@@ -351,6 +351,11 @@ class NoteTracker:
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)
+
+
+def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """From 0 to 1, and 0 for NaN; several times as fast as ``nan_to_num``."""
+    return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
 
 
 def onset_shift(about: NDArray[np.float32]) -> float:

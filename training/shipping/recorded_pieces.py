@@ -21,7 +21,7 @@ from service.session.transcribe import transcribe_array
 from training.music.metrics import ONSET_TOLERANCE_S, NoteList
 from training.music.scored.corpus import PCM_SCALE, ScoredRecording
 from training.music.synth.labels import ONSET_UNKNOWN
-from training.shipping.tracking import LOOKAHEADS_MS, tracked
+from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class RecordedPieces:
     ) -> None:
         """seconds: of each recording, from its beginning."""
         self.frame_s = HOP / transcriber.config.sample_rate
-        self.heads = tuple(transcriber.config.heads)
+        self.heads, rows = note_heads(transcriber.config.heads)
         self.pieces: list[tuple[NDArray[np.float32], Truth]] = []
         rate = transcriber.config.sample_rate
         with Engine(transcriber) as engine:
@@ -63,7 +63,7 @@ class RecordedPieces:
                 audio = samples / np.float32(PCM_SCALE)
                 for lookahead in LOOKAHEADS_MS:
                     options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
-                    heard = transcribe_array(audio, rate, engine, options).probabilities
+                    heard = transcribe_array(audio, rate, engine, options).probabilities[rows]
                     self.pieces.append((heard, truth(recording, heard.shape[1], self.frame_s)))
 
     def objective(self, settings: TrackerSettings) -> float:

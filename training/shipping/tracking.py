@@ -12,6 +12,13 @@ from training.music.metrics import NoteList, estimated_notes
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """With which settings are judged."""
+NOTE_HEADS = ("frame", "onset", "velocity", "offset")
+
+
+def note_heads(heads: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
+    """The heads that the tracker reads, and their rows."""
+    rows = [row for row, head in enumerate(heads) if head in NOTE_HEADS]
+    return tuple(heads[row] for row in rows), rows
 
 
 def tracked(

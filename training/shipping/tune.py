@@ -30,7 +30,7 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import RecordedPieces
-from training.shipping.tracking import LOOKAHEADS_MS, tracked
+from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class HeldOutPieces:
         self, transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
     ) -> None:
         self.frame_s = HOP / transcriber.config.sample_rate
-        self.heads = tuple(transcriber.config.heads)
+        self.heads, rows = note_heads(transcriber.config.heads)
         self.pieces: list[tuple[NDArray[np.float32], NoteList]] = []
         rate = transcriber.config.sample_rate
         with Engine(transcriber) as engine:
@@ -87,7 +87,8 @@ class HeldOutPieces:
                 for lookahead in LOOKAHEADS_MS:
                     options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
                     result = transcribe_array(piece.audio, rate, engine, options)
-                    self.pieces.append((result.probabilities, note_list(piece.notes)))
+                    heard = result.probabilities[rows]
+                    self.pieces.append((heard, note_list(piece.notes)))
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""

@@ -16,6 +16,7 @@ from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.training.conftest import TINY
 from training.music.synth.config import SynthConfig
+from training.shipping.tracking import NOTE_HEADS
 from training.shipping.tune import (
     GRID,
     MAX_CORRECTION,
@@ -83,10 +84,10 @@ def test_the_end_of_a_grid_is_reported(caplog: pytest.LogCaptureFixture) -> None
 
 def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
     pieces = HeldOutPieces(TranscriptionModel(TINY), synth_config, pieces=1, seconds=4.0)
-    assert pieces.heads == TINY.heads
+    assert pieces.heads == NOTE_HEADS
     assert len(pieces.pieces) == 2  # one for each look-ahead
     for probabilities, reference in pieces.pieces:
-        assert probabilities.shape[::2] == (len(TINY.heads), 128)
+        assert probabilities.shape[::2] == (len(NOTE_HEADS), 128)
         probabilities[:] = 0.0  # as a perfect model would
         frames = probabilities.shape[1]
         probabilities[0] = reference.roll(frames, pieces.frame_s)

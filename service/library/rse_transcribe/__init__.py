@@ -10,21 +10,23 @@ The names below are imported as they are used, so that ``import rse_transcribe``
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from rse_transcribe.layers import ResidualShuffleExchange
     from rse_transcribe.models import available_models, load
-    from rse_transcribe.recordings import transcribe
+    from rse_transcribe.recordings import IncompleteError, transcribe
     from rse_transcribe.streams import Stream
     from rse_transcribe.transcription import Note, Transcription
-    from service.notes.events import NoteEvent
+    from service.notes.events import NoteEvent, PedalEvent
+
+    __version__: str
 
 __all__ = [
+    "IncompleteError",
     "Note",
     "NoteEvent",
+    "PedalEvent",
     "ResidualShuffleExchange",
     "Stream",
     "Transcription",
@@ -33,11 +35,11 @@ __all__ = [
     "transcribe",
 ]
 
-__version__ = version("rse-transcribe")
-
 _HOMES = {
+    "IncompleteError": "rse_transcribe.recordings",
     "Note": "rse_transcribe.transcription",
     "NoteEvent": "service.notes.events",
+    "PedalEvent": "service.notes.events",
     "ResidualShuffleExchange": "rse_transcribe.layers",
     "Stream": "rse_transcribe.streams",
     "Transcription": "rse_transcribe.transcription",
@@ -47,12 +49,38 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("rse-transcribe")
+    elif name in _HOMES:
+        try:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        except ImportError as error:
+            _explain(error)
+            raise
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
     return value
 
 
+def _explain(error: ImportError) -> None:
+    """A user's own ``model.py`` or ``service/`` comes first on the path: raises what to do."""
+    import sys
+
+    package = (error.name or "").partition(".")[0]
+    if package in ("model", "service"):
+        hiding = getattr(sys.modules.get(package), "__file__", None) or "something on sys.path"
+        raise ImportError(
+            f"{hiding} hides the package {package!r} of rse-transcribe: rename it, "
+            "or start Python in another folder",
+            name=package,
+        ) from error
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

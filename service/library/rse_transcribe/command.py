@@ -1,11 +1,13 @@
 """The command ``rse-transcribe``: recordings to notes without a server, and the other programs.
 
-Exit status: 0 all is transcribed; 1 something is missing; 2 wrong usage; 130 interrupted.
+Exit status: 0 all is transcribed; 1 something is missing, or nobody reads the output any more;
+2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from collections import Counter
@@ -24,6 +26,7 @@ PROGRAMS = {  # module, and the extra that it needs
     "evaluate": ("training.evaluate", "[training]"),
 }
 FORMATS = (".mid", ".json", ".csv")
+STANDARD_OUTPUT = Path("-")
 DESCRIPTION = """\
 Writes the notes of recordings as MIDI, without a server.
 
@@ -53,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "recordings", nargs="+", metavar="RECORDING", help="WAV, FLAC, OGG, MP3; folder; pattern"
     )
     parser.add_argument(
-        "-o", dest="output", type=Path, metavar="OUT", help="file, or folder (default: beside each)"
+        "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
     )
     parser.add_argument("--model", default="live", help="shipped weights, or .safetensors")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -68,11 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given and given[0] in PROGRAMS:
-            return _run(given[0], given[1:])
-        return _transcribe(_parser(), given)
+        try:
+            if given and given[0] in PROGRAMS:
+                return _run(given[0], given[1:])
+            return _transcribe(_parser(), given)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, and not while Python ends
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:  # `| head`, for one: what is still in the buffer goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INCOMPLETE
 
 
 def _run(program: str, arguments: list[str]) -> int:
@@ -96,37 +106,46 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     return max([_transcribe_file(parser, path, target, args) for path, target in work])
 
 
-def _targets(parser: argparse.ArgumentParser, paths: list[Path], output: Path | None) -> list[Path]:
+def _targets(parser: argparse.ArgumentParser, paths: list[Path], output: str | None) -> list[Path]:
     """Where each result goes, found out before the work and not after it."""
+    chosen = Path(output or ".")
     if output is None:
         targets = [path.with_suffix(FORMATS[0]) for path in paths]
-    elif output.is_dir() or len(paths) > 1:
-        if output.exists() and not output.is_dir():
-            parser.error(f"{output} is a file; several recordings need a folder")
-        output.mkdir(parents=True, exist_ok=True)
-        targets = [output / f"{path.stem}{FORMATS[0]}" for path in paths]
+    elif chosen == STANDARD_OUTPUT or chosen.suffix.lower() in FORMATS and not _is_folder(output):
+        if len(paths) > 1:
+            parser.error(f"{len(paths)} recordings need a folder, not {output}")
+        if not chosen.parent.is_dir():
+            parser.error(f"there is no folder {chosen.parent}")
+        targets = [chosen]
+    elif chosen.suffix and len(paths) == 1 and not _is_folder(output):
+        parser.error(f"{output} should end in {', '.join(FORMATS)}, or in / for a folder")
     else:
-        if output.suffix.lower() not in FORMATS:
-            parser.error(f"{output} should end in {', '.join(FORMATS)}")
-        if not output.parent.is_dir():
-            parser.error(f"there is no folder {output.parent}")
-        targets = [output]
+        try:
+            chosen.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"{output} cannot be a folder: {error.strerror}")
+        targets = [chosen / f"{path.stem}{FORMATS[0]}" for path in paths]
     twice = [target for target, count in Counter(targets).items() if count > 1]
     if twice:
         parser.error(f"two recordings would be written to {twice[0]}")
     return targets
 
 
+def _is_folder(output: str) -> bool:
+    return output.endswith(os.sep) or Path(output).is_dir()
+
+
 def _transcribe_file(
     parser: argparse.ArgumentParser, path: Path, target: Path, args: argparse.Namespace
 ) -> int:
     complaint = ""
-    if not path.is_file():  # known without the seconds that torch takes to load
-        complaint = "is not a file" if path.exists() else "does not exist"
+    if not path.exists():  # known without the seconds that torch takes to load
+        complaint = "does not exist"
     else:
         from model.storage import WeightsError
         from rse_transcribe.models import DeviceError
         from rse_transcribe.recordings import IncompleteError, transcribe
+        from rse_transcribe.transcription import write_csv
         from service.protocol.options import LookaheadError
 
         try:
@@ -140,12 +159,15 @@ def _transcribe_file(
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             return INCOMPLETE
-        try:
-            transcription.save(target)
-        except OSError as error:
-            complaint = complaint or str(error)
+        if target == STANDARD_OUTPUT:
+            write_csv(transcription.notes, sys.stdout)
         else:
-            print(f"{path}: {len(transcription.notes)} notes -> {target}")
+            try:
+                transcription.save(target)
+            except OSError as error:
+                complaint = complaint or str(error)
+            else:
+                print(f"{path}: {len(transcription.notes)} notes -> {target}", flush=True)
     if complaint:
         print(f"{path}: {complaint}", file=sys.stderr)
         return INCOMPLETE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 
@@ -35,21 +36,46 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
         model.storage.WeightsError: a ValueError; no such weights, or damaged ones.
         DeviceError: a ValueError; no such device here.
     """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # a word that is no device; none in this build
-        reason = str(error).partition("\n")[0]
-        raise DeviceError(f"device {device!r} cannot be used: {reason}") from None
-    return storage.load(os.fspath(model), device=device)
-
-
-@lru_cache(maxsize=2)
-def _loaded(model: str, device: str) -> TranscriptionModel:
-    return load(model, device)
+    return storage.load(os.fspath(model), device=_device(device))
 
 
 def loaded(model: Model, device: str) -> EngineModel:
-    """The network that ``model=`` and ``device=`` ask for; weights in use are read once."""
-    return _loaded(os.fspath(model), device) if isinstance(model, str | os.PathLike) else model
+    """The network that ``model=`` and ``device=`` ask for; weights in use are read once.
+
+    Raises what ``load`` does, and DeviceError for a network that is on another device.
+    """
+    if isinstance(model, str | os.PathLike):
+        path = storage.resolve(os.fspath(model)).absolute()
+        return _loaded(path, str(_device(device)), _version(path))
+    if not hasattr(model, "predict_features"):
+        raise ValueError(f"a model is a name, a path or what load() returns, not {model!r:.60}")
+    if device != "auto" and isinstance(model, torch.nn.Module):
+        wanted, there = _device(device), next(model.parameters()).device
+        if wanted.type != there.type or wanted.index not in (None, there.index):
+            raise DeviceError(f"the model is on {there}, not on {wanted}: load(..., device=...)")
+    return model
+
+
+@lru_cache(maxsize=2)
+def _loaded(path: Path, device: str, version: tuple[object, ...]) -> TranscriptionModel:
+    return load(path, device)
+
+
+def _version(path: Path) -> tuple[object, ...]:
+    """Another one where the weights or their card have been replaced."""
+    files = [file.stat() for file in (path, path.with_suffix(".json")) if file.is_file()]
+    return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("auto, cpu, cuda and cuda:N are known")
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:  # no device; none in this build
+        reason = str(error).partition("\n")[0]
+        raise DeviceError(f"device {name!r} cannot be used: {reason}") from None
+    return device

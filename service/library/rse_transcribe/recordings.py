@@ -7,19 +7,20 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
+import torch
 from anyio.from_thread import start_blocking_portal
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
 from rse_transcribe.models import Model, loaded
-from rse_transcribe.samples import as_float
+from rse_transcribe.options import stream_options
+from rse_transcribe.samples import Rate, as_float, as_rate
 from rse_transcribe.transcription import Transcription
 from service.engine.engine import Engine
 from service.protocol.options import FILE_OPTIONS, StreamOptions
@@ -27,7 +28,7 @@ from service.session.description import chosen
 from service.session.limits import TooManyNotesError
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 
-Recording = str | os.PathLike[str] | BinaryIO | NDArray
+Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
 
 _BAR_AFTER_S = 1.0  # shorter work shows no bar
 
@@ -35,14 +36,18 @@ _BAR_AFTER_S = 1.0  # shorter work shows no bar
 class IncompleteError(ValueError):
     """A recording that broke off; ``transcription`` has what was heard until then."""
 
-    def __init__(self, fault: Exception, transcription: Transcription) -> None:
-        super().__init__(f"{fault}; incomplete: {len(transcription.notes)} notes came before")
+    def __init__(self, fault: object, transcription: Transcription) -> None:
+        super().__init__(str(fault), transcription)  # what another process is sent
         self.transcription = transcription
+
+    def __str__(self) -> str:
+        notes = len(self.transcription.notes)
+        return f"{self.args[0]}; incomplete: {notes} notes came before"
 
 
 def transcribe(
     recording: Recording,
-    sample_rate: int | None = None,
+    sample_rate: Rate | None = None,
     *,
     model: Model = "live",
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
@@ -56,29 +61,30 @@ def transcribe(
 
     Args:
         recording: path or binary file of WAV, FLAC, OGG, MP3 and what else libsndfile reads; or
-            samples, shape [n] or [n, channels], floats of full scale 1 or integers.
-        sample_rate: of samples, in Hz, 8,000 to 192,000; files know theirs.
+            samples, array, tensor or list of shape [n] or [n, channels], floats of full scale 1
+            or integers of up to 32 bits.
+        sample_rate: of samples, a whole number of Hz, 8,000 to 192,000; files know theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
-        lookahead_ms: audio after a frame that the model hears before it speaks of it, 50 to 370.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``.
+        lookahead_ms: audio after a frame that the model hears before it speaks of it, 46 to 372.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; of a loaded network the one it is on.
         instruments: the only ones of ``model.config.INSTRUMENTS`` that play; none: any may.
         progress: shows a bar where it takes longer than a second, in a terminal or a notebook.
 
     Raises:
         OSError: the file cannot be opened.
         IncompleteError: a ValueError; the audio is damaged on the way, or has too many notes.
-        ValueError: no audio, unknown weights or instruments, or a number out of range.
+        ValueError: no audio, a file opened as text, unknown weights or instruments, another
+            device, or a number out of range.
     """
-    options = replace(FILE_OPTIONS, lookahead_ms=lookahead_ms, instruments=tuple(instruments))
     transcriber = loaded(model, device)
+    options = stream_options(FILE_OPTIONS, transcriber.config, lookahead_ms, instruments)
     with (
         _opened(recording, sample_rate) as file,
         Engine(transcriber) as engine,
         start_blocking_portal() as portal,
     ):
         engine.warm_up()
-        name = Path(getattr(file, "name", None) or "recording").name
-        return portal.call(_transcribe, file, engine, options, name if progress else None)
+        return portal.call(_transcribe, file, engine, options, _name(file) if progress else None)
 
 
 async def _transcribe(
@@ -129,19 +135,35 @@ def _bar(name: str | None) -> Any:
     )
 
 
+def _name(file: BinaryIO) -> str:
+    """For the bar. Files that have no name have a number for it, or nothing."""
+    name = getattr(file, "name", None)
+    return Path(os.fsdecode(name)).name if isinstance(name, str | bytes) else "recording"
+
+
 @contextmanager
-def _opened(recording: Recording, sample_rate: int | None) -> Iterator[BinaryIO]:
+def _opened(recording: Recording, sample_rate: Rate | None) -> Iterator[BinaryIO]:
     """A seekable file, whatever the recording is; closed here only if it was opened here."""
     if isinstance(recording, str | os.PathLike):
         with open(recording, "rb") as file:
-            yield file
-    elif not isinstance(recording, np.ndarray):
-        # An answer to a request, or a pipe, cannot be read twice.
-        yield recording if recording.seekable() else io.BytesIO(recording.read())
+            yield _seekable(file)
+    elif isinstance(recording, bytes | bytearray | memoryview):
+        raise ValueError("bytes are given as a file: transcribe(io.BytesIO(...))")
+    elif hasattr(recording, "read"):
+        yield _seekable(recording)
     elif sample_rate is None:
         raise ValueError("samples need their sample_rate in Hz")
     else:
         memory = io.BytesIO()
-        soundfile.write(memory, as_float(recording), sample_rate, format="W64", subtype="FLOAT")
+        samples, rate = as_float(recording), as_rate(sample_rate)
+        soundfile.write(memory, samples, rate, format="W64", subtype="FLOAT")
         memory.seek(0)
         yield memory
+
+
+def _seekable(file: Any) -> BinaryIO:
+    """The file itself, or what comes from it: a pipe cannot be read twice."""
+    if isinstance(file.read(0), str):
+        raise ValueError("a recording is a binary file: open(..., 'rb'), or sys.stdin.buffer")
+    seekable = getattr(file, "seekable", None)
+    return file if seekable is not None and seekable() else io.BytesIO(file.read())

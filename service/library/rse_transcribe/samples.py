@@ -1,24 +1,56 @@
-"""Arrays of samples as callers have them."""
+"""Samples and their rate as callers have them."""
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from service.protocol.options import AudioFormat, Encoding
+
+Rate = float | np.number
+"""A sample rate in Hz."""
+
+MAX_CHANNELS = 32
+"""More is an array with its axes swapped."""
 
 
-def as_float(samples: NDArray[Any]) -> NDArray[np.float32]:
-    """[n] or [n, channels], floats or signed integers, to float32 of full scale 1.
+def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
+    """[n] or [n, channels], floats or integers of up to 32 bits, to float32 of full scale 1.
 
     Raises ValueError for other shapes and types.
     """
-    if samples.ndim not in (1, 2) or (samples.ndim == 2 and len(samples) < samples.shape[1]):
-        raise ValueError(f"samples have the shape [n] or [n, channels], not {list(samples.shape)}")
-    match samples.dtype.kind:
-        case "f":
-            return samples.astype(np.float32, copy=False)
-        case "i":
-            return (samples / -float(np.iinfo(samples.dtype).min)).astype(np.float32)
-        case _:
-            raise ValueError(f"samples are floats or signed integers, not {samples.dtype}")
+    if isinstance(samples, torch.Tensor):
+        samples = samples.detach().cpu()
+        samples = (samples.float() if samples.is_floating_point() else samples).numpy()
+    try:
+        array: NDArray[Any] = np.asarray(samples)
+    except (TypeError, ValueError):  # lists of unequal lengths, for one
+        raise ValueError("samples have the shape [n] or [n, channels]") from None
+    if array.dtype.kind != "f" and (array.dtype.kind != "i" or array.dtype.itemsize > 4):
+        raise ValueError(
+            f"samples are floats of full scale 1, or signed integers of 8 to 32 bits, "
+            f"not {array.dtype}"
+        )
+    if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS):
+        raise ValueError(
+            f"samples have the shape [n] or [n, channels], at most {MAX_CHANNELS} channels, "
+            f"not {list(array.shape)}"
+        )
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
+
+
+def as_rate(sample_rate: Rate) -> int:
+    """A rate in Hz that the pipeline takes; 44100.0 and numpy's numbers are whole numbers too.
+
+    Raises SampleRateError, a ValueError.
+    """
+    rate: Any = sample_rate
+    if isinstance(sample_rate, Real) and float(sample_rate).is_integer():
+        rate = int(float(sample_rate))
+    return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate).sample_rate_hz

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Self
+import asyncio
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from threading import Thread
+from typing import Any, Self
 
-from anyio.from_thread import start_blocking_portal
-from numpy.typing import NDArray
+import torch
+from numpy.typing import ArrayLike
 
 from rse_transcribe.models import Model, loaded
-from rse_transcribe.samples import as_float
+from rse_transcribe.options import stream_options
+from rse_transcribe.samples import Rate, as_float, as_rate
 from rse_transcribe.transcription import Note, notes_of
 from service.engine.engine import Engine
 from service.notes.events import Event, is_update
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
+from service.session.session_state import SessionState
 
 _DEFAULTS = StreamOptions()
 
@@ -35,7 +39,7 @@ class Stream:
 
     def __init__(
         self,
-        sample_rate: int,
+        sample_rate: Rate,
         *,
         model: Model = "live",
         lookahead_ms: float = _DEFAULTS.lookahead_ms,
@@ -45,28 +49,39 @@ class Stream:
         updates: bool = False,
     ) -> None:
         """Args:
-            sample_rate: of the blocks, in Hz, 8,000 to 192,000.
+            sample_rate: of the blocks, a whole number of Hz, 8,000 to 192,000.
             model, device, instruments: see ``transcribe``.
-            lookahead_ms: audio after a frame that the model hears before it speaks of it, 50 to
-                370 ms. ``note_on_delay_ms`` is the whole delay.
-            block_frames: frames computed at once; more cost less time and more delay.
+            lookahead_ms: audio after a frame that the model hears before it speaks of it, 46 to
+                372 ms. ``note_on_delay_ms`` is the whole delay.
+            block_frames: frames computed at once, 1 to 32; more cost less time and more delay.
             updates: events of the pedal too, and of notes whose instrument turns out another.
 
         Raises:
             ValueError: unknown weights or instruments, or a number out of range.
         """
-        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=sample_rate)
-        options = StreamOptions(
-            lookahead_ms=lookahead_ms, block_frames=block_frames, instruments=tuple(instruments)
+        transcriber = loaded(model, device)
+        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=as_rate(sample_rate))
+        options = stream_options(
+            _DEFAULTS, transcriber.config, lookahead_ms, instruments, block_frames
         )
         self._updates = updates
-        with ExitStack() as stack:
-            engine = stack.enter_context(Engine(loaded(model, device)))
+        engine = Engine(transcriber)
+        try:
             engine.warm_up()
-            self._portal = stack.enter_context(start_blocking_portal())
-            self._session = self._portal.call(TranscriptionSession, engine, audio, options)
-            stack.callback(self._portal.call, self._session.abort)
-            self._stack = stack.pop_all()
+            self._session = TranscriptionSession(engine, audio, options)
+        except BaseException:
+            engine.close()
+            raise
+        self._loop = asyncio.new_event_loop()
+        closing = self._loop.create_future()
+        # A daemon: a program that leaves a stream open ends all the same.
+        args = self._loop, closing, engine, self._session
+        self._thread = Thread(target=_run, args=args, name="stream", daemon=True)
+        self._thread.start()
+        # Runs once: when closed, forgotten, or at the end of the program.
+        self._close = weakref.finalize(
+            self, self._loop.call_soon_threadsafe, closing.set_result, None
+        )
 
     @property
     def note_on_delay_ms(self) -> float:
@@ -78,25 +93,40 @@ class Stream:
         """The notes that have ended, by onset, then pitch."""
         return notes_of(self._session.notes)
 
-    def push(self, block: NDArray) -> list[Event]:
-        """Take the next samples, [n] or [n, channels], floats of full scale 1 or integers; returns
-        the events that they make known.
+    def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
+        """Take the next samples, [n] or [n, channels], floats of full scale 1 or integers of up to
+        32 bits; returns the events that they make known.
 
         Raises:
-            ValueError: no samples, or one that is no sound (NaN, infinite).
+            ValueError: no samples, or one that is no sound (NaN, infinite, far above full scale);
+                the stream can then only be finished.
             RuntimeError: the stream has been finished or closed.
         """
         samples = as_float(block)
         mono = samples if samples.ndim == 1 else samples.mean(axis=1)
-        return self._wanted(self._portal.call(self._session.push_samples, mono))
+        return self._wanted(self._call(self._session.push_samples, mono))
 
     def finish(self) -> list[Event]:
-        """Transcribe to the last sample and end all notes; nothing if that has been done."""
-        return self._wanted(self._portal.call(self._session.finish))
+        """Transcribe to the last sample and end all notes; nothing if that has been done.
+
+        Raises:
+            RuntimeError: the stream has been closed without it.
+        """
+        if self._session.state is SessionState.FINISHED:
+            return []
+        return self._wanted(self._call(self._session.finish))
 
     def close(self) -> None:
         """Let go of the model; safe to call twice. Notes that sound are dropped: see ``finish``."""
-        self._stack.close()
+        self._close()
+        self._thread.join()
+
+    def _call(
+        self, method: Callable[..., Coroutine[Any, Any, list[Event]]], *args: object
+    ) -> list[Event]:
+        if not self._close.alive:
+            raise RuntimeError("the stream is closed")
+        return asyncio.run_coroutine_threadsafe(method(*args), self._loop).result()
 
     def _wanted(self, events: list[Event]) -> list[Event]:
         return [event for event in events if self._updates or not is_update(event)]
@@ -106,3 +136,22 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _run(
+    loop: asyncio.AbstractEventLoop,
+    closing: asyncio.Future[None],
+    engine: Engine,
+    session: TranscriptionSession,
+) -> None:
+    """A stream's thread; it does not know the stream, which could not be forgotten else."""
+
+    async def until_closed() -> None:
+        try:
+            await closing
+        finally:
+            session.abort()
+            engine.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(until_closed())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +42,16 @@ def notes_of(notes: Iterable[events.Note]) -> list[Note]:
     return [Note(*(getattr(note, field) for field in Note._fields)) for note in notes]
 
 
+def write_csv(notes: Iterable[Note], file: TextIO) -> None:
+    """A line for every note below one with the names of its fields."""
+    csv.writer(file, lineterminator="\n").writerows([Note._fields, *notes])
+
+
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Transcription:
     """A transcribed recording.
 
@@ -72,7 +78,21 @@ class Transcription:
         """Seconds of audio."""
         return self.performance.totals.audio_s
 
-    def save(self, path: str | Path) -> None:
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transcription):
+            return NotImplemented
+        return (
+            (self.performance, self.frame_rate_hz, self.description)
+            == (other.performance, other.frame_rate_hz, other.description)
+        ) and np.array_equal(self.frame_probabilities, other.frame_probabilities)
+
+    def __hash__(self) -> int:
+        return hash((self.performance.midi, len(self.frame_probabilities)))
+
+    def __repr__(self) -> str:
+        return f"<Transcription: {len(self.performance.notes)} notes in {self.duration_s:.1f} s>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers) or ``.csv``.
 
         Raises:
@@ -87,7 +107,7 @@ class Transcription:
                 path.write_text(json.dumps(self._body, indent=1) + "\n")
             case ".csv":
                 with path.open("w", newline="") as file:
-                    csv.writer(file).writerows([Note._fields, *self.notes])
+                    write_csv(self.notes, file)
             case ending:
                 raise ValueError(f"save to .mid, .json or .csv, not {ending or 'no ending'}")
 

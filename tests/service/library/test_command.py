@@ -1,6 +1,9 @@
 """``rse-transcribe``: recordings to files, one clear line for what goes wrong."""
 
+import csv
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +11,8 @@ import mido
 import pytest
 import soundfile
 
-from rse_transcribe import command, models
+from rse_transcribe import Note, command, models
+from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody
 
@@ -54,6 +58,62 @@ def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
     assert midi_pitches(album / "two.mid") == PITCHES
 
 
+@pytest.mark.parametrize("out", ["midi", "midi/", "midi/2024.11/", "midi.2024/"])
+def test_a_folder_is_made_for_one_recording_too(album: Path, tmp_path: Path, out: str) -> None:
+    assert command.main([str(album / "t*.wav"), "-o", f"{tmp_path}/{out}"]) == 0
+    assert midi_pitches(tmp_path / out / "two.mid") == PITCHES
+
+
+def test_standard_output_gets_a_table(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([str(album / "one.wav"), "-o", "-"]) == 0
+    head, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    assert head == list(Note._fields)
+    assert [int(row[2]) for row in rows] == PITCHES
+
+
+FAKE = """if True:
+    import sys, rse_transcribe.recordings
+    from rse_transcribe import command
+    from tests.fakes import FakeTranscriber
+
+    rse_transcribe.recordings.loaded = lambda *_: FakeTranscriber()
+    sys.exit(command.main())
+"""
+
+
+@pytest.mark.parametrize("arguments", [["album"], ["album/one.wav", "-o", "-"], ["--help"]])
+def test_a_reader_that_goes_away_gets_no_traceback(album: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as gone:
+        done = subprocess.run(
+            [sys.executable, "-c", FAKE, *arguments],
+            cwd=album.parent,
+            env={"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"},
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_pipe_may_be_the_recording(album: Path, tmp_path: Path) -> None:
+    with (album / "one.wav").open("rb") as file:
+        done = subprocess.run(
+            f"cat | {sys.executable} -c '{FAKE}' /dev/stdin -o song.mid",
+            shell=True,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}",
+            },
+            stdin=file,
+            capture_output=True,
+            text=True,
+        )
+    assert done.stdout == "/dev/stdin: 3 notes -> song.mid\n", done.stderr
+
+
 def test_one_bad_recording_does_not_stop_the_others(
     album: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,10 +132,12 @@ def test_one_bad_recording_does_not_stop_the_others(
     [
         (["{empty}"], "no recordings in {empty}"),
         (["{one}", "-o", "{empty}/gone/x.mid"], "there is no folder {empty}/gone"),
-        (["{one}", "-o", "x.ogg"], "x.ogg should end in .mid, .json, .csv"),
-        (["{one}", "{one}/../two.wav", "-o", "{one}"], "{one} is a file; several"),
+        (["{one}", "-o", "x.ogg"], "x.ogg should end in .mid, .json, .csv, or in / for a folder"),
+        (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
+        (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
+        (["{album}", "-o", "-"], "2 recordings need a folder, not -"),
         (["{one}", "{empty}/../album/one.wav", "-o", "{empty}"], "two recordings would be written"),
-        (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be a positive number"),
+        (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
         ([], "the following arguments are required: RECORDING"),
     ],
 )
@@ -88,6 +150,7 @@ def test_wrong_usage_is_one_line(
 ) -> None:
     (tmp_path / "empty").mkdir()
     names = {"empty": str(tmp_path / "empty"), "one": str(album / "one.wav")}
+    names["album"] = str(album)
     with pytest.raises(SystemExit) as end:
         command.main([argument.format(**names) for argument in arguments])
     assert end.value.code == 2

@@ -3,8 +3,11 @@
 import asyncio
 import io
 import json
+import os
+import pickle
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 import rse_transcribe
 from rse_transcribe.recordings import IncompleteError
@@ -51,18 +55,45 @@ def test_a_file_gives_what_the_service_answers(song: Path, tmp_path: Path) -> No
     assert pitches(transcription) == PITCHES
 
 
-def test_files_pipes_and_samples_give_the_same_notes(song: Path) -> None:
-    class Pipe(io.BytesIO):
-        def seekable(self) -> bool:
-            return False
+def test_files_of_all_kinds_give_the_same_notes(song: Path, tmp_path: Path) -> None:
+    class Answer:
+        """To a request: it can be read, and no more."""
 
+        def __init__(self) -> None:
+            self.read = io.BytesIO(song.read_bytes()).read
+
+    whole = transcribe(song)
+    assert transcribe(str(song)) == whole
+    assert transcribe(io.BytesIO(song.read_bytes())) == whole
+    assert transcribe(Answer()) == whole
+    with tempfile.TemporaryFile() as file:  # its name is a number
+        file.write(song.read_bytes())
+        assert transcribe(file) == whole
+        assert not file.closed
+    reading, writing = os.pipe()
+
+    def fill() -> None:
+        with os.fdopen(writing, "wb") as end:
+            end.write(song.read_bytes())
+
+    with ThreadPoolExecutor(1) as thread, os.fdopen(reading, "rb") as pipe:
+        thread.submit(fill)
+        assert transcribe(pipe) == whole
+    os.mkfifo(tmp_path / "fifo")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit((tmp_path / "fifo").write_bytes, song.read_bytes())
+        assert transcribe(tmp_path / "fifo") == whole
+
+
+def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
     notes = transcribe(song).notes
     samples, rate = soundfile.read(song)
     whole = np.stack([(samples * 32768).astype(np.int16)] * 2, axis=1)
-    assert transcribe(str(song)).notes == notes
-    assert transcribe(io.BytesIO(song.read_bytes())).notes == notes
-    assert transcribe(Pipe(song.read_bytes())).notes == notes
+    tensor = torch.from_numpy(samples).requires_grad_()
     assert transcribe(samples, rate).notes == notes
+    assert transcribe(samples.tolist(), float(rate)).notes == notes
+    assert transcribe(tensor, np.int64(rate)).notes == notes
+    assert transcribe(torch.from_numpy(whole), rate).notes == notes
     assert transcribe(whole, sample_rate=rate).notes == notes
 
 
@@ -79,6 +110,26 @@ def test_frames_cover_the_recording(song: Path) -> None:
     assert frames.dtype == np.float32
     sounding = frames[round(0.5 * transcription.frame_rate_hz)]
     assert sounding.argmax() == PITCHES[0]
+
+
+def test_a_bar_is_shown_in_a_terminal(
+    song: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rse_transcribe.recordings._BAR_AFTER_S", 0)
+    transcribe(song)
+    assert capsys.readouterr().err == ""  # of no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    transcribe(song, progress=False)
+    assert capsys.readouterr().err == ""
+    transcribe(song, progress=True)
+    assert "song.flac   0% |" in capsys.readouterr().err
+
+
+def test_bad_instruments_get_one_clear_error(song: Path) -> None:
+    with pytest.raises(ValueError, match="instruments must be among piano, .*, not kazoo"):
+        transcribe(song, instruments=["kazoo"])
+    with pytest.raises(ValueError, match="instruments must be among none, not piano"):
+        transcribe(song, instruments="piano")  # which this network does not tell
 
 
 def test_within_a_running_event_loop(song: Path) -> None:
@@ -100,31 +151,66 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     with pytest.raises(IncompleteError, match="incomplete: 1 notes came before") as caught:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription) == PITCHES[:1]
+    sent = pickle.loads(pickle.dumps(caught.value))  # by a pool of processes
+    assert (str(sent), sent.transcription) == (str(caught.value), caught.value.transcription)
 
 
 @pytest.mark.parametrize(
     ("samples", "rate", "complaint"),
     [
         (np.zeros(100), None, "samples need their sample_rate in Hz"),
-        (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\], not \[2, 100\]"),
-        (np.zeros(100, complex), 8_000, "floats or signed integers, not complex128"),
+        (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
+        (0.5, 8_000, r"shape \[n\] or \[n, channels\].*, not \[\]"),
+        ([[0.1], [0.1, 0.2]], 8_000, r"shape \[n\] or \[n, channels\]"),
+        (np.zeros(100, complex), 8_000, "floats of full scale 1.*, not complex128"),
+        ([1000] * 100, 8_000, "signed integers of 8 to 32 bits, not int64"),
+        (None, 8_000, "not object"),
+        (b"RIFF", 8_000, r"transcribe\(io.BytesIO"),
         (np.zeros(0), 8_000, "holds no audio"),
-        (np.zeros(100), 4_000, "sample_rate must be"),
+        ([], 8_000, "holds no audio"),
+        (np.full(100, np.nan), 8_000, "sample 0 is nan"),
+        (np.zeros(100), 4_000, "sample_rate must be a whole number from 8000 to 192000 Hz"),
+        (np.zeros(100), 0, "sample_rate must be .*, not 0"),
+        (np.zeros(100), -44_100, "sample_rate must be .*, not -44100"),
+        (np.zeros(100), 44_100.5, "sample_rate must be .*, not 44100.5"),
+        (np.zeros(100), float("nan"), "sample_rate must be .*, not nan"),
+        (np.zeros(100), "44100", "sample_rate must be .*, not '44100'"),
     ],
 )
-def test_bad_samples_get_one_clear_error(
-    samples: np.ndarray, rate: int | None, complaint: str
-) -> None:
+def test_bad_samples_get_one_clear_error(samples: Any, rate: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         transcribe(samples, rate)
+
+
+@pytest.mark.parametrize("lookahead_ms", [0, 45, 373, -1, float("nan"), float("inf"), "100", None])
+def test_bad_lookahead_gets_one_clear_error(lookahead_ms: Any) -> None:
+    with pytest.raises(ValueError, match=r"lookahead_ms must be 46 to 372 ms, not .+"):
+        transcribe(melody(), RATE_HZ, lookahead_ms=lookahead_ms)
+
+
+@pytest.mark.parametrize("lookahead_ms", [46, 372, np.float32(100)])
+def test_lookaheads_that_can_be_asked_for(lookahead_ms: float) -> None:
+    stated = transcribe(melody(), RATE_HZ, lookahead_ms=lookahead_ms).description["lookahead_ms"]
+    assert stated == pytest.approx(lookahead_ms, abs=12)  # a hop
+    again = transcribe(melody(), RATE_HZ, lookahead_ms=stated)
+    assert again.description["lookahead_ms"] == stated
 
 
 def test_bad_files_get_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("no sound")
     with pytest.raises(ValueError, match="not a readable audio file"):
         transcribe(tmp_path / "text.wav")
+    (tmp_path / "empty.wav").touch()
+    with pytest.raises(ValueError, match="the file is empty"):
+        transcribe(tmp_path / "empty.wav")
     with pytest.raises(FileNotFoundError):
         transcribe(tmp_path / "nothing.wav")
+    for text in (io.StringIO("no sound"), (tmp_path / "text.wav").open()):
+        with (
+            text,
+            pytest.raises(ValueError, match=r"a recording is a binary file: open\(\.\.\., 'rb'"),
+        ):
+            transcribe(text)
 
 
 def test_no_server_is_imported(song: Path) -> None:

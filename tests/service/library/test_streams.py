@@ -1,12 +1,19 @@
 """``Stream`` gives the events of the websocket, in blocks of any length."""
 
 import asyncio
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rse_transcribe import Stream
 from service.notes.events import Event
+from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, serving, transcribe
 
@@ -66,12 +73,104 @@ def test_a_finished_stream_takes_no_more() -> None:
         stream.push(melody())
     stream.close()
     stream.close()
-    with pytest.raises(RuntimeError):
+    assert stream.finish() == []
+    with pytest.raises(RuntimeError, match="the stream is closed"):
         stream.push(melody())
 
 
-def test_bad_options_get_one_clear_error() -> None:
-    with pytest.raises(ValueError, match="sample_rate must be"):
-        Stream(100, model=FakeTranscriber())
-    with pytest.raises(ValueError, match="block_frames must be"):
-        Stream(RATE_HZ, model=FakeTranscriber(), block_frames=0)
+def test_a_closed_stream_says_so() -> None:
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        stream.push(melody())
+    assert [note.pitch for note in stream.notes] == PITCHES[: len(stream.notes)]
+    for call in (stream.finish, lambda: stream.push(melody())):
+        with pytest.raises(RuntimeError, match="the stream is closed"):
+            call()
+
+
+def test_a_stream_left_open_does_not_keep_a_program_from_ending() -> None:
+    program = """if True:
+        from rse_transcribe import Stream
+        from tests.fakes import FakeTranscriber
+        from tests.service.apps import RATE_HZ, melody
+
+        stream = Stream(RATE_HZ, model=FakeTranscriber())
+        print(len(stream.push(melody())))
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 0
+
+
+def test_a_forgotten_stream_lets_go_of_its_threads() -> None:
+    before = threading.active_count()
+    stream = Stream(RATE_HZ, model=FakeTranscriber())
+    assert threading.active_count() > before
+    del stream
+    deadline = time.monotonic() + 60
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_samples_of_all_kinds() -> None:
+    wanted = listen(1000)
+    half = len(melody()) // 2
+    with Stream(np.int64(RATE_HZ), model=FakeTranscriber(), instruments=[]) as stream:
+        events = stream.push(melody()[:half].tolist())
+        events += stream.push([])
+        events += stream.push(melody()[half : half + 1, None].repeat(2, axis=1))  # one of stereo
+        events += stream.push(torch.from_numpy(melody()[half + 1 :]))
+        assert events + stream.finish() == wanted
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        (np.zeros((2, 480)), r"shape \[n\] or \[n, channels\].*, not \[2, 480\]"),
+        (np.zeros((2, 480, 1)), r"shape \[n\] or \[n, channels\].*, not \[2, 480, 1\]"),
+        (np.zeros(480, np.uint8), "not uint8"),
+        ([1, 2, 3], "not int64"),
+        (b"1234", r"not \|S4"),
+        (None, "not object"),
+    ],
+)
+def test_a_bad_block_is_not_taken(block: Any, complaint: str) -> None:
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        with pytest.raises(ValueError, match=complaint):
+            stream.push(block)
+        assert stream.push(melody()) + stream.finish() == listen(1000)
+
+
+def test_no_sound_ends_the_audio() -> None:
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        heard = stream.push(melody())
+        with pytest.raises(ValueError, match=r"sample \d+ is nan"):
+            stream.push([float("nan")])
+        with pytest.raises(RuntimeError):
+            stream.push(melody())
+        assert heard + stream.finish() == listen(1000)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"sample_rate": 100}, "sample_rate must be"),
+        ({"sample_rate": 48_000.5}, "sample_rate must be"),
+        ({"block_frames": 0}, "block_frames must be a whole number from 1 to 32, not 0"),
+        ({"block_frames": 2.5}, "block_frames must be a whole number from 1 to 32, not 2.5"),
+        ({"lookahead_ms": 20}, "lookahead_ms must be 46 to 372 ms, not 20"),
+        ({"instruments": ["kazoo"]}, "instruments must be among"),
+        ({"model": 5}, r"a model is a name, a path or what load\(\) returns, not 5"),
+    ],
+)
+def test_bad_options_get_one_clear_error(options: dict[str, Any], complaint: str) -> None:
+    threads = threading.active_count()
+    with pytest.raises(ValueError, match=complaint):
+        Stream(**{"sample_rate": RATE_HZ, "model": FakeTranscriber(), **options})
+    assert threading.active_count() == threads

@@ -1,7 +1,13 @@
 """What can be done with a transcription, and what else the library has."""
 
 import csv
-from importlib import metadata
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module, metadata
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,8 +16,9 @@ import pytest
 import torch
 
 import rse_transcribe
-from model.storage import WeightsError
-from rse_transcribe.models import DeviceError
+from model.storage import WEIGHTS, WeightsError, load, save_weights
+from rse_transcribe.models import DeviceError, loaded
+from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody
 
@@ -30,6 +37,16 @@ def test_notes_are_rows_of_a_table(
     assert head == list(rse_transcribe.Note._fields)
     wanted = [["" if cell is None else str(cell) for cell in note] for note in transcription.notes]
     assert rows == wanted
+
+
+def test_it_is_a_value(transcription: rse_transcribe.Transcription) -> None:
+    again = rse_transcribe.transcribe(melody(), RATE_HZ, model=FakeTranscriber())
+    assert again == transcription
+    assert hash(again) == hash(transcription)
+    assert again != replace(transcription, frame_rate_hz=1.0)
+    assert again != replace(transcription, frame_probabilities=np.zeros((3, 128), np.float32))
+    assert again != "a transcription"
+    assert repr(again) == f"<Transcription: 3 notes in {again.duration_s:.1f} s>"
 
 
 @pytest.mark.parametrize("name", ["song.wav", "song"])
@@ -64,6 +81,35 @@ def test_models_are_named_and_loaded() -> None:
         rse_transcribe.load("live", device="abacus")
 
 
+def test_weights_that_were_replaced_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    for file in (path, path.with_suffix(".json")):
+        shutil.copy(WEIGHTS / f"live{file.suffix}", file)
+    first = loaded(path, "cpu")
+    assert loaded(str(path), "auto" if not torch.cuda.is_available() else "cpu") is first
+    other = load(path, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    save_weights(other, other.card, path, half=True)
+    again = loaded(path, "cpu")
+    assert isinstance(again, torch.nn.Module)
+    assert all((parameter == 0).all() for parameter in again.parameters())
+
+
+def test_a_loaded_model_stays_on_its_device() -> None:
+    model = rse_transcribe.load("live", device="cpu")
+    assert loaded(model, "auto") is model
+    assert loaded(model, "cpu") is model
+    there = torch.nn.Module.to(rse_transcribe.load("live", device="cpu"), "meta")
+    with pytest.raises(DeviceError, match="the model is on meta, not on cpu"):
+        loaded(there, "cpu")
+    with pytest.raises(DeviceError, match="device 'meta' cannot be used"):
+        rse_transcribe.load("live", device="meta")
+    with pytest.raises(ValueError, match=r"a model is a name, a path or what load\(\) returns"):
+        loaded(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]
+
+
 def test_the_layer_mixes_a_sequence_and_learns() -> None:
     layer = rse_transcribe.ResidualShuffleExchange(16, blocks=1, dropout=0)
     x = torch.randn(2, 20, 16, requires_grad=True)
@@ -82,3 +128,31 @@ def test_every_public_name_is_there() -> None:
         assert getattr(rse_transcribe, name).__doc__
         assert name in dir(rse_transcribe)
     assert rse_transcribe.__version__ == metadata.version("rse-transcribe")
+    public = {name for name in dir(rse_transcribe) if not name.startswith("_")}
+    assert public == set(rse_transcribe.__all__)
+
+
+def test_no_module_hides_a_public_name() -> None:
+    modules = [module.name for module in pkgutil.iter_modules(rse_transcribe.__path__)]
+    for name in modules:
+        import_module(f"rse_transcribe.{name}")
+    assert not set(modules) & set(rse_transcribe.__all__)
+    for name in rse_transcribe.__all__:
+        assert callable(getattr(rse_transcribe, name))
+
+
+@pytest.mark.parametrize("own", ["model.py", "service.py"])
+def test_a_file_of_the_user_that_hides_a_package_is_named(tmp_path: Path, own: str) -> None:
+    (tmp_path / own).touch()
+    done = subprocess.run(
+        [sys.executable, "-c", "import rse_transcribe as r; r.transcribe"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path}:{REPOSITORY}:{REPOSITORY / 'service' / 'library'}",
+        },
+        capture_output=True,
+        text=True,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: {tmp_path / own} hides the package '{own[:-3]}' of")

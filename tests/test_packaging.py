@@ -94,13 +94,6 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
     assert expected - held == set()
 
 
-def test_wheel_ships_weights_page_and_protocol(wheel: Path) -> None:
-    held = zipfile.ZipFile(wheel).namelist()
-    assert any(name.startswith("model/weights/") and name.endswith(".safetensors") for name in held)
-    assert "service/static/index.html" in held
-    assert "service/PROTOCOL.md" in held
-
-
 def test_wheel_holds_no_tests_and_little_else(wheel: Path) -> None:
     top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {name for name in top if not name.endswith(".dist-info")} <= {

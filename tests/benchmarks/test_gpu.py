@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig
-from service.engine.batching import Probabilities
 from service.engine.cuda_graphs import GraphRunner
 from tests.benchmarks import gpu
 from tests.benchmarks.__main__ import rows
@@ -57,22 +55,3 @@ def test_every_figure_is_there() -> None:
             block = figures[name][f"service, block of 8, 100 ms, batch {batch}"]
             assert block["gflop_a_window"] > centre["gflop_a_window"] > 0
     assert rows(figures)
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_batches_that_do_not_fit_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Little(GraphRunner):
-        def predict(self, rows: Sequence[torch.Tensor], positions: slice) -> Probabilities:
-            if len(rows) > 2:
-                raise torch.OutOfMemoryError("no room")
-            return super().predict(rows, positions)
-
-    monkeypatch.setattr(gpu, "GraphRunner", partial(Little, capture=again))
-    figures = gpu.run(QUICK)
-    assert figures["paper"]["batch 8"] == "out of memory"
-    assert "service, centre, batch 2" in figures["paper"]
-
-
-def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.run(QUICK) == {"skipped": "no CUDA device"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from model.config import HOP, SAMPLE_RATE, WINDOW, FilterbankConfig
-from model.filterbank import GRID, Filterbank, bin_frequencies
+from model.filterbank import GRID, Filterbank
 
 CONFIG = FilterbankConfig()
 EDGE = CONFIG.lookahead // HOP
@@ -23,7 +23,7 @@ def sine(frequency: float, samples: int = WINDOW) -> torch.Tensor:
     return torch.sin(2 * math.pi * frequency / SAMPLE_RATE * torch.arange(samples))
 
 
-@pytest.mark.parametrize("pitch", [21, 33, 45, 60, 81, 108])
+@pytest.mark.parametrize("pitch", [21, 60, 108])
 def test_a_sine_in_tune_peaks_in_its_filter_at_full_scale(bank: Filterbank, pitch: int) -> None:
     frequency = 440 * 2 ** ((pitch - 69) / 12)
     with torch.inference_mode():
@@ -31,12 +31,6 @@ def test_a_sine_in_tune_peaks_in_its_filter_at_full_scale(bank: Filterbank, pitc
     middle = (pitch - CONFIG.lowest_pitch) * CONFIG.bins_per_semitone + 1
     assert abs(int(power.argmax()) - middle) <= (0 if pitch > 40 else 3)
     assert power[middle].item() == pytest.approx(1, abs=0.15)
-
-
-def test_frequencies_are_in_tune() -> None:
-    frequencies = bin_frequencies(CONFIG)
-    assert frequencies[(69 - CONFIG.lowest_pitch) * CONFIG.bins_per_semitone + 1] == 440
-    assert all(b / a == pytest.approx(2 ** (1 / 36)) for a, b in zip(frequencies, frequencies[1:]))  # noqa: B905
 
 
 def test_frames_peak_when_a_click_sounds(bank: Filterbank) -> None:
@@ -61,7 +55,7 @@ def test_features_depend_on_the_window_alone_and_only_where_kernels_fit(bank: Fi
     assert torch.all(features[0][bank.valid == 0] == silence)
 
 
-@pytest.mark.parametrize("hops", [1, 4, 16, 33])
+@pytest.mark.parametrize("hops", [1, 33])
 def test_sliding_gives_the_features_of_the_whole_window(bank: Filterbank, hops: int) -> None:
     torch.manual_seed(hops)
     audio = torch.randn(WINDOW + 3 * hops * HOP) * 0.1
@@ -73,16 +67,3 @@ def test_sliding_gives_the_features_of_the_whole_window(bank: Filterbank, hops: 
             torch.testing.assert_close(
                 bank.mask(features), bank(window[None])[0], atol=1e-4, rtol=0
             )
-
-
-def test_sliding_further_than_the_window_reaches_is_refused(bank: Filterbank) -> None:
-    with pytest.raises(ValueError, match="slide"):
-        bank.slide(torch.zeros(bank.bins, GRID), torch.zeros(WINDOW), bank.longest_slide + 1)
-
-
-def test_a_factor_on_the_audio_is_an_offset_of_the_features(bank: Filterbank) -> None:
-    audio = sine(440)[None]
-    with torch.inference_mode():
-        difference = bank(audio) - bank(audio * 0.1)
-    row = (69 - CONFIG.lowest_pitch) * CONFIG.bins_per_semitone + 1
-    assert difference[0, row, 40].item() == pytest.approx(1.0, abs=1e-3)  # 20 dB

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
 
-from model.config import LIVE, ModelConfig, RSEConfig
-from model.gated_switch import GatedSwitchUnit, swap_half
+from model.config import RSEConfig
+from model.gated_switch import GatedSwitchUnit
 from model.rse import ResidualShuffleExchange
 from model.switch import ResidualSwitchUnit
 
 GATED = RSEConfig(maps=6, blocks=2, unit="gated", dropout=0.0)
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 8, 13, 64])
+@pytest.mark.parametrize("length", [1, 2, 13, 64])
 def test_any_length_keeps_its_shape(length: int) -> None:
     network = ResidualShuffleExchange(GATED)
     assert network(torch.randn(2, length, 6)).shape == (2, length, 6)
-
-
-def test_swap_half_exchanges_the_second_half_of_neighbours() -> None:
-    x = torch.tensor([[[1, 2], [3, 4], [5, 6], [7, 8]]])
-    assert swap_half(x).tolist() == [[[1, 4, 3, 2], [5, 8, 7, 6]]]
 
 
 def test_the_unit_computes_the_formulas_of_the_paper() -> None:
@@ -38,14 +33,6 @@ def test_the_unit_computes_the_formulas_of_the_paper() -> None:
     swapped = torch.cat([s[:2], s[6:8], s[4:6], s[2:4]])
     expected = u * swapped + (1 - u) * torch.cat([c1, c2])
     torch.testing.assert_close(unit(x).flatten(), expected)
-
-
-def test_an_open_update_gate_only_swaps() -> None:
-    unit = GatedSwitchUnit(GATED)
-    torch.nn.init.zeros_(unit.gates.weight)
-    torch.nn.init.constant_(unit.gates.bias, 100.0)
-    x = torch.randn(2, 8, 6)
-    torch.testing.assert_close(unit(x), swap_half(x).view(2, 8, 6))
 
 
 def test_skip_connections_join_the_same_layers_of_neighbouring_blocks() -> None:
@@ -84,17 +71,3 @@ def test_without_residual_the_unit_puts_out_its_update_alone() -> None:
     torch.testing.assert_close(units["one"](x), x + h * update)
     torch.testing.assert_close(units["learned"](x), 0.9 * x + h * update)
     assert "s" not in dict(units["one"].named_parameters())
-
-
-@pytest.mark.parametrize(("factor", "hidden"), [(1, 12), (2, 24), (4, 48)])
-def test_the_hidden_layer_scales(factor: int, hidden: int) -> None:
-    unit = ResidualSwitchUnit(RSEConfig(maps=6, hidden_factor=factor))
-    assert unit.z.weight.shape == (hidden, 12)
-
-
-def test_configurations_from_before_these_fields_still_load() -> None:
-    old = LIVE.to_json()
-    for name in ("unit", "residual_scale"):
-        del old["rse"][name]
-    assert ModelConfig.from_json(old) == LIVE
-    assert asdict(LIVE)["rse"]["unit"] == "residual"

@@ -56,8 +56,7 @@ def run(tmp_path: Path, variables: dict[str, NDArray], *options: str) -> tuple[i
     return main([str(prefix), str(out), *options]), out
 
 
-@pytest.mark.parametrize("convolutions", [0, 1, 2, 3])
-@pytest.mark.parametrize("fourier", [False, True])
+@pytest.mark.parametrize(("convolutions", "fourier"), [(0, False), (2, True), (3, False)])
 def test_networks_that_transcribe_run_as_before(
     tmp_path: Path, convolutions: int, fourier: bool
 ) -> None:

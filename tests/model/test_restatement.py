@@ -88,12 +88,11 @@ def test_the_restatement_puts_out_what_was_recorded(path: Path) -> None:
         np.testing.assert_allclose(found, file["out/prediction"], atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("length", [2, 4, 32, 256])
+@pytest.mark.parametrize("length", [2, 64])
 @pytest.mark.parametrize(
     ("maps", "blocks", "classes", "vocabulary", "width"),
     [
         (16, 1, 4, 13, 0),  # addition
-        (12, 2, 4, 13, 0),  # multiplication
         (7, 1, 12, 12, 0),  # sorting, an odd number of maps
         (24, 3, 3, 50, 0),  # LAMBADA, more blocks
         (8, 2, 3, 90, 20),  # LAMBADA with word vectors
@@ -113,9 +112,7 @@ def test_networks_over_symbols(
 @pytest.mark.parametrize(
     ("maps", "blocks", "window", "channels"),
     [
-        (16, 2, 128, (8, 32)),
-        (16, 2, 4096, (8, 32)),
-        (6, 1, 512, (3, 12)),
+        (16, 2, 1024, (8, 32)),
         (9, 3, 256, (4, 18)),  # an odd number of maps
         (8, 2, 64, ()),
         (8, 1, 256, (16,)),

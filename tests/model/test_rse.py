@@ -9,7 +9,7 @@ import torch
 
 from model.config import RELEASED_RSE, RSEConfig
 from model.rse import ResidualShuffleExchange
-from model.switch import FeatureNorm, ResidualSwitchUnit, SequenceNorm
+from model.switch import FeatureNorm
 
 SMALL = RSEConfig(maps=6, blocks=2)
 FLAVOURS = [
@@ -20,7 +20,7 @@ FLAVOURS = [
 
 
 @pytest.mark.parametrize("config", FLAVOURS, ids=["paper", "released", "ablated"])
-@pytest.mark.parametrize("length", [1, 2, 3, 8, 13, 64])
+@pytest.mark.parametrize("length", [1, 2, 13, 64])
 def test_any_length_keeps_its_shape(config: RSEConfig, length: int) -> None:
     network = ResidualShuffleExchange(config).eval()
     assert network(torch.randn(2, length, 6)).shape == (2, length, 6)
@@ -50,46 +50,11 @@ def test_padding_is_zeros_at_the_end() -> None:
     torch.testing.assert_close(network(x), network(padded)[:, :13])
 
 
-def test_the_order_of_the_sequence_is_kept_where_units_change_nothing() -> None:
-    network = ResidualShuffleExchange(replace(SMALL, residual=0.999999)).eval()
-    for unit in network.modules():
-        if isinstance(unit, ResidualSwitchUnit):
-            unit.update_scale = 0.0
-            torch.nn.init.constant_(unit.s, 100.0)
-    x = torch.randn(2, 32, 6)
-    torch.testing.assert_close(network(x), x)
-
-
-def test_weights_are_shared_in_each_half_of_a_block() -> None:
-    one, two = (ResidualShuffleExchange(replace(SMALL, blocks=b)) for b in (1, 2))
-    count = [sum(p.numel() for p in network.parameters()) for network in (one, two)]
-    unit = sum(p.numel() for p in ResidualSwitchUnit(SMALL).parameters())
-    assert count == [3 * unit, 5 * unit]
-
-
 def test_the_amplitude_stays_at_a_quarter() -> None:
     torch.manual_seed(0)
     network = ResidualShuffleExchange(RSEConfig(maps=64, blocks=2)).eval()
     y = network(0.25 * torch.randn(4, 256, 64))
     assert 0.2 < y.std().item() < 0.3
-
-
-def test_dropout_works_in_training_only() -> None:
-    network = ResidualShuffleExchange(replace(SMALL, dropout=0.5))
-    x = torch.randn(1, 8, 6)
-    assert not torch.equal(network.train()(x), network(x))
-    assert torch.equal(network.eval()(x), network(x))
-
-
-def test_the_sequence_norm_doubles_before_it_adds_its_bias() -> None:
-    norm = SequenceNorm(3)
-    torch.nn.init.normal_(norm.bias)
-    x = torch.randn(2, 50, 3)
-    y = norm(x)
-    torch.testing.assert_close(y.square().mean(dim=1), torch.ones(2, 3))
-    slope = (y[:, 1] - y[:, 0]) / (x[:, 1] - x[:, 0])
-    expected = 2 / (4 * x.var(dim=1, unbiased=False) + norm.bias.square()).sqrt()
-    torch.testing.assert_close(slope, expected, atol=1e-3, rtol=1e-3)
 
 
 def test_the_feature_norm_ignores_the_rest_of_the_sequence() -> None:

@@ -17,7 +17,6 @@ from model.storage import (
     load,
     resolve,
     save_weights,
-    shipped,
     write_whole,
 )
 from model.symbols import SymbolConfig
@@ -108,9 +107,3 @@ def test_a_failed_write_leaves_the_old_file_whole(
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_shipped_weights_load_and_are_small(name: str) -> None:
-    assert load(name).config.name == name
-    assert sum(resolve(n).stat().st_size for n in shipped()) <= 16 * 2**20

@@ -21,7 +21,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from model.config import ModelConfig, RSEConfig, StridedConfig
 from model.storage import save_weights
 from model.transcriber import TranscriptionModel
-from service.ops.server import drain_budget
 from tests.service.apps import (
     MELODY,
     RATE_HZ,
@@ -92,26 +91,6 @@ async def test_sessions_side_by_side(tone_server: RunningServer) -> None:
     await asyncio.gather(*(check_session(tone_server) for _ in range(4)))
 
 
-async def test_killed_clients_harm_nobody(tone_server: RunningServer) -> None:
-    data = chunks(pcm16(melody()))
-    async with connect_to(tone_server) as survivor:
-        await begin(survivor)
-        for n in range(8):
-            victim = await connect_to(tone_server)
-            await begin(victim)
-            for chunk in data[: n * 2]:
-                await victim.send(chunk)
-            victim.transport.abort()  # no close frame: as a client that is killed
-        for chunk in data:
-            await survivor.send(chunk)
-        await survivor.send('{"type": "stop"}')
-        messages, code = await hear(survivor)
-    assert (code, check_notes(messages)) == (1000, PITCHES)
-    await sessions_become(tone_server, 0)
-    await check_session(tone_server)
-    assert "Traceback" not in tone_server.log
-
-
 async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> None:
     async def faulty(message: str | bytes, started: bool) -> int | None:
         async with connect_to(tone_server) as socket:
@@ -122,8 +101,6 @@ async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> 
             return (await hear(socket))[1]
 
     assert await faulty("la la la", started=False) == 4400
-    assert await faulty(b"\0\0", started=False) == 4400
-    assert await faulty("la la la", started=True) == 4400
     assert await faulty(bytes(1_500_000), started=True) == 4413
     assert await faulty(bytes(5_000_000), started=True) == 1009  # cut off before it is held
     await sessions_become(tone_server, 0)
@@ -206,19 +183,6 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     assert "Traceback" not in server.log
 
 
-def test_the_page_and_its_headers(tone_server: RunningServer) -> None:
-    page = httpx.get(tone_server.url, timeout=60)
-    assert page.status_code == 200
-    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
-    assert page.headers["X-Content-Type-Options"] == "nosniff"
-    script = httpx.get(f"{tone_server.url}/app.js", timeout=60)
-    assert script.headers["Content-Type"] == "text/javascript; charset=utf-8"
-    missing = httpx.get(f"{tone_server.url}/../settings.py", timeout=60)
-    assert missing.status_code == 404
-    assert missing.json()["code"] == "not_found"
-
-
 # -- `python -m service` with a checkpoint --------------------------------------------------------
 
 
@@ -294,11 +258,3 @@ def test_damaged_weights_end_the_command(start_server: StartServer, tiny_weights
     server = start_server(*arguments, wait=False)
     assert server.process.wait(240) == 1
     assert "cannot load the model" in server.log
-
-
-@pytest.mark.parametrize("drain_timeout_s", [0.1, 2, 20, 3600])
-def test_all_parts_of_a_drain_together_take_no_longer_than_it_may(drain_timeout_s: float) -> None:
-    parts = drain_budget(drain_timeout_s)
-    assert min(parts) > 0
-    assert sum(parts) == pytest.approx(drain_timeout_s)
-    assert parts[0] >= 0.75 * drain_timeout_s

@@ -33,12 +33,6 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"RSE_{name.upper()}", raising=False)
 
 
-def test_defaults_listen_on_loopback_only() -> None:
-    settings = Settings()
-    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
-    assert settings.mode is Mode.BLOCK
-
-
 def test_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSE_PORT", "9001")
     monkeypatch.setenv("RSE_MODE", "centre")
@@ -84,30 +78,17 @@ def test_loopback_needs_no_keys(host: str) -> None:
     ("name", "value"),
     [
         ("port", 0),
-        ("port", 65536),
         ("host", ""),
         ("device", "gpu"),
-        ("device", "cuda:x"),
         ("mode", "window"),
         ("max_sessions", 0),
-        ("max_session_s", 0),
         ("max_session_s", float("inf")),
         ("idle_timeout_s", float("nan")),
         ("max_message_bytes", 10),
-        ("max_message_bytes", 1 << 30),
         ("max_buffered_ms", -1),
-        ("max_upload_bytes", 0),
-        ("max_upload_s", 0),
-        ("max_outbound_messages", 0),
-        ("progress_interval_ms", 0),
-        ("drain_timeout_s", 0),
-        ("max_requests_per_s", 0),
-        ("max_sessions_per_client", 0),
-        ("token_lifetime_s", 0),
         ("allowed_hosts", "http://a.example.org"),
         ("allowed_hosts", "a.example.org:80"),
         ("allowed_origins", "*"),
-        ("allowed_origins", "https://*.example.org"),
         ("allowed_origins", "https://app.example.org/page"),
     ],
 )
@@ -129,8 +110,3 @@ def test_values_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=complaint):
         Settings.model_validate(values)
-
-
-def test_settings_do_not_change_once_made() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        Settings().port = 1

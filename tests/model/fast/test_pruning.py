@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.fast.pruning import prune, source
+from model.fast.pruning import prune
 from model.shuffle import Direction, deinterleave, interleave
 
 
@@ -49,16 +48,3 @@ def unit(x: torch.Tensor, layer: int) -> torch.Tensor:
 def test_one_position_needs_one_unit_then_two_then_four() -> None:
     units = [layer.units for layer in prune(8, 1, "deinterleave", (77,))]
     assert units == [128] * 8 + [64, 32, 16, 8, 4, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("direction", "shuffle"), [("deinterleave", deinterleave), ("interleave", interleave)]
-)
-def test_sources_are_those_of_the_shuffles(direction: Direction, shuffle: object) -> None:
-    shuffled = shuffle(torch.arange(16)[None, :, None])[0, :, 0].tolist()  # type: ignore[operator]
-    assert [source(a, direction, 4) for a in range(16)] == shuffled
-
-
-def test_no_position_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one position"):
-        prune(4, 1, "deinterleave", ())

@@ -71,7 +71,7 @@ def test_a_stream_gives_what_whole_windows_give(config: ModelConfig, hops: list[
 
 
 @ALL
-@pytest.mark.parametrize("step", [1, 2, 3, 8, 16])
+@pytest.mark.parametrize("step", [1, 3, 8])
 def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None:
     """After ``refill_hops`` one that began in the middle has the bits of one that heard all."""
     _, fast = networks(config)
@@ -86,7 +86,7 @@ def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None
     assert torch.equal(*rows)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(order=st.lists(st.integers(0, 2), min_size=1, max_size=12))
 def test_streams_do_not_meet(order: list[int]) -> None:
     """Whatever the order in which several streams' windows come, each gets the bits of its own."""

@@ -62,7 +62,7 @@ def test_nothing_survives_truncation_unnoticed(prefix: Path) -> None:
 
 @given(data=st.data())
 @settings(
-    max_examples=300,
+    max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_damage_is_noticed_or_harmless(prefix: Path, data: st.DataObject) -> None:

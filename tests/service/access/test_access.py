@@ -13,7 +13,6 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.access.clients import Client
 from service.access.keys import hash_key
-from service.access.places import ClientPlaces
 from tests.service.apps import START, hear, serving
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
@@ -62,12 +61,6 @@ def told(client: TestClient, **options: Any) -> tuple[str, int]:
         messages, code = hear(socket)
     assert [message["type"] for message in messages] == ["error"]
     return messages[0]["code"], code
-
-
-def test_without_keys_everybody_on_this_machine_is_let_in() -> None:
-    with serving() as (client, _):
-        assert client.get("/info").status_code == 200
-        assert begin(client) is None
 
 
 def test_with_keys_the_page_and_the_probes_stay_open() -> None:
@@ -307,16 +300,3 @@ def test_pages_of_allowed_origins_may() -> None:
 )
 def test_the_name_of_an_address(peer: tuple[str, int] | None, name: str) -> None:
     assert Client.of_address({"type": "http", "client": peer}).name == name
-
-
-def test_places_of_clients_are_freed() -> None:
-    places = ClientPlaces(1)
-    alice, bob = Client("key alice"), Client("key bob")
-    with places.take(alice) as first, places.take(bob) as other, places.take(alice) as second:
-        assert (first, other, second) == (True, True, False)
-        with places.take(alice, most=2) as more:
-            assert more
-    assert not places._taken
-    with pytest.raises(RuntimeError, match="fault"), places.take(alice):
-        raise RuntimeError("fault")
-    assert not places._taken

@@ -39,33 +39,16 @@ def test_keys_of_the_setting_and_of_the_file_count_together(tmp_path: Path) -> N
         assert found.name == name
 
 
-def test_no_keys_find_nobody() -> None:
-    assert not read_keys("", "")
-    assert KeyRing().find("anything") is None
-
-
-def test_keys_are_long_and_differ() -> None:
-    keys = {new_key() for _ in range(100)}
-    assert len(keys) == 100
-    assert min(len(key) for key in keys) >= 40
-
-
 @pytest.mark.parametrize(
     "entry",
     [
         "alice",
         f"alice:{DIGEST[1:]}",
-        f"alice:{DIGEST.replace('0', 'G')}",
-        f":{DIGEST}",
         f"al ice:{DIGEST}",
-        f"alice:{DIGEST}:max_sessions",
         f"alice:{DIGEST}:max_sessions=0",
-        f"alice:{DIGEST}:max_sessions=1.5",
         f"alice:{DIGEST}:max_sessions=nan",
-        f"alice:{DIGEST}:max_requests_per_s=-1",
         f"alice:{DIGEST}:max_sessions=1,max_sessions=2",
         f"alice:{DIGEST}:max_dreams=1",
-        f"alice:{DIGEST}:max_sessions=1:x",
     ],
 )
 def test_malformed_entries_are_told_by_their_line(tmp_path: Path, entry: str) -> None:

@@ -12,7 +12,6 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.settings import is_loopback
 
 
 @pytest.mark.parametrize(
@@ -78,24 +77,6 @@ def test_no_text_raises(origin: str, host: str, allowed: list[str]) -> None:
     host_allowed(host, allowed)
     origin_allowed(origin, host, allowed)
     origin_allowed(f"http://{origin}", host, allowed)
-
-
-@pytest.mark.parametrize(
-    ("address", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.3.2.1", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("192.168.0.1", False),
-        ("music.local", False),
-        ("", False),
-    ],
-)
-def test_loopback(address: str, loopback: bool) -> None:
-    assert is_loopback(address) is loopback
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.access.rate import Bucket, RateLimiter
+from service.access.rate import RateLimiter
 
 
 class Clock:
@@ -13,24 +13,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-def test_a_bucket_takes_its_burst_and_then_its_rate() -> None:
-    bucket = Bucket(rate_per_s=4, burst=8)
-    assert bucket.wait_s(8, 0) == 0
-    bucket.take(8, 0)
-    assert bucket.wait_s(1, 0) == pytest.approx(0.25)
-    assert bucket.wait_s(1, 0.25) == pytest.approx(0)
-    bucket.take(1, 0.25)
-    assert bucket.wait_s(8, 100) == 0  # and no more than the burst is saved up
-    bucket.take(8, 100)
-    assert bucket.wait_s(1, 100) == pytest.approx(0.25)
-
-
-def test_what_does_not_conform_may_be_taken_as_a_debt() -> None:
-    bucket = Bucket(rate_per_s=2, burst=1)
-    bucket.take(9, 0)
-    assert bucket.wait_s(1, 0) == pytest.approx(4.5)
 
 
 def test_clients_have_buckets_of_their_own() -> None:

@@ -103,15 +103,3 @@ async def test_a_session_hears_what_came_before_its_proxy_died() -> None:
         await UnreadLimit(session, LIMIT)({"type": "websocket"}, receive, socket.send)
     assert heard == [CONNECT, *audio(2), {"type": "websocket.disconnect", "code": LOST}]
     assert not socket.told
-
-
-async def test_other_requests_pass_untouched() -> None:
-    seen: list[tuple[Receive, Send]] = []
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append((receive, send))
-
-    socket = Socket([])
-    receive, send = socket.receive, socket.send
-    await UnreadLimit(application, LIMIT)({"type": "http"}, receive, send)
-    assert seen == [(receive, send)]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.batching import (
-    EngineBusyError,
-    EngineClosedError,
-    EngineError,
     EngineSettings,
     Part,
     Priority,
@@ -88,15 +84,6 @@ def test_what_is_due_first_goes_first() -> None:
     assert order == [requests[1], requests[2], requests[0]]
 
 
-def test_a_stream_never_overtakes_itself() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    one = stream()
-    requests = [request(one, due_s=5.0), request(one, due_s=1.0)]
-    for each in requests:
-        queue.put(each)
-    assert [next_batch(queue)[0].request for _ in requests] == requests
-
-
 def test_a_live_window_waits_for_one_part_of_a_file() -> None:
     queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
     queue.bound(2, 0)
@@ -120,58 +107,3 @@ def test_a_held_stream_waits_and_others_go_on() -> None:
     assert [p.request.stream for p in queue.next_batch(0)] == [other]
     queue.release(part.request.stream)
     assert [p.first for p in queue.next_batch(0)] == [2]
-
-
-def test_a_full_queue_takes_nothing() -> None:
-    settings = EngineSettings(max_batch_windows=3, max_queued_windows=4)
-    queue: RequestQueue[RequestStream] = RequestQueue(settings)
-    one = stream()
-    queue.put(request(one, 3))
-    with pytest.raises(EngineBusyError, match="3 windows wait"):
-        queue.put(request(one, 2))
-    queue.put(request(one, 1))
-    with pytest.raises(ValueError, match="1 to 3 windows, not 4"):
-        queue.put(request(one, 4))
-
-
-def test_a_closed_queue_gives_back_what_waits() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    one = stream(Priority.FILE)
-    waiting = request(one)
-    queue.put(waiting)
-    assert queue.close() == [waiting]
-    assert queue.closed
-    assert queue.next_batch(0) == []
-    assert queue.windows == 0
-    with pytest.raises(EngineClosedError):
-        queue.put(request(one))
-    with pytest.raises(EngineClosedError):
-        queue.enter(one)
-
-
-def test_parts_may_come_in_any_order() -> None:
-    asked = request(stream(), 3)
-    assert asked.begin()
-    assert asked.begin()
-    asked.answer(2, np.full((1, 1, 1, 1), 2.0, np.float32))
-    assert not asked.future.done()
-    asked.answer(0, np.array([0.0, 1.0], np.float32).reshape(2, 1, 1, 1))
-    assert asked.future.result(0).ravel().tolist() == [0.0, 1.0, 2.0]
-
-
-def test_a_failed_request_drops_its_other_parts() -> None:
-    asked = request(stream(), 2)
-    asked.fail(EngineError("gone"))
-    asked.answer(0, np.zeros((2, 1, 1, 1), np.float32))
-    asked.fail(EngineError("again"))
-    assert not asked.begin()
-    with pytest.raises(EngineError, match="gone"):
-        asked.future.result(0)
-
-
-def test_a_cancelled_request_is_not_begun() -> None:
-    asked = request(stream())
-    assert asked.future.cancel()
-    assert not asked.begin()
-    asked.fail(EngineError("too late"))
-    assert asked.future.cancelled()

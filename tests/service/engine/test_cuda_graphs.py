@@ -11,14 +11,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import CONFIGS, HOP, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.config import HOP, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast import shuffle_exchange
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
-from service.engine.batching import EngineSettings
 from service.engine.cuda_graphs import GraphRunner, Replay
-from tests.model.fast.test_network import whole
 
 SMALL = RSEConfig(maps=12, blocks=1)
 FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
@@ -62,19 +60,6 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
         answers[count] = runner.predict(rows[:count], POSITIONS)
     for count, answer in answers.items():
         np.testing.assert_allclose(answer, expected[:count], atol=1e-5)
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_whole_networks_in_graphs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_graphs, "_LEAST_WINDOWS", 1)  # the paper's is slow enough alone
-    transcriber = whole(name)
-    fast = fast_network(transcriber)
-    assert fast is not None
-    (window,) = noise(1)
-    runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
-    answer = runner.predict([runner.row(runner.open_stream(POSITIONS), window, 1)], POSITIONS)
-    expected = transcriber.predict(torch.from_numpy(window)[None])[:, :, POSITIONS].numpy()
-    np.testing.assert_allclose(answer, expected, atol=1e-5)
 
 
 def test_windows_come_with_what_was_before_them() -> None:
@@ -128,26 +113,6 @@ def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
     runner.predict([row], slice(5, 6))  # the network itself forgets the others
     assert kept
     assert all(reference() is not None for reference in kept)
-
-
-def test_the_plan_is_the_largest_batch_that_is_quick_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    runner = GraphRunner(network(STRIDED)[1], torch.device("cpu"), [POSITIONS], again)
-    sizes: list[int] = []
-
-    def least_ms(run: Callable[[], object], clock: Callable[[], float]) -> float:
-        run()
-        return float(sizes[-1])
-
-    def predict(rows: list[torch.Tensor], positions: slice) -> None:
-        sizes.append(len(rows))
-
-    monkeypatch.setattr(cuda_graphs, "least_ms", least_ms)
-    monkeypatch.setattr(runner, "predict", predict)
-    assert runner.plan(EngineSettings(max_batch_windows=64, max_step_ms=20)).batch_windows == 16
-    assert runner.plan(EngineSettings(max_batch_windows=64, max_step_ms=999)).batch_windows == 64
-    assert runner.plan(EngineSettings(max_batch_windows=64, max_step_ms=1)).batch_windows == 8
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -94,25 +94,6 @@ def test_live_goes_before_files_and_apart_from_them(
     assert fake.batches == [1, 1, 2]
 
 
-def test_a_stream_has_one_request_in_a_batch_and_all_in_order(
-    gated: tuple[Engine, GatedTranscriber],
-) -> None:
-    engine, fake = gated
-    stream = engine.open_stream(Priority.LIVE, ALL)
-    done: list[int] = []
-    windows = noise(4)
-    first = stream.submit(windows[:1], 0)
-    assert fake.entered.wait(PATIENCE_S)
-    futures = [stream.submit([window], hops) for hops, window in enumerate(windows[1:], 1)]
-    for future in futures:
-        future.add_done_callback(lambda future: done.append(futures.index(future)))
-    fake.gate.set()
-    wait([first, *futures], PATIENCE_S)
-    engine.close()
-    assert done == [0, 1, 2]
-    assert fake.batches == [1, 1, 1, 1]
-
-
 def test_a_batch_waits_for_the_windows_of_other_live_streams(fake: FakeTranscriber) -> None:
     with Engine(fake, EngineSettings(gather_ms=1_000_000)) as engine:
         streams = [engine.open_stream(Priority.LIVE, ALL) for _ in range(3)]
@@ -224,12 +205,6 @@ def test_a_full_queue_refuses_and_recovers(gated: tuple[Engine, GatedTranscriber
     assert stream.submit(noise(1), 1).result(PATIENCE_S) is not None
 
 
-@pytest.mark.parametrize("count", [0, 9])
-def test_requests_no_batch_can_hold_are_refused(engine: Engine, count: int) -> None:
-    with pytest.raises(ValueError, match="1 to 8 windows"):
-        engine.open_stream(Priority.FILE, ALL).submit(noise(count), 1)
-
-
 def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
     fake = GatedTranscriber()
     engine = Engine(fake)
@@ -281,12 +256,6 @@ def test_no_thread_is_left_behind() -> None:
         with Engine(FakeTranscriber()) as engine:
             engine.warm_up()
     assert set(threading.enumerate()) <= before
-
-
-@pytest.mark.parametrize("values", [{"max_batch_windows": 0}, {"gather_ms": -1.0}])
-def test_impossible_settings_are_refused(values: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must"):
-        EngineSettings(**values)  # type: ignore[arg-type]
 
 
 class Notes:

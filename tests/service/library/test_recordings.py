@@ -97,12 +97,6 @@ def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
     assert transcribe(whole, sample_rate=rate).notes == notes
 
 
-def test_lookahead_is_taken(song: Path) -> None:
-    assert transcribe(song, lookahead_ms=100).description["lookahead_ms"] == pytest.approx(
-        93, abs=1
-    )
-
-
 def test_frames_cover_the_recording(song: Path) -> None:
     transcription = transcribe(song)
     frames = transcription.frame_probabilities

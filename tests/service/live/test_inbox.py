@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from service.live.inbox import MAX_MESSAGES, End, Inbox
-from service.protocol.client_messages import Flush
+from service.live.inbox import MAX_MESSAGES, Inbox
 from service.protocol.options import AudioFormat, Encoding
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=8000)
@@ -16,14 +15,6 @@ TENTH = bytes(2 * 800)
 async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
-
-
-async def test_messages_keep_their_order() -> None:
-    inbox = Inbox(AUDIO, 1000)
-    messages: list[bytes | Flush | End] = [b"aa", Flush(id="x"), b"bb", End("stop")]
-    for message in messages:
-        await inbox.put(message)
-    assert [await inbox.get() for _ in messages] == messages
 
 
 async def test_one_message_is_always_let_in() -> None:
@@ -59,21 +50,3 @@ async def test_the_number_of_messages_is_bounded_too() -> None:
     await settle()
     assert extra.done()
     await extra
-
-
-async def test_an_empty_inbox_holds_nothing_whatever_went_through() -> None:
-    inbox = Inbox(AUDIO, 60_000)
-    for size in (2, 34, 566, 7000):
-        await inbox.put(bytes(size))
-    for _ in range(4):
-        await inbox.get()
-    assert inbox.queued_ms == 0.0
-
-
-async def test_get_waits_for_a_message() -> None:
-    inbox = Inbox(AUDIO, 100)
-    waiting = asyncio.create_task(inbox.get())
-    await settle()
-    assert not waiting.done()
-    await inbox.put(End("draining"))
-    assert await asyncio.wait_for(waiting, 60) == End("draining")

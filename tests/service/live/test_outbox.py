@@ -42,27 +42,6 @@ def flushed(number: int) -> Flushed:
     return Flushed(id=str(number), frame=number)
 
 
-async def test_messages_leave_in_order_and_are_counted_however_many_wait() -> None:
-    socket = Socket()
-    box = outbox(socket)
-    writer = asyncio.create_task(box.write())
-    for number in range(10):  # more than may wait at once
-        await box.put(flushed(number))
-    await box.finish(writer)
-    assert writer.done()
-    assert [(message["seq"], message["id"]) for message in socket.sent] == [
-        (number, str(number)) for number in range(10)
-    ]
-
-
-async def test_the_counter_leaves_out_what_never_left() -> None:
-    socket = Socket()
-    box = outbox(socket)
-    await box.put(flushed(1))
-    await box.send(flushed(2))  # the last word to a client whose session has failed
-    assert [(message["seq"], message["id"]) for message in socket.sent] == [(0, "2")]
-
-
 async def test_a_full_outbox_waits_for_the_socket() -> None:
     socket = Socket()
     box = outbox(socket, max_messages=1)

@@ -30,7 +30,6 @@ from tests.service.apps import (
     pcm16,
     send_melody,
     serving,
-    transcribe,
 )
 
 SCOPE: Scope = {
@@ -128,39 +127,6 @@ def test_too_many_notes_end_the_session_with_those_kept() -> None:
     check_notes(messages)
     assert midi_pitches(messages[-1]["midi_base64"])[0] == PITCHES[0]
     assert code == CloseCode.TOO_BIG
-
-
-def test_too_many_sessions_are_refused_before_the_upgrade() -> None:
-    with serving(max_sessions=1, retry_after_s=7) as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
-            with (
-                pytest.raises(WebSocketDenialResponse) as refused,
-                client.websocket_connect(ADDRESS),
-            ):
-                pytest.fail("connected")
-            socket.send_json({"type": "stop"})
-            hear(socket)
-        transcribe(client)
-    response = refused.value
-    assert response.status_code == 503
-    assert response.headers["Retry-After"] == "7"
-    assert response.headers["Content-Type"] == "application/problem+json"
-    assert response.json()["code"] == "too_many_sessions"
-
-
-def test_browsers_are_told_after_the_upgrade() -> None:
-    headers = {"Origin": "http://testserver"}
-    with serving(max_sessions=1) as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
-            with client.websocket_connect(ADDRESS, headers=headers) as second:
-                messages, code = hear(second)
-            socket.send_json({"type": "stop"})
-            hear(socket)
-    assert [m["code"] for m in messages] == ["too_many_sessions"]
-    assert messages[0]["retryable"]
-    assert code == CloseCode.BUSY
 
 
 def test_no_sessions_before_the_model_is_loaded() -> None:

@@ -51,3 +51,45 @@ def draw(
     probabilities[0, (at >= round(onset)) & (at < offset), pitch] = 0.9
     probabilities[1, :, pitch] = np.maximum(probabilities[1, :, pitch], height * triangle)
     probabilities[2, triangle > 0, pitch] = velocity / 127
+
+
+def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int) -> None:
+    """What holds for the events of any probabilities of so many frames."""
+    open_notes: dict[int, NoteEvent] = {}
+    ended_s: dict[int, float] = {}
+    begun: list[int] = []
+    for event in events:
+        assert type(event.time_s) is type(event.confidence) is float  # plain: they become JSON
+        assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
+        assert 0 <= event.frame <= frames
+        off_frame = 0.5 + abs(chosen.onset_correction_frames)
+        assert abs(event.time_s - event.frame * FRAME_S) <= off_frame * FRAME_S + 1e-6
+        if event.kind == "note_on":
+            assert event.pitch not in open_notes
+            assert ended_s.get(event.pitch, 0.0) <= event.time_s
+            assert event.frame < frames
+            assert 1 <= event.velocity <= 127
+            assert 0 <= event.confidence <= 1
+            open_notes[event.pitch] = event
+            begun.append(event.note_id)
+        else:
+            on = open_notes.pop(event.pitch)
+            assert on.note_id == event.note_id
+            assert on.time_s < event.time_s
+            assert event.frame - on.frame >= chosen.min_note_frames or event.frame == frames
+            ended_s[event.pitch] = event.time_s
+    assert open_notes == {}
+    assert begun == list(range(len(begun)))
+
+
+def sounding_after(events: Iterable[NoteEvent]) -> tuple[int, list[NoteEvent]]:
+    """How many notes have begun, and the beginnings of those that sound."""
+    sounding: dict[int, NoteEvent] = {}
+    notes = 0
+    for event in events:
+        if event.kind == "note_on":
+            notes += 1
+            sounding[event.note_id] = event
+        else:
+            del sounding[event.note_id]
+    return notes, list(sounding.values())

@@ -8,11 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
-from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, HEADS, draw, silence
+from tests.service.notes.drawn_notes import (
+    ALL_HEADS,
+    FRAME_S,
+    HEADS,
+    check_laws,
+    draw,
+    silence,
+    sounding_after,
+)
 from tests.service.notes.test_tracker_laws import tracker_settings, wild_probabilities
 
 Windows = list[NDArray[np.float32]]
@@ -62,33 +69,9 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
 @given(wild_windows)
 def test_the_laws_of_events(wild: Wild) -> None:
     tracker, windows = opened(wild)
-    frames = wild[0].shape[1]
-    open_notes: dict[int, NoteEvent] = {}
-    ended_s: dict[int, float] = {}
-    begun: list[int] = []
-    for n, events in enumerate(track(tracker, windows)):
-        for event in events:
-            assert type(event.time_s) is type(event.confidence) is float
-            assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
-            assert 0 <= event.frame <= frames
-            assert event.frame <= n
-            off_frame = 0.5 + abs(tracker.settings.onset_correction_frames)
-            assert abs(event.time_s - event.frame * FRAME_S) <= off_frame * FRAME_S + 1e-6
-            if event.kind == "note_on":
-                assert event.pitch not in open_notes
-                assert ended_s.get(event.pitch, 0.0) <= event.time_s
-                assert event.frame < frames
-                open_notes[event.pitch] = event
-                begun.append(event.note_id)
-            else:
-                on = open_notes.pop(event.pitch)
-                assert on.note_id == event.note_id
-                assert on.time_s < event.time_s
-                least = tracker.settings.min_note_frames
-                assert event.frame - on.frame >= least or event.frame == frames
-                ended_s[event.pitch] = event.time_s
-    assert open_notes == {}
-    assert begun == list(range(len(begun)))
+    told = track(tracker, windows)
+    assert all(event.frame <= n for n, events in enumerate(told) for event in events)
+    check_laws((event for events in told for event in events), tracker.settings, wild[0].shape[1])
 
 
 @settings(max_examples=100, deadline=None)
@@ -124,16 +107,10 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     whole = track(opened(wild)[0], windows)
     cut = data.draw(st.integers(0, len(windows)))
     events = [one.push(n, window) for n, window in enumerate(windows[:cut])]
-    sounding: dict[int, NoteEvent] = {}
-    for event in (event for told in events for event in told):
-        if event.kind == "note_on":
-            sounding[event.note_id] = event
-        else:
-            del sounding[event.note_id]
-    notes = sum(event.kind == "note_on" for told in events for event in told)
+    notes, sounding = sounding_after(event for told in events for event in told)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
-    other.resume(first, cut, notes, sounding.values(), one.free)
+    other.resume(first, cut, notes, sounding, one.free)
     for n in range(first, cut):
         assert other.push(n, windows[n]) == []
     events += [other.push(n, windows[n]) for n in range(cut, len(windows))]
@@ -177,11 +154,3 @@ def test_an_onset_whose_peak_moves_is_begun_once(drift: int) -> None:
     # From the window of frame 24 on, the network is of another mind.
     events = track(tracker, [*first[:24], *second[24:]])
     assert [e.kind for told in events for e in told] == ["note_on", "note_off"]
-
-
-def test_windows_must_follow_each_other_and_have_their_shape() -> None:
-    tracker = AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=4)
-    with pytest.raises(ValueError, match="expected the window of frame 0, got 1"):
-        tracker.push(1, np.zeros((3, tracker.columns, PITCHES), np.float32))
-    with pytest.raises(ValueError, match="expected a window of shape"):
-        tracker.push(0, np.zeros((3, tracker.columns + 1, PITCHES), np.float32))

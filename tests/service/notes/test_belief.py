@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,19 +19,6 @@ def heard(notes: list[list[float]], classes: tuple[str, ...] = FEW) -> Belief:
         posterior = belief.posterior(classes, np.log(probabilities))
         belief = belief.after(classes, posterior, frame)
     return belief
-
-
-def test_the_equations() -> None:
-    belief = Belief({"violin": 3.0, "cello": 1.0})
-    assert belief.prior(FEW) == pytest.approx([(3 + 2 / 3) / 6, (2 / 3) / 6, (1 + 2 / 3) / 6])
-    evidence = np.log([0.2, 0.9, 0.2])
-    unscaled = np.array([0.2, 0.9, 0.2]) * np.sqrt(belief.prior(FEW))
-    posterior = belief.posterior(FEW, evidence)
-    assert posterior == pytest.approx(unscaled / unscaled.sum())
-    after = belief.after(FEW, posterior, 43)
-    assert after.frame == 43
-    wanted = KEPT * np.array([3.0, 0.0, 1.0]) + posterior
-    assert [after.weights[name] for name in FEW] == pytest.approx(wanted, abs=1e-4)
 
 
 def test_an_odd_note_follows_the_others_but_a_sure_one_is_heard() -> None:

@@ -1,7 +1,5 @@
 """Events become notes."""
 
-import pytest
-
 from service.notes.events import NoteEvent
 from service.notes.midi import midi_file
 from service.notes.score import Score
@@ -42,8 +40,3 @@ def test_a_score_goes_on_with_the_notes_that_sound() -> None:
     assert (score.begun, score.ended) == (8, 1)
     assert [on.note_id for on in score.sounding] == [6, 7]
     assert [(note.note_id, note.onset_s, note.offset_s) for note in score.notes] == [(3, 1.0, 4.0)]
-
-
-def test_an_end_without_a_beginning_is_a_fault() -> None:
-    with pytest.raises(KeyError):
-        Score().add([event("note_off", 0, 60, 1.0)])

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from service.notes.events import NoteEvent
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, HEADS, Probabilities, silence, track
+from tests.service.notes.drawn_notes import (
+    ALL_HEADS,
+    FRAME_S,
+    HEADS,
+    Probabilities,
+    check_laws,
+    silence,
+    sounding_after,
+    track,
+)
 
 
 @st.composite
@@ -55,32 +64,9 @@ def test_the_laws_of_events(
 ) -> None:
     frames = probabilities.shape[1]
     events = track(probabilities[: len(heads)], (), chosen, heads)
-    open_notes: dict[int, NoteEvent] = {}
-    ended_s: dict[int, float] = {}
-    begun: list[NoteEvent] = []
-    for event in events:
-        assert type(event.time_s) is type(event.confidence) is float  # plain: they become JSON
-        assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
-        assert 0 <= event.frame <= frames
-        off_frame = 0.5 + abs(chosen.onset_correction_frames)
-        assert abs(event.time_s - event.frame * FRAME_S) <= off_frame * FRAME_S + 1e-6
-        if event.kind == "note_on":
-            assert event.pitch not in open_notes
-            assert ended_s.get(event.pitch, 0.0) <= event.time_s
-            assert event.frame < frames
-            assert 1 <= event.velocity <= 127
-            assert 0 <= event.confidence <= 1
-            open_notes[event.pitch] = event
-            begun.append(event)
-        else:
-            on = open_notes.pop(event.pitch)
-            assert on.note_id == event.note_id
-            assert on.time_s < event.time_s
-            assert event.frame - on.frame >= chosen.min_note_frames or event.frame == frames
-            ended_s[event.pitch] = event.time_s
-    assert open_notes == {}
-    assert [on.note_id for on in begun] == list(range(len(begun)))
-    assert [on.time_s for on in begun] == sorted(on.time_s for on in begun)
+    check_laws(events, chosen, frames)
+    begun_s = [event.time_s for event in events if event.kind == "note_on"]
+    assert begun_s == sorted(begun_s)
 
 
 @settings(max_examples=100, deadline=None)
@@ -102,13 +88,9 @@ def test_another_tracker_goes_on_where_one_stopped(
     one = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     events = one.push(0, probabilities[:, :cut])
-    sounding = {event.note_id: event for event in events if event.kind == "note_on"}
-    for event in events:
-        if event.kind == "note_off":
-            del sounding[event.note_id]
-    notes = sum(event.kind == "note_on" for event in events)
+    notes, sounding = sounding_after(events)
     other = NoteTracker(chosen, FRAME_S, ALL_HEADS)
-    other.resume(first, cut, notes, sounding.values())
+    other.resume(first, cut, notes, sounding)
     assert other.push(first, probabilities[:, first:cut]) == []
     events += other.push(cut, probabilities[:, cut:])
     events += other.finish(frames)
@@ -146,9 +128,5 @@ def test_closing_ends_what_sounds(probabilities: Probabilities, chosen: TrackerS
     tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     events = [*tracker.push(0, probabilities), *tracker.close()]
     assert tracker.sounding == 0
-    ons = {e.note_id: e for e in events if e.kind == "note_on"}
-    offs = {e.note_id: e for e in events if e.kind == "note_off"}
-    assert ons.keys() == offs.keys()
-    assert len(events) == 2 * len(ons)
-    assert all(ons[i].time_s < offs[i].time_s for i in ons)
+    assert sounding_after(events)[1] == []
     assert tracker.close() == []

@@ -10,8 +10,6 @@ import soundfile
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from service.engine.batching import Priority
-from service.ops.metrics import Metrics
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (
     DURATION_S,
@@ -130,10 +128,3 @@ def test_uploads_that_were_not_even_received_are_counted() -> None:
         after = numbers(client)
     assert after["rse_uploads_ended_total{outcome=upload_too_large}"] == 1
     assert after["rse_uploads_ended_total{outcome=bad_upload}"] == 2
-
-
-def test_two_applications_do_not_share_numbers() -> None:
-    one, other = Metrics(), Metrics()
-    one.batch_failed(Priority.LIVE, 1, RuntimeError())
-    assert b'rse_batch_failures_total{way="live"} 1.0' in one.text()
-    assert b'rse_batch_failures_total{way="live"} 0.0' in other.text()

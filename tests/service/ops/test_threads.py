@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -10,7 +9,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.app import create_app
-from service.ops.threads import start_thread
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 
@@ -54,18 +52,3 @@ def test_the_end_does_not_wait_for_a_model_that_is_being_loaded(loading: Loading
         assert client.get("/readyz").status_code == 503
         app.state.service.close_timeout_s = 0.01  # what a drain leaves for it
     assert not loading.ended.is_set()
-
-
-async def test_what_comes_of_the_work() -> None:
-    assert await start_thread(lambda: 7, "test") == 7
-    with pytest.raises(ZeroDivisionError):
-        await start_thread(lambda: 1 // 0, "test")
-
-
-async def test_what_comes_too_late_is_dropped(loading: Loading) -> None:
-    late = start_thread(lambda: loading("", ""), "test")
-    late.cancel()
-    loading.go_on.set()
-    assert await asyncio.to_thread(loading.ended.wait, PATIENCE_S)
-    await asyncio.sleep(0)
-    assert late.cancelled()

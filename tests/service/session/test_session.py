@@ -24,7 +24,7 @@ from tests.service.sessions import FRAME_S, MELODY, OPTIONS, found, pcm, to_byte
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("rate_hz", [8_000, FAKE_RATE_HZ, 44_100, 96_000])
+@pytest.mark.parametrize("rate_hz", [8_000, 96_000])
 def test_the_notes_of_a_melody_at_their_times(
     engine: Engine, options: StreamOptions, rate_hz: int
 ) -> None:
@@ -65,14 +65,6 @@ def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -
     assert transcribe(engine, raw, audio, options, sizes, Priority.FILE) == whole
 
 
-def test_single_bytes_give_the_same_events(engine: Engine) -> None:
-    audio = pcm(8_000, Encoding.PCM_S16LE, 2)
-    raw = to_bytes(play([(69, 0.05, 0.2)], 0.3, 8_000), audio)
-    one_by_one = transcribe(engine, raw, audio, sizes=[1])
-    assert one_by_one == transcribe(engine, raw, audio)
-    assert len(one_by_one) == 2
-
-
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_first_and_the_last_moments_are_transcribed(
     engine: Engine, options: StreamOptions
@@ -88,7 +80,7 @@ def test_the_first_and_the_last_moments_are_transcribed(
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 5_000, WINDOW, 20_001])
+@pytest.mark.parametrize("count", [0, 129, 20_001])
 def test_every_frame_comes_once_and_means_the_same_samples(
     engine: Engine, options: StreamOptions, count: int
 ) -> None:

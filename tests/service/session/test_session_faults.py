@@ -115,17 +115,6 @@ def test_a_cancelled_push_leaves_a_session_that_can_be_ended(engine: Engine) -> 
     assert len(found(asyncio.run(run()))) == 1
 
 
-def test_finishing_twice_gives_nothing_more(engine: Engine) -> None:
-    async def run() -> None:
-        session = TranscriptionSession(engine, pcm(), StreamOptions())
-        assert await session.finish() == []
-        assert await session.finish() == []
-        assert session.abort() == []
-        assert session.state is SessionState.FINISHED
-
-    asyncio.run(run())
-
-
 def test_concurrent_pushes_are_taken_in_order_and_bounded(engine: Engine) -> None:
     audio = pcm()
     raw = to_bytes(play(MELODY, 1.5, 44_100), audio)

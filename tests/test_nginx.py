@@ -203,21 +203,6 @@ async def test_a_full_process_is_passed_by(
         assert other.sessions() == PLACES
 
 
-async def test_the_token_of_a_page_finds_its_process(
-    pair: tuple[list[RunningServer], str],
-) -> None:
-    servers, url = pair
-    async with AsyncExitStack() as stack:
-        opened = [await page(url) for _ in range(4)]
-        for opening in opened:
-            talk = await stack.enter_async_context(opening)
-            await talk.send(to_json(OPTIONS))
-            assert json.loads(await talk.recv())["type"] == "ready"
-        sessions = [server.sessions() for server in servers]
-        assert sum(sessions) == 4
-        assert min(sessions) >= 1
-
-
 async def test_where_all_are_full_programs_and_pages_are_told(
     pair: tuple[list[RunningServer], str],
 ) -> None:

@@ -1,16 +1,14 @@
 """The network alone: windows a second of each arrangement, and the gated baseline beside it.
 
-"plain" is the network as it is trained, one batch on all cores; "compiled" the same through
-``torch.compile``; "arranged" is what the service runs, as it runs it on this machine, for each way
-of emitting frames. Of "all frames" no switch unit is left out: what pruning saves is the
-difference to the other ways.
+"plain" is the network as it is trained, one batch on all cores; "arranged" is what the service
+runs, as it runs it on this machine, for each way of emitting frames. Of "all frames" no switch unit
+is left out: what pruning saves is the difference to the other ways.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +29,6 @@ from service.engine.runner import FeatureStream
 from service.engine.runners import CrewRunner
 from service.engine.windows import WindowSchedule
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from tests.benchmarks.compiled import compiled
-from tests.benchmarks.int8 import int8_network
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.work import matrix_rate, streamed_flops
 
@@ -69,9 +65,7 @@ def run(options: argparse.Namespace) -> Figures:
             (PAPER_BATCHES, QUICK_PAPER_BATCHES) if name == "paper" else (BATCHES, QUICK_BATCHES)
         )
         batches = quick if options.quick else full
-        # A network takes a minute to compile.
-        compile_it = shutil.which("g++") is not None and not options.quick
-        figures[name] = model(make, rates, batches, runs, compile_it)
+        figures[name] = model(make, rates, batches, runs)
     widths = (96,) if options.quick else (96, PAPER.rse.maps)
     figures["gated baseline"] = {f"m={maps}": baseline(maps, runs) for maps in widths}
     return figures
@@ -93,55 +87,36 @@ def model(
     rates: dict[torch.dtype, float],
     batches: Sequence[int],
     runs: int,
-    compile_it: bool,
 ) -> Figures:
     """A network's figures by precision, arrangement, way and batch."""
     figures: Figures = {}
     for dtype, rate in rates.items():
         precision = precision_of(dtype)
         transcriber = make(dtype)
-        for kind, found in plain(transcriber, batches, runs, compile_it).items():
-            for batch, row in found.items():
-                figures[f"{precision}, {kind}, batch {batch}"] = row
+        for batch, row in plain(transcriber, batches, runs).items():
+            figures[f"{precision}, plain, batch {batch}"] = row
         fast = fast_network(transcriber)
         assert fast is not None
         figures |= arranged(precision, transcriber, fast, batches, runs, rate)
-    in_float32 = make(torch.float32)
-    figures |= arranged("int8", in_float32, int8_network(in_float32), batches, runs, None)
     return figures
 
 
-def plain(
-    transcriber: TranscriptionModel, batches: Sequence[int], runs: int, compile_it: bool
-) -> dict[str, dict[int, Figures]]:
-    """The figures of the plain and the compiled network, by batch.
+def plain(transcriber: TranscriptionModel, batches: Sequence[int], runs: int) -> dict[int, Figures]:
+    """The figures of the plain network, by batch.
 
     All frames are computed, whichever way reads them: times real time for each.
     """
-    ways: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-        "plain": transcriber.predict_features
-    }
-    if compile_it:
-        ways["compiled"] = compiled(transcriber)
-    figures: dict[str, dict[int, Figures]] = {kind: {} for kind in ways}
+    figures: dict[int, Figures] = {}
     sample_rate = transcriber.config.sample_rate
     row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
     for batch in batches:
         rows = torch.stack([row] * batch)
-        expected = transcriber.predict_features(rows)
-        for kind, way in ways.items():
-            try:
-                difference = (way(rows) - expected).abs().max().item()
-            except Exception as error:  # of the compiler: the rest is worth having
-                figures[kind][batch] = {"failed": repr(error)}
-                continue
-            speeds = spread([batch / s for s in seconds(partial(way, rows), runs)])
-            found: Figures = {"windows_a_second": speeds}
-            for name, stream in STREAMS.items():
-                found[f"times_real_time, {name}"] = speeds["median"] * block_s(stream, sample_rate)
-            if kind != "plain":
-                found["largest_difference"] = difference
-            figures[kind][batch] = found
+        taken = seconds(partial(transcriber.predict_features, rows), runs)
+        speeds = spread([batch / s for s in taken])
+        figures[batch] = {"windows_a_second": speeds} | {
+            f"times_real_time, {name}": speeds["median"] * block_s(stream, sample_rate)
+            for name, stream in STREAMS.items()
+        }
         print(f"{transcriber.config.name}, plain, batch {batch}", file=sys.stderr)
     return figures
 
@@ -152,7 +127,7 @@ def arranged(
     fast: FastNetwork,
     batches: Sequence[int],
     runs: int,
-    rate: float | None,
+    rate: float,
 ) -> Figures:
     """Batches that the service's workers share, as its plan for this machine says."""
     sample_rate = transcriber.config.sample_rate
@@ -164,7 +139,7 @@ def arranged(
         schedule = stream and WindowSchedule.of(stream, sample_rate)
         positions = schedule.positions if schedule else slice(0, FRAMES)
         hops = schedule.block_frames if schedule else FRAMES // 2
-        work = streamed_flops(fast, positions, hops) if rate else 0
+        work = streamed_flops(fast, positions, hops)
         for batch in batches:
             share = min(plan.batch_windows, math.ceil(batch / plan.workers))
             streams = [runner.open_stream(positions) for _ in range(batch)]
@@ -184,9 +159,8 @@ def arranged(
             if stream is not None:
                 length_s = block_s(stream, sample_rate)
                 found["times_real_time"] = spread([length_s * batch / s for s in times])
-            if rate:
-                found["gflop_a_window"] = work / 1e9
-                found["fraction_of_matrix_rate"] = windows["median"] * work / rate
+            found["gflop_a_window"] = work / 1e9
+            found["fraction_of_matrix_rate"] = windows["median"] * work / rate
             figures[f"{precision}, arranged, {way}, batch {batch}"] = found
         print(f"{transcriber.config.name}, {precision}, {way}", file=sys.stderr)
     return figures

@@ -11,7 +11,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-import mido
 import numpy as np
 import pretty_midi
 import pytest
@@ -20,8 +19,6 @@ import soundfile
 from clients import file, microphone
 from clients.client import TranscriptionClient
 from clients.connection import retry
-from clients.errors import ServerError, TranscriptionError
-from clients.events import Event
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
@@ -122,13 +119,6 @@ def test_a_file_for_each_instrument(listening: RunningServer, tmp_path: Path) ->
     assert not path.with_suffix(".mid").exists()
 
 
-def test_an_unknown_instrument_is_refused_by_name(
-    listening: RunningServer, song: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert transcribe(listening, song, "--instruments", "kazoo") == 1
-    assert "kazoo" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("asked", [{}, {"updates": False}])
 async def test_a_cut_connection_changes_nothing(
     listening: RunningServer, asked: dict[str, Any]
@@ -159,40 +149,6 @@ async def test_a_cut_connection_changes_nothing(
     assert len(notes) == 2 * len(NOTES)
 
 
-async def test_bad_audio_keeps_the_notes_before_it(server: RunningServer) -> None:
-    audio = play(NOTES, DURATION_S, RATE)
-    audio[int(2.1 * RATE)] = np.nan
-    options = Start(encoding=Encoding.PCM_F32LE, sample_rate=RATE)
-    events: list[Event] = []
-    failure: TranscriptionError | None = None
-    async with TranscriptionClient(server.url, options) as client:
-        try:
-            await client.send(audio.astype("<f4").tobytes())
-        except ServerError:
-            pass  # it came while the audio was still going out
-        with pytest.raises(ServerError, match="bad_audio"):
-            await client.stop()
-        try:
-            async for event in client:
-                events.append(event)
-        except ServerError as error:
-            failure = error
-    assert isinstance(failure, ServerError)
-    assert failure.code == "bad_audio"
-    assert failure.done is not None
-    assert failure.done.midi.startswith(b"MThd")
-    begun = [event.note_id for event in events if isinstance(event, NoteOn)]
-    assert len(begun) >= 4
-    assert sorted(begun) == sorted(e.note_id for e in events if isinstance(e, NoteOff))
-
-
-async def test_a_wrong_option_is_refused_by_name(server: RunningServer) -> None:
-    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, model="no such model")
-    with pytest.raises(ServerError) as caught:
-        await TranscriptionClient(server.url, options).connect()
-    assert caught.value.code == "unknown_model"
-
-
 class ToneDevice(FakeSounddevice):
     """An input device that hears ``NOTES`` over and over, at many times the pace of life."""
 
@@ -202,21 +158,6 @@ class ToneDevice(FakeSounddevice):
 
     def sample(self, indices: np.ndarray) -> np.ndarray:
         return self.audio[indices % len(self.audio)]
-
-
-def test_the_microphone_client_plays_what_it_hears(
-    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port, device = FakePort(), ToneDevice(seconds=DURATION_S)
-    monkeypatch.setattr(microphone, "load_sounddevice", lambda: device)
-    monkeypatch.setattr(microphone, "open_port", lambda name: port)
-    take = tmp_path / "take.mid"
-    arguments = ["--url", server.url, "--midi-port", "synth", "--midi", str(take)]
-    assert microphone.main(arguments) == 0
-    played = [message.note for message in port.messages if message.type == "note_on"]
-    assert played == [pitch for pitch, _, _ in NOTES]
-    assert port.sounding == set()
-    assert [m.note for m in mido.MidiFile(take) if m.type == "note_on"] == played
 
 
 async def test_a_killed_service_is_taken_up_again_by_the_next(

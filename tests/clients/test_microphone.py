@@ -7,8 +7,6 @@ import subprocess
 import sys
 from http import HTTPStatus
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import mido
 import numpy as np
@@ -16,11 +14,9 @@ import pytest
 import soundfile
 
 from clients import microphone
-from clients.client import TranscriptionClient
 from clients.connection import retry
-from clients.live.capture import Microphone
-from clients.microphone import Recorder, main
-from tests.clients.fakes.fake_devices import RATE, FakeInputStream, FakePort, FakeSounddevice
+from clients.microphone import main
+from tests.clients.fakes.fake_devices import RATE, FakePort, FakeSounddevice
 from tests.clients.fakes.fake_service import Behaviour, FakeService
 from tests.conftest import REPOSITORY
 
@@ -42,11 +38,6 @@ def port(monkeypatch: pytest.MonkeyPatch) -> FakePort:
 
 async def run(service: FakeService, *arguments: str | Path) -> int:
     return await asyncio.to_thread(main, [*map(str, arguments), "--url", service.url])
-
-
-def test_devices_are_listed(device: FakeSounddevice, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list-devices"]) == 0
-    assert "Piano Mic" in capsys.readouterr().out
 
 
 async def test_a_take_is_heard_played_on_and_saved(
@@ -129,30 +120,6 @@ def test_a_wrong_device_or_file_is_told(
     assert "harp" in capsys.readouterr().err
     assert main(["--save", str(tmp_path / "none" / "take.wav")]) == 1
     assert "take.wav" in capsys.readouterr().err
-
-
-async def test_the_block_that_comes_while_the_device_is_closed_is_no_block_after_the_end() -> None:
-    heard: list[bytes] = []
-
-    class LastWord(FakeInputStream):
-        def start(self) -> None:
-            pass
-
-        def close(self) -> None:
-            block = np.ones((self.blocksize, self.options["channels"]), np.int16)
-            self.callback(block, self.blocksize, None, None)
-
-    fake: Any = FakeSounddevice()
-    fake.InputStream = lambda **options: LastWord(fake, **options)
-    device = Microphone(fake, None)
-    client = SimpleNamespace(put=heard.append, finish=lambda: heard.append(b"the end"))
-    recorder = Recorder(cast(TranscriptionClient, client), None)
-    device.open(recorder)
-    microphone._Interrupt(device, recorder)._interrupted()
-    async with asyncio.timeout(60):
-        while len(heard) < 2:
-            await asyncio.sleep(0)
-    assert [len(block) for block in heard] == [2 * RATE // 100, len(b"the end")]
 
 
 INTERRUPTED = """

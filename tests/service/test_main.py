@@ -52,3 +52,29 @@ def test_a_server_that_cannot_begin_is_a_status_to_leave_with(
     monkeypatch.setattr(DrainingServer, "serve", serve)
     monkeypatch.setattr(logs, "configure", lambda log_format: None)
     assert main(["--device", "cpu"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "complaint"),
+    [
+        (["--model", "nothing-of-that-name"], {}, "nothing-of-that-name"),
+        (["--port", "70000"], {}, "port"),
+        (["--device", "abacus"], {}, "device"),
+        ([], {"RSE_MAX_SESSIONS": "none"}, "max_sessions"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    environment: dict[str, str],
+    complaint: str,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    try:
+        status: object = main(arguments)
+    except SystemExit as end:
+        status = end.code
+    assert status == 2
+    assert complaint in capsys.readouterr().err

@@ -224,24 +224,6 @@ async def test_the_command_with_a_checkpoint(start_server: StartServer, tiny_wei
     assert "Traceback" not in server.log
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment", "complaint"),
-    [
-        (["--model", "nothing-of-that-name"], {}, "nothing-of-that-name"),
-        (["--port", "70000"], {}, "port"),
-        (["--device", "abacus"], {}, "device"),
-        ([], {"RSE_MAX_SESSIONS": "none"}, "max_sessions"),
-    ],
-)
-def test_the_command_refuses_what_cannot_be(
-    start_server: StartServer, arguments: list[str], environment: dict[str, str], complaint: str
-) -> None:
-    server = start_server("service", *arguments, wait=False, **environment)
-    assert server.process.wait(240) == 2
-    assert complaint in server.log
-    assert "Traceback" not in server.log
-
-
 def test_a_port_that_is_taken_is_told(start_server: StartServer, tiny_weights: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])

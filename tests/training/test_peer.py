@@ -6,11 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.benchmarks.peer import FRAME_S, columns, main, on_our_frames
-from training.evaluation.reports.report import Result, report
+from tests.benchmarks.peer import main
 
 PEER = {
     "__init__.py": """
@@ -93,24 +91,3 @@ def test_a_peer_that_fails_is_a_message(
     where = ["--data-dir", str(tones), "--peer", str(peer), "--jobs", "1"]
     assert main([*where, "--model", str(tiny_weights)]) == 1
     assert "out of tune" in capsys.readouterr().err
-
-
-def test_frames_are_taken_at_the_nearest_time() -> None:
-    theirs = np.arange(4, dtype=np.float32)[:, None].repeat(88, axis=1)
-    ours = on_our_frames(theirs, np.array([0.0, 1.0, 2.2, 3.0]) * FRAME_S, 5 * FRAME_S)
-    assert ours[:, 21].tolist() == [0, 1, 2, 3, 3]
-    assert ours.shape == (5, 128)
-    assert not ours[:, :21].any()
-    assert not ours[:, 109:].any()
-
-
-def test_the_difference_has_an_interval() -> None:
-    nothing = np.zeros(0)
-    ours = report(
-        {"a": Result({"onset_f1": 0.8}, nothing), "b": Result({"onset_f1": 0.9}, nothing)}
-    )
-    theirs = report(
-        {"a": Result({"onset_f1": 0.6}, nothing), "b": Result({"onset_f1": 0.5}, nothing)}
-    )
-    (_, line) = columns(ours, theirs | {"model": "peer"}, "ours").splitlines()
-    assert line.split() == ["onset_f1", "0.850", "0.550", "+0.300", "+0.200", "to", "+0.400"]

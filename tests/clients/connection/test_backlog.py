@@ -49,27 +49,3 @@ def test_the_oldest_is_dropped_beyond_the_bound(sizes: list[int], max_samples: i
             assert pcm[:2] == numbered(backlog.start, 1)
 
     asyncio.run(run())
-
-
-async def test_release_forgets_whole_blocks_only_and_is_no_loss() -> None:
-    backlog = Backlog(2, 1_000)
-    for _ in range(3):
-        backlog.put(numbered(backlog.end, 10))
-    backlog.release(19)
-    assert (backlog.start, backlog.end, backlog.dropped_samples) == (10, 30, 0)
-    backlog.release(1_000)
-    assert (backlog.start, backlog.end) == (30, 30)
-
-
-async def test_a_reader_waits_for_audio_and_for_the_end() -> None:
-    backlog = Backlog(2, 1_000)
-    reading = asyncio.create_task(backlog.read(0))
-    await asyncio.sleep(0)
-    assert not reading.done()
-    backlog.put(numbered(0, 3))
-    assert await reading == numbered(0, 3)
-    reading = asyncio.create_task(backlog.read(3))
-    await asyncio.sleep(0)
-    backlog.finish()
-    assert await reading is None
-    await backlog.wait_ended()

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from clients.connection.retry import MAX_FRUITLESS, Retry
+from clients.connection.retry import Retry
 
 
 class Clock:
@@ -32,10 +32,6 @@ def test_an_outage_is_given_up_after_a_time_and_a_connection_ends_it() -> None:
     assert retry.after(connected=False, fruitful=False, audio_ended=False) is None
 
 
-def test_without_patience_the_first_failure_is_the_last_on_any_clock() -> None:
-    assert Retry(0.0, clock=Clock()).after(connected=True, fruitful=True, audio_ended=False) is None
-
-
 def test_without_a_limit_only_the_end_of_the_audio_ends_the_waiting() -> None:
     clock = Clock()
     retry = Retry(None, lambda: map(float, count()), clock)
@@ -43,10 +39,3 @@ def test_without_a_limit_only_the_end_of_the_audio_ends_the_waiting() -> None:
         assert retry.after(connected=False, fruitful=False, audio_ended=False) is not None
     assert retry.after(connected=True, fruitful=True, audio_ended=True) is not None
     assert retry.after(connected=False, fruitful=False, audio_ended=True) is None
-
-
-def test_sessions_that_tell_nothing_new_are_counted() -> None:
-    retry = Retry(None, lambda: map(float, count()), Clock())
-    for _ in range(MAX_FRUITLESS - 1):
-        assert retry.after(connected=True, fruitful=False, audio_ended=False) is not None
-    assert retry.after(connected=True, fruitful=False, audio_ended=False) is None

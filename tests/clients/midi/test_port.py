@@ -24,16 +24,6 @@ def off(note_id: int, pitch: int) -> NoteOff:
     return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=1.0)
 
 
-def test_notes_become_messages() -> None:
-    port = FakePort()
-    out = MidiOut(port)
-    out.event(on(0, 60, velocity=99))
-    assert port.sounding == {60}
-    assert port.messages[0].velocity == 99
-    out.event(off(0, 60))
-    assert port.sounding == set()
-
-
 def test_a_pitch_ends_with_its_last_note() -> None:
     port = FakePort()
     out = MidiOut(port)
@@ -86,17 +76,6 @@ def test_nothing_sounds_after_close(moves: list[tuple[bool, int, int]]) -> None:
             out.event(off(note_id, pitches.pop(note_id, pitch)))
     out.close()
     assert port.sounding == set()
-    assert port.closed
-
-
-def test_the_port_is_closed_though_it_fails() -> None:
-    class BrokenPort(FakePort):
-        def send(self, message: Any) -> None:
-            raise OSError("unplugged")
-
-    port = BrokenPort()
-    with pytest.raises(OSError, match="unplugged"):
-        MidiOut(port).close()
     assert port.closed
 
 

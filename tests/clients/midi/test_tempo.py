@@ -13,8 +13,8 @@ def off_beat_s(beat: Beat, time_s: float) -> float:
     return abs(phase - round(phase)) * beat.period_s
 
 
-@pytest.mark.parametrize("bpm", [52.0, 60.0, 97.3, 120.0, 144.0, 190.0])
-@pytest.mark.parametrize("first_s", [0.0, 0.21, 3.1])
+@pytest.mark.parametrize("bpm", [52.0, 97.3, 190.0])
+@pytest.mark.parametrize("first_s", [0.0, 3.1])
 def test_a_metronome(bpm: float, first_s: float) -> None:
     onsets = [first_s + 60 / bpm * beat for beat in range(40)]
     beat = estimate_beat(onsets)

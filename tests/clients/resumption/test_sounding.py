@@ -2,7 +2,7 @@
 
 from clients.resumption.sounding import Sounding
 from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
+from service.protocol.server_messages import NoteOff, NoteOn, Progress
 
 
 def on(note_id: int, time_s: float) -> NoteOn:
@@ -21,25 +21,6 @@ def progress(frames: int, time_s: float) -> Progress:
     return Progress(
         received_samples=0, frames=frames, time_s=time_s, behind_ms=0.0, checkpoint=nowhere
     )
-
-
-def test_what_still_sounds_ends_at_the_last_time_told_of() -> None:
-    sounding = Sounding()
-    told: list[NoteOn | NoteOff] = [on(0, 0.5), on(1, 1.0), off(0, 1.5)]
-    assert all(sounding.follow(event) for event in told)
-    assert sounding.follow(progress(250, 2.5))
-    assert sounding.follow(Lagging(behind_ms=1.0))
-    assert sounding.silence() == [off(1, 2.5)]
-    assert sounding.silence() == []
-
-
-def test_an_end_without_its_beginning_is_told_apart_and_moves_no_time() -> None:
-    sounding = Sounding()
-    assert not sounding.follow(off(7, 9.0))
-    sounding.follow(on(0, 1.0))
-    assert sounding.follow(off(0, 1.25))
-    assert not sounding.follow(off(0, 1.5))
-    assert sounding.time_s == 1.25
 
 
 def test_time_does_not_run_backwards() -> None:

@@ -41,13 +41,6 @@ def test_chunk_sizes_do_not_change_a_bit(
     assert len(whole) == Resampler(rate_hz, MODEL_RATE_HZ).output_length(count)
 
 
-@pytest.mark.parametrize("rate_hz", RATES_HZ)
-def test_single_samples_do_not_change_a_bit(rate_hz: int) -> None:
-    samples = np.random.default_rng(1).standard_normal(4_000).astype(np.float32)
-    whole = resample(samples, rate_hz, [len(samples)])
-    np.testing.assert_array_equal(resample(samples, rate_hz, [1]), whole)
-
-
 @pytest.mark.parametrize("rate_hz", [*RATES_HZ, 44_101])
 def test_one_that_begins_anywhere_gives_the_same_bits(rate_hz: int) -> None:
     samples = np.random.default_rng(4).standard_normal(rate_hz).astype(np.float32)
@@ -60,17 +53,6 @@ def test_one_that_begins_anywhere_gives_the_same_bits(rate_hz: int) -> None:
         parts = [resampler.process(samples[first:cut]), resampler.process(samples[cut:])]
         out = np.concatenate([*parts, resampler.finish()])
         np.testing.assert_array_equal(out, whole[begin:])
-
-
-@pytest.mark.parametrize("rate_hz", RATES_HZ)
-def test_an_output_is_known_with_the_inputs_stated_and_not_before(rate_hz: int) -> None:
-    ratio = RateRatio.of(rate_hz, MODEL_RATE_HZ)
-    for outputs in (1, 2, 100, 1_001):
-        inputs = ratio.inputs(outputs)
-        resampler = Resampler(rate_hz, MODEL_RATE_HZ)
-        known = len(resampler.process(np.zeros(inputs - 1, np.float32)))
-        assert known < outputs
-        assert known + len(resampler.process(np.zeros(1, np.float32))) >= outputs
 
 
 def level_db(tone_hz: float, rate_hz: int) -> float:

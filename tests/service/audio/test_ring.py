@@ -48,21 +48,3 @@ def test_windows_out_of_reach_are_refused() -> None:
         ring.window(7)
     with pytest.raises(IndexError, match="samples 5 to 13"):
         ring.window(13)
-
-
-def test_a_chunk_larger_than_the_ring_is_refused() -> None:
-    with pytest.raises(ValueError, match="13 samples do not fit"):
-        SampleRing(window=8, slack=4).write(np.zeros(13, np.float32))
-
-
-def test_samples_may_be_counted_from_another_than_0() -> None:
-    ring = SampleRing(window=8, slack=4, first=1_000)
-    ring.write(np.arange(5, dtype=np.float32))
-    assert ring.written == 1_005
-    np.testing.assert_array_equal(ring.window(1_005), [0, 0, 0, 0, 1, 2, 3, 4])
-
-
-@pytest.mark.parametrize(("window", "slack"), [(0, 0), (8, -1)])
-def test_impossible_sizes_are_refused(window: int, slack: int) -> None:
-    with pytest.raises(ValueError, match="must be positive"):
-        SampleRing(window, slack)

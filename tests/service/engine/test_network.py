@@ -102,7 +102,7 @@ def test_streamed_frames_are_those_of_whole_windows(
     np.testing.assert_allclose(live, whole, atol=TOLERANCE)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     chunk=st.integers(50, 30_000),
     block_frames=st.sampled_from([1, 2, 3, 8, 16]),

@@ -65,7 +65,7 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
     return tracker, windows_of(probabilities[: len(heads)], tracker, clarity)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(wild_windows)
 def test_the_laws_of_events(wild: Wild) -> None:
     tracker, windows = opened(wild)
@@ -74,7 +74,7 @@ def test_the_laws_of_events(wild: Wild) -> None:
     check_laws((event for events in told for event in events), tracker.settings, wild[0].shape[1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(wild_windows, st.integers(0, 2**32 - 1), st.data())
 def test_nothing_depends_on_what_comes_after_it_was_told(
     wild: Wild, seed: int, data: st.DataObject
@@ -90,7 +90,7 @@ def test_nothing_depends_on_what_comes_after_it_was_told(
     assert track(opened(wild)[0], other)[:cut] == whole[:cut]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(wild_windows)
 def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
     tracker, windows = opened(wild)
@@ -100,7 +100,7 @@ def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
             assert n - tracker.last_age - event.time_s / FRAME_S <= most[event.kind] + 1e-3
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(wild_windows, st.data())
 def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObject) -> None:
     one, windows = opened(wild)

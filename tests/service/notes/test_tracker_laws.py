@@ -53,7 +53,7 @@ tracker_settings = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     wild_probabilities(),
     tracker_settings,
@@ -69,7 +69,7 @@ def test_the_laws_of_events(
     assert begun_s == sorted(begun_s)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(wild_probabilities(), tracker_settings, st.lists(st.integers(0, 9), max_size=30))
 def test_events_do_not_depend_on_how_frames_are_pushed(
     probabilities: Probabilities, chosen: TrackerSettings, chunks: list[int]
@@ -78,7 +78,7 @@ def test_events_do_not_depend_on_how_frames_are_pushed(
     assert track(probabilities, chunks, chosen, ALL_HEADS) == whole
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(wild_probabilities(), tracker_settings, st.data())
 def test_another_tracker_goes_on_where_one_stopped(
     probabilities: Probabilities, chosen: TrackerSettings, data: st.DataObject
@@ -106,7 +106,7 @@ def test_a_resumed_tracker_that_is_closed_at_once_ends_the_notes() -> None:
     assert 300 < off.frame <= 400
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(wild_probabilities(), tracker_settings, st.integers(0, 80))
 def test_events_are_known_within_the_stated_delay(
     probabilities: Probabilities, chosen: TrackerSettings, cut: int

@@ -13,7 +13,6 @@ import pytest
 from service.ops.logs import (
     JsonFormatter,
     SessionFilter,
-    TextFormatter,
     configure,
     session_id,
 )
@@ -64,12 +63,6 @@ def test_fields_replace_nothing_and_a_fault_is_one_line() -> None:
     assert parsed["message"] == "was\nhere"
     assert "session_id" not in parsed
     assert "RuntimeError: broken" in parsed["exception"]
-
-
-def test_a_text_line() -> None:
-    with in_session("9f0c"):
-        line = TextFormatter().format(record("session closed", reason="stop"))
-    assert line.endswith("INFO service.x: session closed [9f0c] reason=stop")
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 
 import numpy as np
-import pretty_midi
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,7 +13,6 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, WINDOW
 from service.engine.engine import Engine, Priority
-from service.notes.events import Event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import Encoding, StreamOptions
 from service.session.session import TranscriptionSession
@@ -141,23 +138,6 @@ def test_events_come_within_the_stated_delay(engine: Engine) -> None:
 
     for options in OPTIONS:
         asyncio.run(run(options))
-
-
-def test_the_midi_file_holds_the_events(engine: Engine) -> None:
-    audio = pcm()
-
-    async def run() -> tuple[list[Event], bytes]:
-        session = TranscriptionSession(engine, audio, StreamOptions())
-        events = await session.push(to_bytes(play(MELODY, 1.5, 44_100), audio))
-        events += await session.finish()
-        assert session.totals.notes == len(session.notes) == len(MELODY)
-        return events, session.midi()
-
-    events, midi = asyncio.run(run())
-    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi)).instruments[0].notes
-    in_file = sorted((n.pitch, n.start, n.end) for n in opened)
-    for got, expected in zip(in_file, found(events), strict=True):
-        assert got == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_card_sets_the_tracker_and_the_caller_overrides_it() -> None:

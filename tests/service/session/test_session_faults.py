@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.audio.pcm import BadAudioError, OddBytesError
+from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine, EngineError
 from service.notes.events import Event
 from service.protocol.options import StreamOptions
@@ -38,21 +38,6 @@ def test_bad_audio_loses_nothing_before_it(engine: Engine) -> None:
         return events
 
     assert asyncio.run(run()) == transcribe(engine, to_bytes(samples[:bad_at], audio), audio)
-
-
-def test_an_incomplete_last_sample_is_told_and_nothing_is_lost(engine: Engine) -> None:
-    audio = pcm(FAKE_RATE_HZ)
-    raw = to_bytes(play(MELODY, 1.5, FAKE_RATE_HZ), audio)
-
-    async def run() -> list[Event]:
-        session = TranscriptionSession(engine, audio, StreamOptions())
-        events = await session.push(raw + b"\0\0\0")
-        with pytest.raises(OddBytesError, match="3 of the 4 bytes") as caught:
-            await session.finish()
-        assert session.state is SessionState.FINISHED
-        return events + caught.value.events
-
-    assert asyncio.run(run()) == transcribe(engine, raw, audio)
 
 
 @pytest.mark.parametrize("end", ["finish", "abort"])

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from service.audio import decode
-from service.audio.decode import DecodeError
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
 from service.notes.events import Event, NoteEvent
 from service.notes.midi import midi_file
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
 from service.session import transcribe
-from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
 from service.session.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
@@ -49,10 +47,9 @@ async def collect(file: io.BytesIO, engine: Engine, options: StreamOptions = FIL
     return [item async for item in transcribe_file(file, engine, options)]
 
 
-async def into(items: Items, file: io.BytesIO, engine: Engine, max_notes: int = 1000) -> None:
+async def into(items: Items, file: io.BytesIO, engine: Engine) -> None:
     """Keeps what came before an exception."""
-    limits = SessionLimits(max_notes=max_notes)
-    async for item in transcribe_file(file, engine, limits=limits):
+    async for item in transcribe_file(file, engine):
         items.append(item)
 
 
@@ -134,30 +131,6 @@ async def test_a_bad_sample_gives_what_lies_before_and_then_raises(engine: Engin
     assert isinstance(items[-1], Performance)
     assert items[-1].totals.received_samples == RATE_HZ
     assert events_of(items) == events_of(await collect(wav(samples[:RATE_HZ]), engine))
-
-
-async def test_a_damaged_file_gives_what_lies_before_and_then_raises(engine: Engine) -> None:
-    noise = 0.01 * np.random.default_rng(0).standard_normal(4 * RATE_HZ)
-    samples = play(MELODY, 4.0, RATE_HZ) + noise.astype(np.float32)
-    whole = wav(samples, "PCM_16", "FLAC").getvalue()
-    items: Items = []
-    with pytest.raises(DecodeError, match="damaged after"):
-        await into(items, io.BytesIO(whole[: len(whole) * 2 // 3]), engine)
-    assert isinstance(items[-1], Performance)
-    assert len(items[-1].notes) == len(MELODY)
-
-
-async def test_too_many_notes_are_told_after_those_that_were_kept(engine: Engine) -> None:
-    items: Items = []
-    with pytest.raises(TooManyNotesError, match="more than 1 notes"):
-        await into(items, wav(play(MELODY, 2.0, RATE_HZ)), engine, max_notes=1)
-    assert isinstance(items[-1], Performance)
-    assert len(items[-1].notes) >= 1
-
-
-async def test_what_is_no_audio_raises_before_anything_is_yielded(engine: Engine) -> None:
-    with pytest.raises(DecodeError, match="not a readable audio file"):
-        await collect(io.BytesIO(b"text" * 100), engine)
 
 
 async def test_whoever_leaves_while_a_file_is_opened_finds_it_let_go_of(

@@ -55,17 +55,17 @@ async def uploads_become_none(server: RunningServer) -> None:
 
 
 def test_memory_does_not_grow_with_the_recording(tone_server: RunningServer) -> None:
-    """Twenty minutes, 106 MB as floats: half of that is more than blocks and notes need."""
+    """Ten minutes, 53 MB as floats: half of that is more than blocks and notes need."""
     url = f"{tone_server.url}/transcribe"
     httpx.post(url, files={"file": flac(30)}, timeout=60).raise_for_status()
     before = peak_bytes(tone_server)
-    minutes_20 = flac(1200)
+    minutes_10 = flac(600)
     query = {"answer": "ndjson"}
-    answer = httpx.post(url, files={"file": minutes_20}, params=query, timeout=300)
+    answer = httpx.post(url, files={"file": minutes_10}, params=query, timeout=300)
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert check_notes(lines) == PITCHES
-    assert lines[-1]["totals"]["audio_s"] == pytest.approx(1201.6)
-    assert peak_bytes(tone_server) - before < 53e6
+    assert lines[-1]["totals"]["audio_s"] == pytest.approx(601.6)
+    assert peak_bytes(tone_server) - before < 26e6
 
 
 async def test_lines_come_while_the_recording_is_transcribed(tone_server: RunningServer) -> None:
@@ -73,7 +73,7 @@ async def test_lines_come_while_the_recording_is_transcribed(tone_server: Runnin
     async with (
         httpx.AsyncClient(timeout=60) as client,
         client.stream(
-            "POST", f"{tone_server.url}/transcribe", files={"file": flac(300)}, params=query
+            "POST", f"{tone_server.url}/transcribe", files={"file": flac(100)}, params=query
         ) as answer,
     ):
         fractions = []
@@ -146,7 +146,7 @@ async def test_an_upload_under_way_is_finished_before_the_end(start_server: Star
     async with (
         httpx.AsyncClient(timeout=60) as client,
         client.stream(
-            "POST", f"{server.url}/transcribe", files={"file": flac(120)}, params=query
+            "POST", f"{server.url}/transcribe", files={"file": flac(40)}, params=query
         ) as answer,
     ):
         lines = []

@@ -36,13 +36,6 @@ def test_examples_lie_in_the_smallest_bin_but_for_a_twentieth() -> None:
     assert np.all(padded[:, 1:] >= padded[:, :-1])  # at the end only
 
 
-def test_inputs_of_a_length_are_distinct() -> None:
-    examples = distinct_examples(PROBLEMS["addition"], np.random.default_rng(0), 7, 1000)
-    rows = {row.tobytes() for row in examples.inputs}
-    assert len(rows) == len(examples)
-    assert 40 <= len(rows) <= 64  # 2^6 exist
-
-
 def test_a_batch_is_a_function_of_seed_and_step() -> None:
     examples = distinct_examples(PROBLEMS["sorting"], np.random.default_rng(0), 8, 50)
     one, two = (Shuffled(examples, 16, seed=3) for _ in range(2))

@@ -11,7 +11,7 @@ from PIL import Image
 from model.config import HEADS, INSTRUMENTS
 from service.protocol.options import StreamOptions
 from tests.fakes import FakeTranscriber
-from training.evaluation.instruments import evaluate_instruments, pedal_frames, rendered_passages
+from training.evaluation.instruments import evaluate_instruments, rendered_passages
 from training.evaluation.reports.pictures import draw_confusion
 from training.music.synth.config import SynthConfig
 
@@ -42,14 +42,6 @@ def test_who_alone_is_considered_is_right(synth_config: SynthConfig) -> None:
     assert solo["given"] == (1.0 if solo["notes"] else 0.0)
     assert set(figures["classes"]) <= set(INSTRUMENTS)
     assert len(lines) == len(list(rendered_passages(synth_config, 1, 3.0)))
-
-
-def test_frames_of_the_pedal() -> None:
-    assert pedal_frames(np.array([[0.1, 0.2], [0.34, 0.5]]), 0.5).tolist() == [
-        *[False, False, True, True, False],
-        *[False, False, True, True, True],
-    ]
-    assert not pedal_frames(np.zeros((0, 2)), 1.0).any()
 
 
 def test_the_picture_of_the_confusion(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from training.evaluation.plots import draw_comparison, draw_error, main, read_history
+from training.evaluation.plots import main
 from training.loop.log import MetricsLog, read_metrics
 
 
@@ -47,18 +46,6 @@ def test_pictures_are_drawn_for_what_the_runs_hold(
     alone = tmp_path / "alone"
     assert main([f"gated={tmp_path / 'se'}", "--out", str(alone)]) == 0
     assert [path.name for path in alone.iterdir()] == ["error.png"]
-
-
-def test_curves_show_the_recorded_errors(tmp_path: Path) -> None:
-    write_run(tmp_path, {10: 0.5, 20: 0.25}, {})
-    history = read_history("a run", tmp_path)
-    axes = Figure().subplots()
-    draw_error(axes, [history])
-    (line,) = axes.get_lines()
-    assert np.array_equal(line.get_xydata(), [[10, 0.5], [20, 0.25]])
-    axes = Figure().subplots()
-    draw_comparison(axes, [history])
-    assert "25.00 %" in axes.texts[0].get_text()
 
 
 def test_steps_written_twice_count_once(tmp_path: Path) -> None:

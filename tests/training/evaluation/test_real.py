@@ -12,12 +12,10 @@ import soundfile
 from PIL import Image
 
 from service.protocol.options import Mode, StreamOptions
-from service.session.transcribe import transcribe_array
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.training.conftest import TONES
 from training.evaluation.real import evaluate_collection
 from training.evaluation.reports.report import Report
-from training.evaluation.window_memo import WindowMemo
 from training.music.metrics import FIGURES
 from training.music.recordings import Collection, read_collection
 
@@ -66,24 +64,17 @@ def test_several_lookaheads_give_what_each_alone_gives(tones: Path) -> None:
     assert [report["lookahead_ms"] for report in together] == [50, 100, 200]
 
 
-def test_windows_are_computed_once(tones: Path) -> None:
-    samples, rate = soundfile.read(tones / "tones.wav", dtype="float32")
-    memo = WindowMemo(FakeTranscriber())
-    direct = transcribe_array(samples, rate, FakeTranscriber(), StreamOptions())
-    first = transcribe_array(samples, rate, memo, StreamOptions())
-    computed = memo.computed
-    second = transcribe_array(samples, rate, memo, StreamOptions())
-    assert memo.computed == computed > 0
-    assert direct.notes == first.notes == second.notes
-
-
 @pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
 def test_processes_side_by_side_find_the_same(tones: Path) -> None:
     for name in ("again", "once more"):
         for suffix in (".wav", ".tsv"):
             (tones / f"{name}{suffix}").write_bytes((tones / f"tones{suffix}").read_bytes())
+    spoilt = np.full(FAKE_RATE_HZ, np.inf, np.float32)
+    soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
+    (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
     alone = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
     assert len(alone[0]["recordings"]) == 3
+    assert alone[0]["failures"].keys() == {"spoilt"}
     assert evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, jobs=2) == alone
 
 
@@ -126,16 +117,6 @@ def test_unreadable_recordings_are_reported_and_the_others_scored(tones: Path) -
     assert all(f"not scored: {reason}" in told for reason in failures.values())
     assert report["recordings"] == alone["recordings"]
     assert report["mean"] == alone["mean"]
-
-
-@pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
-def test_a_failure_in_another_process_is_reported(tones: Path) -> None:
-    spoilt = np.full(FAKE_RATE_HZ, np.inf, np.float32)
-    soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
-    (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
-    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, jobs=2)
-    assert report["failures"].keys() == {"spoilt"}
-    assert report["recordings"].keys() == {"tones"}
 
 
 def test_where_nothing_can_be_scored_the_report_says_why(tones: Path) -> None:

@@ -15,7 +15,7 @@ from training.lambada.task import LambadaConfig
 from training.loop.config import LoopConfig
 from training.presets import LambadaRun
 from training.run import main as run_main
-from training.run import parse, train
+from training.run import train
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +88,6 @@ def test_what_is_wrong_is_named(
     (tmp_path / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
     with fails(capsys, "is of task 'sorting'; expected 'lambada'"):
         main([str(tmp_path), "--data", str(passages_file)])
-
-
-def test_the_paper_preset_is_the_papers_set_up() -> None:
-    run = parse(["lambada", "--preset", "paper", "--lambada.train", "train.txt"])
-    assert isinstance(run, LambadaRun)
-    config = run.lambada
-    assert (config.rse.maps, config.rse.blocks) == (384, 2)
-    assert (config.length, config.batch_size, config.votes) == (256, 64, 10)
-    assert (config.smoothing, config.word_dropout) == (0.1, 0.05)
-    assert (config.padding, config.objective) == ("random", "released")
-    assert config.preprocessing == "released"
-    assert config.train == Path("train.txt")
-    assert run.loop.learning_rate == pytest.approx(6.25e-4)
-    assert run.loop.optimizer == "released"
 
 
 def test_a_run_from_the_command_line(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -71,13 +70,3 @@ def test_longer_passages_take_more_positions_or_are_left_out() -> None:
     released = replace(reader, preprocessing=PREPROCESSING["released"])
     assert not released.takes(passage)
     assert released.right([passage]).tolist() == [False]
-
-
-@pytest.mark.parametrize(("words", "positions"), [(3, 8), (8, 8), (9, 16), (16, 16), (17, 32)])
-def test_positions_are_powers_of_two(words: int, positions: int) -> None:
-    assert make_reader("ada")[0].positions(["said"] * words) == positions
-
-
-def test_an_unanswerable_passage_counts_as_wrong() -> None:
-    reader, _ = make_reader("bea")
-    assert reader.right(["ada said bea".split()]).tolist() == [False]

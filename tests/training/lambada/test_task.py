@@ -39,8 +39,7 @@ def test_it_learns_to_point(tiny_config: LambadaConfig, tmp_path: Path) -> None:
     assert after > 0.95
 
 
-@pytest.mark.parametrize("preprocessing", ["clean", "released"])
-@pytest.mark.parametrize("padding", ["front", "random"])
+@pytest.mark.parametrize(("preprocessing", "padding"), [("clean", "front"), ("released", "random")])
 def test_batches_are_a_function_of_seed_and_step(
     tiny_config: LambadaConfig, tmp_path: Path, preprocessing: str, padding: str
 ) -> None:
@@ -153,7 +152,6 @@ def test_novels_are_cut_for_training(tiny_config: LambadaConfig, tmp_path: Path)
     [
         ({"length": 48}, "power of two: 48"),
         ({"batch_size": 0}, "at least 1"),
-        ({"votes": 0}, "at least 1"),
     ],
 )
 def test_impossible_configurations_are_refused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.config import LIVE, PITCHES, FilterbankConfig, ModelConfig, RSEConfig, StridedConfig
+from model.config import PITCHES, ModelConfig, RSEConfig, StridedConfig
 from model.import_tf import infer_config
 from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
@@ -59,16 +58,6 @@ def test_the_first_gradient_is_clipped_to_a_hundredth_and_then_normalised() -> N
     torch.testing.assert_close(theta.detach(), 1 - 0.1 * expected)
 
 
-def test_later_gradients_may_be_three_times_their_history() -> None:
-    theta = parameter(0.0)
-    optimizer = ReleasedRAdam([theta], lr=0.0, weight_decay=0)
-    step_with(optimizer, theta, 0.01)
-    step_with(optimizer, theta, 100.0)
-    limit = 3 * math.sqrt(0.001 * 0.01**2 / (1 - 0.999**2)) + 0.01
-    expected = 0.999 * 0.001 * 0.01**2 + 0.001 * limit**2
-    assert optimizer.state[theta]["v"].item() == pytest.approx(expected)
-
-
 def test_the_sparse_rule_divides_only_once_the_variance_is_tractable() -> None:
     theta = parameter(0.0, 0.0)
     group = {"params": [theta], "sparse": True, "weight_decay": 0.0}
@@ -101,18 +90,6 @@ def test_sparse_gradients_are_the_dense_ones_with_duplicates_summed() -> None:
     assert torch.equal(results[0][[0, 2, 4]], torch.ones(3, 2))
 
 
-def test_rectification_begins_at_the_sixth_step_and_tends_to_one() -> None:
-    assert [rectification(t, 0.999) for t in range(1, 6)] == [None] * 5
-    later = [rectification(t, 0.999) for t in (6, 60, 600, 6000, 60_000)]
-    assert all(r is not None and 0 < r <= 1 for r in later)
-    assert later == sorted(later, key=lambda r: r or 0)
-    assert later[-1] == pytest.approx(1, abs=1e-3)
-
-
-def test_the_rate_falls_linearly_and_stays_at_zero() -> None:
-    assert [released_rate(t, 4) for t in (1, 2, 3, 4, 5)] == [0.75, 0.5, 0.25, 0, 0]
-
-
 def test_matrices_decay_and_nothing_else() -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1, norm="sequence")))
     names = {id(p): name for name, p in network.named_parameters()}
@@ -123,39 +100,6 @@ def test_matrices_decay_and_nothing_else() -> None:
     assert matrices - {n for n in names.values() if "rse" in n} == {"output.weight"}
     assert set().union(*groups) == set(names.values())
     assert all(n.endswith((".s", ".bias")) for n in others)
-
-
-def test_networks_without_released_names_and_frozen_parameters_are_grouped_too() -> None:
-    small = ModelConfig(
-        "tiny",
-        LIVE.sample_rate,
-        FilterbankConfig(channels=2, convolutions=1),
-        RSEConfig(maps=4, blocks=1),
-        LIVE.heads,
-        calibration=False,
-    )
-    network = TranscriptionModel(small)
-    network.get_submodule("network.filterbank").requires_grad_(False)
-    groups = released_groups(network, 0.01)
-    trained = {id(p) for p in network.parameters() if p.requires_grad}
-    assert {id(p) for g in groups for p in g["params"]} == trained
-
-
-def test_its_state_survives_saving(tmp_path: Path) -> None:
-    def train(steps: int, theta: nn.Parameter, optimizer: ReleasedRAdam) -> None:
-        for _ in range(steps):
-            step_with(optimizer, theta, *theta.detach().cos().tolist())
-
-    whole, halved, resumed = (parameter(1.0, -2.0) for _ in range(3))
-    train(10, whole, ReleasedRAdam([whole], lr=0.1))
-    first = ReleasedRAdam([halved], lr=0.1)
-    train(4, halved, first)
-    torch.save(first.state_dict(), tmp_path / "state.pt")
-    resumed.data.copy_(halved.data)
-    second = ReleasedRAdam([resumed], lr=0.1)
-    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    train(6, resumed, second)
-    assert torch.equal(whole, resumed)
 
 
 # --- against recorded training ---------------------------------------------------------------

@@ -9,21 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from model.config import RSEConfig
-from model.released.names import from_released
-from model.symbols import SymbolConfig, SymbolNetwork
 from training.loop.symbol_losses import (
     algorithmic_accuracy,
     algorithmic_loss,
     lambada_accuracy,
     lambada_loss,
-    least_entropy,
     pointer_sum_loss,
 )
-
-
-def test_the_least_entropy_of_four_classes_is_the_released_one() -> None:
-    assert least_entropy(4, 0.01) == pytest.approx(0.0669877, abs=1e-7)
 
 
 def test_the_best_prediction_costs_nothing() -> None:
@@ -100,34 +92,3 @@ def test_the_costs_of_examples_are_the_released_ones(name: str, shared_dir: Path
     )
     torch.testing.assert_close(ours, costs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(measure(prediction, y), accuracy, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("name", ["badd_bins8_16", "sort_bins8"])
-def test_the_first_training_cost_is_the_released_one(name: str, shared_dir: Path) -> None:
-    path = shared_dir / "reference" / "oracles" / f"train_{name}_h16.npz"
-    if not path.is_file():
-        pytest.skip(f"no {path.name}")
-    with np.load(path) as file:
-        meta = json.loads(str(file["meta"]))
-        arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
-    rse = RSEConfig(
-        maps=meta["n_hidden"],
-        blocks=meta["n_blocks"],
-        norm="sequence",
-        activation="sigmoid_gelu",
-        residual_speed=2.0,
-        dropout=0.0,
-    )
-    network = SymbolNetwork(SymbolConfig(meta["n_input"], meta["n_output"], rse))
-    variables = {k.removeprefix("init/"): v for k, v in arrays.items() if k.startswith("init/")}
-    network.load_state_dict(from_released(network, variables))
-    costs = [
-        algorithmic_loss(
-            network(arrays[f"batch/1/{length}/x"].long()),
-            arrays[f"batch/1/{length}/y"].long(),
-            meta["label_smoothing"],
-        )
-        for length in meta["bins"]
-    ]
-    recorded = arrays["bin_cost"].reshape(12, -1)[0]
-    torch.testing.assert_close(torch.stack(costs), recorded, atol=1e-5, rtol=1e-5)

@@ -107,13 +107,6 @@ def test_a_network_that_does_not_fit_is_refused(
         warm_start(TranscriptionModel(config), tmp_path / "deep.safetensors")
 
 
-def test_gated_units_cannot_grow(tmp_path: Path) -> None:
-    gated = replace(TINY, rse=replace(TINY.rse, unit="gated"))
-    saved(gated, tmp_path / "gated.safetensors")
-    with pytest.raises(WeightsError, match="residual"):
-        warm_start(TranscriptionModel(grown(gated, 2, gated.heads)), tmp_path / "gated.safetensors")
-
-
 def test_a_run_begins_with_the_weights_and_tells_of_every_stage(
     synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,9 +110,3 @@ def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(
     during = Trainer(task, loop, tmp_path).run()
     after = task.validate(load(tmp_path / "last.safetensors", dtype=torch.float32))
     assert during == pytest.approx(after, abs=1e-6)
-
-
-def test_an_unknown_preset_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run.main(["musicnet", "--preset", "nobody", "--out", "x"])
-    assert "nobody" in capsys.readouterr().err

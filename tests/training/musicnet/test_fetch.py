@@ -117,15 +117,6 @@ def test_a_broken_connection_goes_on_where_it_broke(record: Record, tmp_path: Pa
     assert (tmp_path / "data" / FILE).read_bytes() == record.content
 
 
-def test_a_later_run_goes_on_with_what_is_there(record: Record, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    partial = tmp_path / "data" / f"{FILE}.partial"
-    partial.write_bytes(record.content[:1000])
-    assert run(record, tmp_path / "data") == 0
-    assert record.asked == ["bytes=1000-"]
-    assert not partial.exists()
-
-
 def test_a_server_without_ranges_starts_over(record: Record, tmp_path: Path) -> None:
     record.knows_ranges = False
     (tmp_path / "data").mkdir()
@@ -161,7 +152,6 @@ def test_damage_on_the_way_is_noticed(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("no file", f"does not describe {FILE}"),
         ("no checksum", "unknown checksum"),
         ("not found", "404"),
         ("another archive", "is not MusicNet"),
@@ -179,8 +169,6 @@ def test_what_goes_wrong_is_a_message_and_a_status(
     message: str,
 ) -> None:
     match fault:
-        case "no file":
-            record.files = ["musicnet_metadata.csv"]
         case "no checksum":
             record.checksum = "nothing"
         case "not found":

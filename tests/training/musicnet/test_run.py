@@ -67,8 +67,6 @@ def test_the_cache_and_the_test_set_are_options(archive: Path, tmp_path: Path) -
     ("fault", "message"),
     [
         ("missing", "is not the MusicNet archive"),
-        ("truncated audio", "1727.wav is truncated"),
-        ("truncated labels", "1728.csv:2: damaged label"),
         ("beyond the audio", "does not belong to"),
         ("no space", "GB free"),
     ],
@@ -81,14 +79,10 @@ def test_bad_archives_are_a_message_and_a_status(
     fault: str,
     message: str,
 ) -> None:
-    audio, labels = archive / "train_data" / "1727.wav", archive / "train_labels" / "1728.csv"
+    labels = archive / "train_labels" / "1728.csv"
     match fault:
         case "missing":
             archive = tmp_path / "nowhere"
-        case "truncated audio":
-            audio.write_bytes(audio.read_bytes()[:-50_000])
-        case "truncated labels":
-            labels.write_text(f"{HEADER}\n0,11")
         case "beyond the audio":
             labels.write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
         case "no space":

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from training.music.synth.config import SynthConfig
-from training.shipping.sources import Sources, attributions, shares_alike, sources
+from training.shipping.sources import attributions, shares_alike, sources
 
 
 def test_everything_used_is_attributed(synth_config: SynthConfig) -> None:
@@ -41,11 +41,3 @@ def test_share_alike_licences_are_known_by_their_names() -> None:
         assert shares_alike({"licence": licence})
     for licence in ("CC BY 4.0", "MIT", "Universal", "CC0"):
         assert not shares_alike({"licence": licence})
-
-
-def test_cards_of_earlier_weights_can_be_written() -> None:
-    old: Sources = {
-        "sounds": [{"attribution": "A", "licence": "MIT", "instruments": ["b"]}],
-        "scores": [{"source": "S", "licence": "CC0", "pieces": 3}],
-    }
-    assert "- S (CC0): 3 pieces" in attributions(old)

@@ -83,11 +83,3 @@ def test_polyphony_is_that_of_the_labels() -> None:
     }
     assert groups["0"].figures()["frame_ap"] is None
     assert groups["0"].figures()["onset_recall"] is None
-
-
-def test_no_frames_are_no_groups() -> None:
-    nothing = note_list(np.zeros((0, 4)))
-    matched, empty = matched_onsets(nothing, nothing), np.zeros((0, 128), np.float32)
-    heard = Heard(nothing, nothing, matched, empty, FRAME_S)
-    assert by_polyphony(heard) == {}
-    assert by_octave(heard) == {}

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from training.evaluation.reports.report import Result, interval, report, row, tables
+from training.evaluation.reports.report import Result, interval, report, tables
 from training.music.metrics import FIGURES
 
 
@@ -56,8 +56,3 @@ def test_nothing_found_is_no_timing() -> None:
     made = report({"a": Result({figure: 0.0 for figure in FIGURES}, np.zeros(0))})
     assert made["onset_error_ms"]["median"] is None
     assert "matched onsets" not in tables(made)
-
-
-def test_a_row_has_a_cell_for_every_figure() -> None:
-    cells = row("a", "200 ms", {figure: 0.5 for figure in FIGURES}).split()
-    assert cells == ["a", "200", "ms", "0.500", "0.500", "0.500", "0.500"]

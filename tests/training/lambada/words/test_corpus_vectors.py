@@ -75,8 +75,3 @@ def test_the_embedding_begins_with_them(
     )
     weight = task.network.get_parameter("embedding.weight")
     torch.testing.assert_close(weight[task.vocabulary.first :], torch.from_numpy(expected))
-
-
-def test_vectors_need_novels(tiny_config: LambadaConfig) -> None:
-    with pytest.raises(ValueError, match="needs novels"):
-        replace(tiny_config, corpus_vectors=True)

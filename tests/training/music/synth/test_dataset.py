@@ -90,7 +90,7 @@ def test_a_window_comes_with_the_audio_before_it() -> None:
     assert batch.audio[1, 0] == audio[excerpt.phase + 4 * HOP]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_silenced_edges_are_silent_in_both(seed: int) -> None:
     batch = empty_batch(1)
     batch.audio[:] = 1
@@ -116,11 +116,6 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig, start_met
     with pytest.raises(StopIteration):
         next(stream)
     stream.close()
-
-
-def test_without_workers_the_stream_is_local(synth_config: SynthConfig) -> None:
-    with SynthStream(synth_config, 4, 0, seed=3) as stream:
-        assert same(next(stream), next(generate_batches(synth_config, 4, [3, 0])))
 
 
 def test_an_error_in_a_worker_reaches_the_consumer(synth_config: SynthConfig) -> None:

@@ -11,7 +11,6 @@ from training.music.synth.labels import (
     ONSET_SCALE,
     ONSET_UNKNOWN,
     PEDAL_SCALE,
-    PEDAL_UNKNOWN,
     segment_labels,
 )
 from training.music.synth.scores import Notes
@@ -74,12 +73,6 @@ def test_a_window_of_a_long_segment_has_the_same_targets() -> None:
     short = segment_labels(notes, SAMPLE_RATE, phase + hop * HOP)
     for a, b in zip(long, short, strict=True):
         np.testing.assert_array_equal(a[hop : hop + FRAMES], b)
-
-
-def test_no_notes_no_labels() -> None:
-    targets = segment_labels(Notes.empty(), SAMPLE_RATE)
-    assert (targets.pedal == PEDAL_UNKNOWN).all()
-    assert not any(target.any() for target in targets._replace(pedal=np.zeros(0, np.uint8)))
 
 
 def test_instruments_stand_where_notes_begin() -> None:

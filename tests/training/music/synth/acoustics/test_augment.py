@@ -12,7 +12,7 @@ from training.music.synth.acoustics.augment import augment, impulse_response
 from training.music.synth.config import RecordingConfig, SynthConfig
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(8))
 def test_direct_sound_is_not_delayed(seed: int) -> None:
     rng = np.random.default_rng(seed)
     response = impulse_response(SAMPLE_RATE, rng)
@@ -24,7 +24,7 @@ def test_direct_sound_is_not_delayed(seed: int) -> None:
     assert abs(int(first) - 1000) < 0.002 * SAMPLE_RATE
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(6))
 def test_augmented_audio_is_finite_bounded_and_as_long(seed: int) -> None:
     rng = np.random.default_rng(seed)
     audio = rng.standard_normal(3 * SAMPLE_RATE).astype(np.float32)
@@ -57,32 +57,6 @@ def differs(name: str, value: float) -> bool:
 def test_each_setting_does_its_own_part(name: str) -> None:
     assert differs(name, 1.0)
     assert not differs(name, 0.0)
-
-
-def test_levels_reach_from_full_scale_to_the_quietest() -> None:
-    audio = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
-    config = replace(NOTHING, quiet=1.0)
-    rng = np.random.default_rng(0)
-    peaks = [np.abs(augment(audio, SAMPLE_RATE, rng, config)).max() for _ in range(300)]
-    levels = 20 * np.log10(peaks)
-    assert levels.min() < -36
-    assert levels.max() > -4
-    assert (levels < -20).mean() == pytest.approx(0.5, abs=0.1)
-
-
-def test_silence_stays_silent_or_nearly() -> None:
-    out = augment(np.zeros(SAMPLE_RATE, np.float32), SAMPLE_RATE, np.random.default_rng(3))
-    assert np.abs(out).max() < 0.05
-
-
-@pytest.mark.parametrize("colour", list(noise.COLOURS))
-def test_noise_has_its_colour(colour: str) -> None:
-    out = noise.coloured(20 * SAMPLE_RATE, colour, SAMPLE_RATE, np.random.default_rng(0))
-    assert out.std() == pytest.approx(1, abs=0.3)
-    power = np.abs(np.fft.rfft(out)) ** 2
-    octave = [power[20 * f : 40 * f].mean() for f in (200, 400, 800, 1600)]
-    slope_db = 10 * np.log10(octave[3] / octave[0]) / 3
-    assert slope_db == pytest.approx(-6.02 * noise.COLOURS[colour], abs=0.5)
 
 
 KINDS = SynthConfig(root=Path(), cache=Path()).background_kinds

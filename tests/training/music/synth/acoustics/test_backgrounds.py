@@ -66,10 +66,6 @@ def test_voices_and_drums_are_held_out(tmp_path: Path) -> None:
     assert len(training.segments) + len(held_out.segments) == len(SEGMENTS)
 
 
-def test_without_an_index_there_are_none(tmp_path: Path) -> None:
-    assert load_backgrounds(tmp_path, tmp_path, SAMPLE_RATE) is None
-
-
 @pytest.mark.parametrize("kind", ["noise", "talk", "drums"])
 def test_sounds_fill_an_excerpt(sounds: Backgrounds, kind: str) -> None:
     rng = np.random.default_rng(1)
@@ -81,14 +77,6 @@ def test_sounds_fill_an_excerpt(sounds: Backgrounds, kind: str) -> None:
         seconds = np.abs(out).reshape(20, SAMPLE_RATE).max(axis=1)
         assert (seconds > 0).mean() > 0.2
         assert seconds.max() < 8
-
-
-def test_a_held_out_voice_is_where_its_index_says(tmp_path: Path) -> None:
-    write_noise(tmp_path)
-    held_out = load(tmp_path, held_out=True)
-    voice = held_out.sound(held_out.voices["theo"][0])
-    assert len(voice) == LENGTH
-    assert np.abs(voice).max() > 0.5
 
 
 @pytest.mark.parametrize("kind", ["noise", "mixture", "percussion", "talk", "conversation"])

@@ -20,8 +20,8 @@ def delay(before: np.ndarray, after: np.ndarray) -> int:
     return peak if peak < len(before) else peak - size
 
 
-@pytest.mark.parametrize("compression", np.linspace(0, 0.9, 7).tolist())
-@pytest.mark.parametrize("samples", [20_000, 9_999, 600])
+@pytest.mark.parametrize("compression", [0.0, 0.9])
+@pytest.mark.parametrize("samples", [9_999, 600])
 def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
     before = noise(samples)
     after = codec.mp3(before, SAMPLE_RATE, compression)
@@ -29,20 +29,6 @@ def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
     assert after.dtype == np.float32
     assert delay(before, after) == 0
     assert 0.6 < np.corrcoef(before, after)[0, 1] < 0.99  # it has lost something
-
-
-def test_a_telephone_passes_its_band_alone() -> None:
-    before = noise(80_000)
-    after = codec.telephone(before, SAMPLE_RATE)
-    gain = np.abs(np.fft.rfft(after)) ** 2 / np.abs(np.fft.rfft(before)) ** 2
-    hertz = np.fft.rfftfreq(len(before), 1 / SAMPLE_RATE)
-
-    def db(low: float, high: float) -> float:
-        return float(10 * np.log10(np.median(gain[(hertz > low) & (hertz < high)])))
-
-    assert abs(db(500, 3000)) < 1
-    assert db(50, 120) < -20
-    assert db(4800, 5400) < -12
 
 
 def test_a_telephone_keeps_onsets_within_three_milliseconds() -> None:

@@ -8,16 +8,12 @@ import pytest
 import soundfile
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics.augment import impulse_response
 from training.music.synth.acoustics.rooms import (
     DIRECT_S,
-    PREDELAY_S,
-    RATIO_DB,
     Room,
     load_rooms,
     measured_response,
 )
-from training.music.synth.config import RecordingConfig
 
 T60_S = 0.8
 
@@ -56,30 +52,10 @@ def test_rooms_of_another_rate_are_refused(tmp_path: Path) -> None:
     assert load_rooms(tmp_path / "rooms", SAMPLE_RATE) == ()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_direct_sound_stays_first_and_loudest(rooms: tuple[Room, ...], seed: int) -> None:
     response = measured_response(rooms, SAMPLE_RATE, np.random.default_rng(seed))
     assert response[0] == 1
     assert np.abs(response).argmax() == 0
     # Nothing but a second microphone comes as early as the first reflections of the room.
     assert np.count_nonzero(response[1 : int(DIRECT_S * SAMPLE_RATE)]) <= 1
-
-
-def test_distances_and_delays_are_spread(rooms: tuple[Room, ...]) -> None:
-    rng = np.random.default_rng(1)
-    responses = [measured_response(rooms[:1], SAMPLE_RATE, rng) for _ in range(60)]
-    ratios = [-10 * np.log10(np.sum(r[28:] ** 2)) for r in responses]
-    assert min(ratios) < RATIO_DB[0] + 4
-    assert max(ratios) > RATIO_DB[1] - 5
-    first = [int(np.flatnonzero(r[28:])[0]) / SAMPLE_RATE for r in responses]
-    assert max(first) > PREDELAY_S / 2
-    assert max(first) <= PREDELAY_S + 0.001
-
-
-def test_half_the_rooms_are_measured_ones(rooms: tuple[Room, ...]) -> None:
-    config = RecordingConfig(room=1.0, equaliser=0.0, measured=1.0)
-    response = impulse_response(SAMPLE_RATE, np.random.default_rng(2), config, rooms)
-    assert len(response) >= SAMPLE_RATE - 55  # made-up ones are as long as their decay
-    made_up = RecordingConfig(room=0.0, equaliser=0.0, measured=1.0)
-    dry = impulse_response(SAMPLE_RATE, np.random.default_rng(2), made_up, rooms)
-    assert np.count_nonzero(dry) == 1

@@ -46,23 +46,6 @@ def test_the_cache_is_used_and_gives_the_same(synth_config: SynthConfig, tmp_pat
         np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
 
 
-def test_loops_are_seamless(synth_config: SynthConfig) -> None:
-    bank = load_bank(synth_config.root, synth_config.cache)
-    violin = bank.instruments["violin_one"]
-    for i in range(len(violin.midi)):
-        sound = bank.samples[violin.start[i] :][: violin.length[i]].astype(float)
-        start, end = int(violin.loop_start[i]), int(violin.loop_end[i])
-        steepest = np.abs(np.diff(sound[start - 2000 : start])).max()
-        assert abs(sound[end - 1] - sound[start - 1]) < 1.5 * steepest
-
-
-def test_pick_prefers_the_nearest_pitch_then_the_layer(synth_config: SynthConfig) -> None:
-    piano = load_bank(synth_config.root, synth_config.cache).instruments["piano_one"]
-    picked = piano.pick(np.array([60.0, 61.0, 60.0]), np.array([110.0, 110.0, 20.0]))
-    np.testing.assert_array_equal(np.floor(piano.midi[picked]), [60, 60, 60])
-    np.testing.assert_array_equal(piano.velocity[picked], [100, 100, 40])
-
-
 def test_held_out_timbres_can_be_excluded(synth_config: SynthConfig) -> None:
     bank = load_bank(synth_config.root, synth_config.cache)
     names = {entry.name for entry in bank.named("piano", exclude=HELD_OUT.names)}

@@ -1,34 +1,17 @@
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
-from training.music.synth.instruments.casting import cast, choose, fitting
+from training.music.synth.instruments.casting import cast, fitting
 from training.music.synth.scores import load_pieces
 
 
 def loaded(config: SynthConfig) -> Bank:
     return load_bank(config.root, config.cache)
-
-
-def test_every_class_is_chosen_alike_often(synth_config: SynthConfig) -> None:
-    entries = list(loaded(synth_config).instruments.values())
-    rng = np.random.default_rng(0)
-    counts = Counter(choose(entries, rng).class_name for _ in range(2000))
-    assert set(counts) == {"piano", "violin", "cello", "clarinet"}
-    assert max(counts.values()) < 1.3 * min(counts.values())
-
-
-def test_sound_fonts_are_chosen_less_often(synth_config: SynthConfig) -> None:
-    piano = loaded(synth_config).instruments["piano_one"]
-    font = replace(piano, name="font", recorded=False)
-    rng = np.random.default_rng(1)
-    counts = Counter(choose([piano, font], rng).name for _ in range(1000))
-    assert 0 < counts["font"] < 0.4 * counts["piano_one"]
 
 
 def test_an_instrument_is_taken_that_reaches_the_notes(synth_config: SynthConfig) -> None:

@@ -10,7 +10,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.pianos.sounds import around, contact_s, held, press, tone
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
-from training.music.synth.pianos.dampers import Dampers, random_dampers
+from training.music.synth.pianos.dampers import Dampers
 from training.music.synth.pianos.ends import Dampings, next_strokes
 from training.music.synth.render import Rendered, Voice, render
 from training.music.synth.scores import Notes
@@ -21,34 +21,6 @@ CLEAN = Dampers(residue=1e-3, delay_s=0.0)
 @pytest.fixture(scope="module")
 def bank(synth_config: SynthConfig) -> Bank:
     return load_bank(synth_config.root, synth_config.cache)
-
-
-def t60(pitch: int, dampers: Dampers) -> float:
-    """Seconds from the release of a key to 60 dB below, by the fall of the first 20 dB."""
-    sound = tone(pitch, 8.0)
-    notes = held(pitch, 0.0, 0.5)
-    ends = Dampings(notes, dampers, contact_s(press(), 8.0), SAMPLE_RATE)
-    ends.apply(0, sound[ends.begin[0] : ends.end[0]])
-    sound[ends.end[0] :] = 0
-    times = np.arange(0.5, 7.5, 0.02)
-    levels = np.array([around(sound, t) for t in times])
-    return 3 * float(times[np.argmax(levels < levels[0] - 20)] - times[0])
-
-
-def test_t60_falls_with_pitch() -> None:
-    dampers = Dampers(residue=1e-3, delay_s=0.0, middle_s=0.12)
-    measured = [t60(pitch, dampers) for pitch in (28, 40, 52, 60, 72, 84)]
-    assert (np.diff(measured) < 0).all()
-    assert t60(60, dampers) == pytest.approx(6.9 * 0.12, rel=0.15)
-    assert measured[0] > 3 * measured[3]
-
-
-def test_middle_c_is_damped_as_fast_as_pianos_do() -> None:
-    rng = np.random.default_rng(0)
-    fall_ms = np.array([1000 * t60(60, random_dampers(rng)) / 6 for _ in range(60)])
-    assert np.percentile(fall_ms, 10) < 150  # 10 dB down: well-regulated
-    assert np.percentile(fall_ms, 90) > 250  # and worn
-    assert fall_ms.max() < 700
 
 
 def piano_sound(bank: Bank, notes: Notes, pedal: NDArray[np.float64], **voice: Any) -> Rendered:

@@ -81,6 +81,16 @@ def _require_system() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
+def live_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with live.onnx and live.step.onnx, which take long to export."""
+    from model import export_onnx  # needs the extra
+
+    folder = tmp_path_factory.mktemp("onnx")
+    assert export_onnx.main(["live", str(folder / "live.onnx")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """The folder of recordings and oracles beside the repository (or ``$SHARED``)."""
     if not SHARED.is_dir():

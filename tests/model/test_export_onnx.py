@@ -43,13 +43,13 @@ def live() -> TranscriptionModel:
 
 
 @pytest.fixture(scope="module")
-def windows(live: TranscriptionModel) -> Model:
-    return export_onnx.window_model(live)
+def windows(live_onnx: Path) -> Model:
+    return onnx.load(live_onnx / "live.onnx")
 
 
 @pytest.fixture(scope="module")
-def step(live: TranscriptionModel) -> Model:
-    return export_onnx.step_model(live)
+def step(live_onnx: Path) -> Model:
+    return onnx.load(live_onnx / "live.step.onnx")
 
 
 def real_audio(shared_dir: Path) -> NDArray[np.float32]:

@@ -33,6 +33,7 @@ PITCHES = [pitch for pitch, _, _ in MELODY]
 SAMPLES = round(DURATION_S * RATE_HZ)
 ADDRESS = "/ws/transcribe"
 READY_S = 100.0  # a machine that does much else must not fail a test
+STANDSTILL_S = 600.0  # nor one that stands still meanwhile: then no client is idle, no worker hangs
 
 
 def melody() -> NDArray[np.float32]:
@@ -73,6 +74,8 @@ def serving(
     """A client of an application that is ready."""
     model = transcriber or FakeTranscriber()
     settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
+    for name in ("idle_timeout_s", "send_timeout_s", "hang_timeout_s"):
+        settings.setdefault(name, STANDSTILL_S)
     app = create_app(Settings(**settings), load_model=lambda name, device: model)
     with client_for(app, raise_server_exceptions=False) as client:
         deadline = time.monotonic() + READY_S

@@ -14,14 +14,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from service.engine.engine import Engine
 from tests.fakes import FakeTranscriber
+from tests.service.apps import STANDSTILL_S, serving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
 START_S = 240.0  # of a machine that does much else; some seconds on one that does not
 STOP_S = 60.0
+# A machine may stand still for a while: then no client is idle, and no worker hangs.
+PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "SEND", "HANG")}
 
 
 def reserved_port() -> tuple[socket.socket, int]:
@@ -47,7 +51,7 @@ class RunningServer:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *(a.format(port=self.port) for a in arguments)],
                 cwd=REPOSITORY,
-                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+                env={**os.environ, "OMP_NUM_THREADS": "1", **PATIENT, **environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -112,6 +116,13 @@ def engine() -> Iterator[Engine]:
     """An engine of the model that hears pure tones, shared by the tests of a module."""
     with Engine(FakeTranscriber()) as engine:
         yield engine
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    """A client of an application on that model, with the default limits but for their pace."""
+    with serving(max_request_burst=1_000_000) as (client, _):
+        yield client
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The graphs that example hosts run, and a recording whose notes are known."""
+"""A recording whose notes are known."""
 
 from __future__ import annotations
 
@@ -8,21 +8,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from model import export_onnx
-
 RATE_HZ = 44_100
 # (pitch, onset in s) of tones that fade out within a second
 TUNE = [(60, 0.5), (64, 1.0), (67, 1.5), (72, 2.0), (55, 2.5)]
 DURATION_S = 4.0
 LEVELS = (1.0, 0.5, 0.35, 0.25, 0.15, 0.1)  # of partials
-
-
-@pytest.fixture(scope="package")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with live.onnx and live.step.onnx."""
-    folder = tmp_path_factory.mktemp("graphs")
-    assert export_onnx.main(["live", str(folder / "live.onnx")]) == 0
-    return folder
 
 
 @pytest.fixture(scope="package")

@@ -47,17 +47,17 @@ def check(found: Found) -> None:
     assert len(found) < 3 * len(TUNE)
 
 
-def run_python_host(graphs: Path, tune: Path) -> Found:
-    host = [str(EXAMPLES / "onnx_host.py"), str(graphs / "live.step.onnx"), str(tune)]
+def run_python_host(live_onnx: Path, tune: Path) -> Found:
+    host = [str(EXAMPLES / "onnx_host.py"), str(live_onnx / "live.step.onnx"), str(tune)]
     run = subprocess.run(
-        [sys.executable, "-c", ALONE, *host], capture_output=True, text=True, cwd=graphs
+        [sys.executable, "-c", ALONE, *host], capture_output=True, text=True, cwd=live_onnx
     )
     assert run.returncode == 0, run.stderr
     return found_in(run.stdout)
 
 
-def test_host_of_numpy_and_onnxruntime_alone(graphs: Path, tune: Path) -> None:
-    check(run_python_host(graphs, tune))
+def test_host_of_numpy_and_onnxruntime_alone(live_onnx: Path, tune: Path) -> None:
+    check(run_python_host(live_onnx, tune))
 
 
 class _QuietHandler(SimpleHTTPRequestHandler):
@@ -66,12 +66,12 @@ class _QuietHandler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def site(graphs: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+def site(live_onnx: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
     """The page, the model, and the runtime as npm has it."""
     folder = tmp_path / "browser"
     shutil.copytree(EXAMPLES / "browser", folder, ignore=shutil.ignore_patterns("node_modules"))
     for name in ("live.step.onnx", "live.step.onnx.json"):
-        shutil.copy(graphs / name, folder)
+        shutil.copy(live_onnx / name, folder)
     install = [require_system("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund"]
     done = subprocess.run(install, cwd=folder, capture_output=True, text=True)
     if done.returncode and os.environ.get("RSE_REQUIRE_SYSTEM", "0") in ("", "0"):
@@ -87,7 +87,7 @@ def site(graphs: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
 
 
 def test_page_transcribes_with_its_server_gone(
-    site: ThreadingHTTPServer, graphs: Path, tune: Path, tmp_path: Path
+    site: ThreadingHTTPServer, live_onnx: Path, tune: Path, tmp_path: Path
 ) -> None:
     with (
         sync_playwright() as playwright,
@@ -104,4 +104,4 @@ def test_page_transcribes_with_its_server_gone(
         found = found_in(page.locator("pre").inner_text())
         page.screenshot(path=tmp_path / "browser.png")
     check(found)
-    assert [pitch for _, pitch in found] == [pitch for _, pitch in run_python_host(graphs, tune)]
+    assert [pitch for _, pitch in found] == [pitch for _, pitch in run_python_host(live_onnx, tune)]

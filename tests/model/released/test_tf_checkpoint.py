@@ -102,13 +102,6 @@ def test_missing_files_are_named(prefix: Path) -> None:
         read_checkpoint(prefix)
 
 
-def test_a_missing_shard_is_named(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "x", VARIABLES, shards=2)
-    (tmp_path / "x.data-00001-of-00002").unlink()
-    with pytest.raises(WeightsError, match="x.data-00001-of-00002: No such file"):
-        read_checkpoint(tmp_path / "x")
-
-
 SHAPE = record(2, record(2, number(1, 5)))
 
 
@@ -119,13 +112,7 @@ SHAPE = record(2, record(2, number(1, 5)))
         ("a/CvB", number(1, 7) + SHAPE, "holds no numbers"),
         ("a/CvB", number(1, 1) + SHAPE + number(5, 19), "19 bytes do not make"),
         ("a/CvB", number(1, 1) + record(7, b""), "slices"),
-        ("a/CvB", number(1, 1) + record(2, number(3, 1)), "rank"),
-        ("a/CvB", number(1, 1) + record(2, record(2, number(1, 2**64 - 1))), "natural number"),
-        ("a/CvB", number(1, 1) + SHAPE + number(3, 4) + number(5, 20), "data-00004-of-00001"),
         ("a/CvB", number(1, 1) + SHAPE + number(4, 2**60) + number(5, 20), "truncated"),
-        ("a/CvB", number(2, 1), "should be a record"),
-        ("a/CvB", record(1, b""), "natural number is not"),
-        ("a/CvB", b"\x80" * 11, "ten bytes"),
         ("a/CvB", b"\x0b", "wire type 3"),
         ("a/CvB", b"\x0a\x05x", "beyond its record"),
     ],

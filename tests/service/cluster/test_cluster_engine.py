@@ -165,18 +165,6 @@ async def test_a_stream_that_changes_replicas_at_every_window_loses_no_bit() -> 
             assert len(set(map(id, replicas.answered))) == 2
 
 
-async def test_streams_spread_over_the_replicas() -> None:
-    """The emptier of two chosen by chance, which with two replicas differ every second time."""
-    with workers_of(FakeTranscriber(), FakeTranscriber()) as workers:
-        async with remote(workers) as (engine, _):
-            for _ in range(64):
-                await ask(engine)
-        assert sum(worker.streams for worker in workers) == 64
-        assert (
-            min(worker.streams for worker in workers) >= 26
-        )  # by chance alone not in one try of ten
-
-
 async def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -304,15 +292,3 @@ async def test_an_engine_that_is_given_up_fails_what_waits() -> None:
             with pytest.raises(EngineClosedError):
                 engine.open_stream(Priority.LIVE, POSITIONS)
             model.gate.set()
-
-
-async def test_connecting_waits_for_the_first_replica() -> None:
-    replicas = LocalReplicas([])
-    connecting = asyncio.create_task(RemoteEngine.connect(replicas, SETTINGS))
-    with workers_of(FakeTranscriber()) as workers:
-        await asyncio.sleep(0)
-        assert not connecting.done()
-        replicas.workers = workers
-        engine = await asyncio.wait_for(connecting, PATIENCE_S)
-        assert engine.config.name == "fake"
-        engine.close()

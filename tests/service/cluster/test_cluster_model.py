@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
 from model import storage
 from model.config import HOP, WINDOW
 from service.cluster.calls import WindowRequest
 from service.cluster.model import ModelWorker, weights_digest
-from service.engine.batching import EngineError, Priority
+from service.engine.batching import Priority
 from service.engine.engine import Engine
 from tests.fakes import FakeTranscriber
 from tests.service.cluster.replicas import SETTINGS
@@ -107,31 +105,6 @@ async def test_the_same_request_twice_at_once_is_answered_twice() -> None:
         assert np.array_equal(first, second)
         assert worker.streams == 1
         assert await worker.predict(request(1)) is not None
-
-
-async def test_a_stream_whose_request_failed_begins_anew() -> None:
-    model = FakeTranscriber()
-    with Engine(model) as engine:
-        worker = ModelWorker(engine, "w", "cpu", SETTINGS)
-        await worker.predict(request(0))
-        model.fail_next_batch = True
-        with pytest.raises(EngineError, match="failing batch"):
-            await worker.predict(request(1))
-        assert worker.streams == 0
-        assert await worker.predict(request(1, before=1)) is not None
-
-
-async def test_more_windows_than_a_batch_holds_are_run_in_parts() -> None:
-    with Engine(FakeTranscriber()) as engine:
-        worker = ModelWorker(engine, "w", "cpu", SETTINGS)
-        live = await worker.predict(request(0, count=36))
-        file = await worker.predict(
-            replace(request(0, count=36, stream="b"), priority=Priority.FILE)
-        )
-        assert live is not None
-        assert file is not None
-        assert len(live) == 36
-        assert np.array_equal(live, file)
 
 
 def test_weights_of_one_name_are_told_apart() -> None:

@@ -84,18 +84,6 @@ def test_what_is_due_first_goes_first() -> None:
     assert order == [requests[1], requests[2], requests[0]]
 
 
-def test_a_live_window_waits_for_one_part_of_a_file() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    queue.bound(2, 0)
-    file = request(stream(Priority.FILE), 4)
-    queue.put(file)
-    assert [len(part) for part in next_batch(queue)] == [2]
-    live = request(stream())
-    queue.put(live)
-    assert [part.request for part in next_batch(queue)] == [live]
-    assert [(part.request, part.first) for part in next_batch(queue)] == [(file, 2)]
-
-
 def test_a_held_stream_waits_and_others_go_on() -> None:
     queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
     queue.bound(2, 0)

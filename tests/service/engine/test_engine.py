@@ -13,7 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import FRAMES, PITCHES, WINDOW
+from model.config import FRAMES, WINDOW
 from service.engine.engine import (
     Engine,
     EngineBusyError,
@@ -50,15 +50,6 @@ def gated() -> Iterator[tuple[Engine, GatedTranscriber]]:
     with Engine(fake, EngineSettings(max_queued_windows=8, gather_ms=0)) as engine:
         yield engine, fake
         fake.gate.set()
-
-
-def test_results_are_the_models(engine: Engine, fake: FakeTranscriber) -> None:
-    windows = noise(3)
-    stream = engine.open_stream(Priority.LIVE, slice(10, 14))
-    got = stream.submit(windows, new_hops=4).result(PATIENCE_S)
-    expected = fake.predict(torch.from_numpy(np.stack(windows))).numpy()
-    assert got.shape == (3, 3, 4, PITCHES)
-    np.testing.assert_array_equal(got, expected[:, :, 10:14])
 
 
 def test_results_do_not_depend_on_the_company(gated: tuple[Engine, GatedTranscriber]) -> None:
@@ -146,14 +137,6 @@ def test_a_long_upload_keeps_no_live_window_waiting() -> None:
         assert not wait(parts, PATIENCE_S).not_done
 
 
-def test_a_failed_batch_fails_its_own_requests_only(engine: Engine, fake: FakeTranscriber) -> None:
-    stream = engine.open_stream(Priority.LIVE, ALL)
-    fake.fail_next_batch = True
-    with pytest.raises(EngineError, match="failing batch"):
-        stream.submit(noise(1), 1).result(PATIENCE_S)
-    assert stream.submit(noise(1), 1).result(PATIENCE_S).shape == (1, 3, FRAMES, PITCHES)
-
-
 def test_a_failed_front_end_fails_its_own_stream_only(
     gated: tuple[Engine, GatedTranscriber],
 ) -> None:
@@ -234,52 +217,9 @@ def test_warm_up_makes_ready(engine: Engine, fake: FakeTranscriber) -> None:
     assert engine.workers == 1
 
 
-def test_a_hanging_batch_is_seen_in_the_heartbeat(gated: tuple[Engine, GatedTranscriber]) -> None:
-    engine, fake = gated
-    future = engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1)
-    assert fake.entered.wait(PATIENCE_S)
-    age = engine.heartbeat_age_s
-    time.sleep(0.02)
-    assert engine.heartbeat_age_s > age
-    fake.gate.set()
-    future.result(PATIENCE_S)
-    done_s = time.monotonic()
-    # An idle worker beats of itself. A busy machine makes its last beat seem earlier, never later.
-    while time.monotonic() - engine.heartbeat_age_s <= done_s:
-        assert time.monotonic() < done_s + PATIENCE_S
-        time.sleep(0.001)
-
-
 def test_no_thread_is_left_behind() -> None:
     before = set(threading.enumerate())
     for _ in range(5):
         with Engine(FakeTranscriber()) as engine:
             engine.warm_up()
     assert set(threading.enumerate()) <= before
-
-
-class Notes:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[Priority, int]] = []
-        self.failed: list[tuple[Priority, int, str]] = []
-
-    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        assert step_s >= 0
-        assert waited_s >= 0
-        self.done.append((priority, windows))
-
-    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
-        self.failed.append((priority, windows, str(error)))
-
-
-def test_an_observer_is_told_of_every_batch(fake: FakeTranscriber) -> None:
-    notes = Notes()
-    with Engine(fake, observer=notes) as engine:
-        engine.open_stream(Priority.LIVE, ALL).submit(noise(2), 1).result(PATIENCE_S)
-        fake.fail_next_batch = True
-        with pytest.raises(EngineError):
-            engine.open_stream(Priority.FILE, ALL).submit(noise(3), 1).result(PATIENCE_S)
-    assert notes.done == [(Priority.LIVE, 2)]
-    assert notes.failed == [(Priority.FILE, 3, "failing batch")]

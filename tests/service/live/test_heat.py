@@ -7,7 +7,7 @@ import base64
 import numpy as np
 from numpy.typing import NDArray
 
-from service.live.heat import LOWEST_PITCH, PITCHES, HeatLog
+from service.live.heat import LOWEST_PITCH, HeatLog
 from service.protocol.server_messages import Frames
 from tests.fakes import FAKE_PITCHES
 from tests.service.apps import DURATION_S, START, chunks, hear, melody, of_type, pcm16, serving
@@ -24,22 +24,6 @@ def block(first: int, count: int) -> NDArray[np.float32]:
     for i in range(count):
         probabilities[0, i, LOWEST_PITCH + first + i] = (first + i) / 100
     return probabilities
-
-
-def test_blocks_become_one_message() -> None:
-    log = HeatLog()
-    assert log.take() is None
-    log.add(0, block(0, 4))
-    log.add(4, block(4, 4))
-    message = log.take()
-    assert message is not None
-    assert (message.frame, message.count, message.lowest_pitch) == (0, 8, LOWEST_PITCH)
-    expected = np.zeros((8, PITCHES))
-    expected[range(8), range(8)] = np.rint(np.arange(8) / 100 * 255)
-    assert (values_of(message) == expected).all()
-    log.add(8, block(8, 2))
-    assert (message := log.take()) is not None
-    assert (message.frame, message.count) == (8, 2)
 
 
 def test_frames_that_the_client_has_are_left_out() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from service.protocol.faults import CloseCode
 from tests.service.apps import (
@@ -30,8 +31,8 @@ from tests.service.apps import (
 )
 
 
-def test_a_whole_session() -> None:
-    with serving() as (client, _), client.websocket_connect(ADDRESS) as socket:
+def test_a_whole_session(client: TestClient) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
         ready = begin(socket, lookahead_ms=50, block_frames=2)
         send_melody(socket)
         socket.send_json({"type": "stop"})
@@ -73,25 +74,24 @@ def test_ready_states_the_model_the_delay_and_the_limits() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 333, 60_000])
-def test_events_do_not_depend_on_the_sizes_of_messages(size: int) -> None:
-    with serving() as (client, _):
-        usual = transcribe(client)
-        with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
-            # One byte at a time splits every sample; a fiftieth of the piece is enough of that.
-            cut = SAMPLES // 50 * 2 if size == 1 else 2 * SAMPLES
-            data = pcm16(melody())
-            for chunk in chunks(data[:cut], size) + chunks(data[cut:]):
-                socket.send_bytes(chunk)
-            socket.send_json({"type": "stop"})
-            messages, _ = hear(socket)
+def test_events_do_not_depend_on_the_sizes_of_messages(client: TestClient, size: int) -> None:
+    usual = transcribe(client)
+    with client.websocket_connect(ADDRESS) as socket:
+        begin(socket)
+        # One byte at a time splits every sample; a fiftieth of the piece is enough of that.
+        cut = SAMPLES // 50 * 2 if size == 1 else 2 * SAMPLES
+        data = pcm16(melody())
+        for chunk in chunks(data[:cut], size) + chunks(data[cut:]):
+            socket.send_bytes(chunk)
+        socket.send_json({"type": "stop"})
+        messages, _ = hear(socket)
     notes = of_type(messages, "note_on", "note_off")
     assert [{**m, "seq": 0} for m in notes] == usual
 
 
-def test_float_stereo_gives_the_same_notes() -> None:
+def test_float_stereo_gives_the_same_notes(client: TestClient) -> None:
     stereo = np.repeat(melody()[:, None], 2, axis=1).astype("<f4").tobytes()
-    with serving() as (client, _), client.websocket_connect(ADDRESS) as socket:
+    with client.websocket_connect(ADDRESS) as socket:
         begin(socket, encoding="pcm_f32le", channels=2)
         for chunk in chunks(stereo, 16_001):
             socket.send_bytes(chunk)
@@ -101,9 +101,9 @@ def test_float_stereo_gives_the_same_notes() -> None:
     assert messages[-1]["totals"]["received_samples"] == SAMPLES
 
 
-def test_a_raw_client_starts_by_its_address() -> None:
+def test_a_raw_client_starts_by_its_address(client: TestClient) -> None:
     query = f"?encoding=pcm_s16le&sample_rate={RATE_HZ}&lookahead_ms=50"
-    with serving() as (client, _), client.websocket_connect(ADDRESS + query) as socket:
+    with client.websocket_connect(ADDRESS + query) as socket:
         send_melody(socket)  # at once, without waiting for ready
         socket.send_json({"type": "stop"})
         messages, code = hear(socket)
@@ -112,8 +112,8 @@ def test_a_raw_client_starts_by_its_address() -> None:
     assert code == CloseCode.NORMAL
 
 
-def test_no_audio_at_all_is_an_empty_performance() -> None:
-    with serving() as (client, _), client.websocket_connect(ADDRESS) as socket:
+def test_no_audio_at_all_is_an_empty_performance(client: TestClient) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         socket.send_bytes(b"")
         socket.send_json({"type": "stop"})
@@ -129,8 +129,8 @@ def test_no_audio_at_all_is_an_empty_performance() -> None:
     assert midi_pitches(messages[-1]["midi_base64"]) == []
 
 
-def test_flush_is_answered_behind_the_notes_before_it() -> None:
-    with serving() as (client, _), client.websocket_connect(ADDRESS) as socket:
+def test_flush_is_answered_behind_the_notes_before_it(client: TestClient) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         send_melody(socket)
         socket.send_json({"type": "flush", "id": "here"})
@@ -159,23 +159,22 @@ def test_progress_acknowledges_the_audio() -> None:
     assert progress["time_s"] == pytest.approx(progress["frames"] * 128 / 11025, abs=1e-5)
 
 
-def test_anytime_mode_is_refused_where_the_machine_is_too_slow_for_it() -> None:
-    with serving() as (client, _):
-        slot = client.app.state.service.slot  # type: ignore[attr-defined]
-        slot.windows_per_s = 100.0  # of which a session may take 60, and needs 86
-        with client.websocket_connect(ADDRESS) as socket:
-            socket.send_json({**START, "mode": "anytime"})
-            error = socket.receive_json()
-            assert (error["type"], error["code"], error["retryable"]) == (
-                "error",
-                "too_slow",
-                False,
-            )
-        slot.windows_per_s = 1000.0
-        with client.websocket_connect(ADDRESS) as socket:
-            ready = begin(socket, mode="anytime", lookahead_ms=200)
-            send_melody(socket)
-            socket.send_json({"type": "stop"})
-            messages, _ = hear(socket)
+def test_anytime_mode_is_refused_where_the_machine_is_too_slow_for_it(client: TestClient) -> None:
+    slot = client.app.state.service.slot  # type: ignore[attr-defined]
+    slot.windows_per_s = 100.0  # of which a session may take 60, and needs 86
+    with client.websocket_connect(ADDRESS) as socket:
+        socket.send_json({**START, "mode": "anytime"})
+        error = socket.receive_json()
+        assert (error["type"], error["code"], error["retryable"]) == (
+            "error",
+            "too_slow",
+            False,
+        )
+    slot.windows_per_s = 1000.0
+    with client.websocket_connect(ADDRESS) as socket:
+        ready = begin(socket, mode="anytime", lookahead_ms=200)
+        send_melody(socket)
+        socket.send_json({"type": "stop"})
+        messages, _ = hear(socket)
     assert (ready["mode"], ready["block_frames"]) == ("anytime", 1)
     assert check_notes(messages) == PITCHES

@@ -99,30 +99,27 @@ def test_info_has_the_card_and_the_settings_and_no_address() -> None:
     assert info["libraries"]["torch"]
 
 
-def test_unknown_addresses_and_methods_are_problems() -> None:
-    with serving() as (client, _):
-        for answer, status, code in [
-            (client.get("/nowhere"), 404, "not_found"),
-            (client.delete("/healthz"), 405, "method_not_allowed"),
-            (client.get("/transcribe"), 405, "method_not_allowed"),
-        ]:
-            assert (answer.status_code, answer.json()["code"]) == (status, code)
-            assert answer.headers["Content-Type"] == MEDIA_TYPE
-            assert answer.json()["status"] == status
+def test_unknown_addresses_and_methods_are_problems(client: TestClient) -> None:
+    for answer, status, code in [
+        (client.get("/nowhere"), 404, "not_found"),
+        (client.delete("/healthz"), 405, "method_not_allowed"),
+        (client.get("/transcribe"), 405, "method_not_allowed"),
+    ]:
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        assert answer.headers["Content-Type"] == MEDIA_TYPE
+        assert answer.json()["status"] == status
 
 
-def test_every_answer_forbids_what_comes_from_elsewhere() -> None:
-    with serving() as (client, _):
-        for path in ("/", "/healthz", "/nowhere", "/css/base.css"):
-            headers = client.get(path).headers
-            assert headers["Content-Security-Policy"].startswith("default-src 'self'")
-            assert headers["X-Content-Type-Options"] == "nosniff"
-        assert client.get("/").text.lower().startswith("<!doctype html>")
+def test_every_answer_forbids_what_comes_from_elsewhere(client: TestClient) -> None:
+    for path in ("/", "/healthz", "/nowhere", "/css/base.css"):
+        headers = client.get(path).headers
+        assert headers["Content-Security-Policy"].startswith("default-src 'self'")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    assert client.get("/").text.lower().startswith("<!doctype html>")
 
 
-def test_openapi_states_the_problems_of_every_endpoint() -> None:
-    with serving() as (client, _):
-        document = client.get("/openapi.json").json()
+def test_openapi_states_the_problems_of_every_endpoint(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
     assert set(document["paths"]) == {
         "/healthz",
         "/readyz",
@@ -145,9 +142,8 @@ def test_openapi_states_the_problems_of_every_endpoint() -> None:
     assert MEDIA_TYPE in ready["503"]["content"]
 
 
-def test_every_schema_that_the_openapi_document_names_is_in_it() -> None:
-    with serving() as (client, _):
-        text = client.get("/openapi.json").text
+def test_every_schema_that_the_openapi_document_names_is_in_it(client: TestClient) -> None:
+    text = client.get("/openapi.json").text
     named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
     assert {"ProblemDetails", "Transcript"} <= named
     assert named <= json.loads(text)["components"]["schemas"].keys()

@@ -51,12 +51,6 @@ def post(client: TestClient, data: bytes, answer: str = "midi", **query: Any) ->
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with serving() as (client, _):
-        yield client
-
-
-@pytest.fixture(scope="module")
 def wav() -> bytes:
     return sound_file(melody())
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import threading
-import time
 from typing import Any
 
 import soundfile
 from starlette.types import ASGIApp, Message, Scope
-from torch import Tensor
 
 from service.access.places import Places
-from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody, serving
 
 BOUNDARY = "part"
@@ -102,42 +98,3 @@ def test_the_last_line_finds_the_place_given_back() -> None:
         uploads: Places = client.app.state.service.uploads  # type: ignore[attr-defined]
         places = client.portal.call(taken, client.app, uploads)
     assert (places["progress"], places["note_on"], places["done"]) == (1, 1, 0)
-
-
-class BusyTranscriber(FakeTranscriber):
-    """Is busy until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.free, self.busy = threading.Event(), threading.Event()
-        self.free.set()
-
-    def predict_features(self, features: Tensor) -> Tensor:
-        if not self.free.is_set():
-            self.busy.set()
-            self.free.wait(2 * PATIENCE_S)
-        return super().predict_features(features)
-
-
-def test_a_client_that_leaves_frees_its_place_while_the_model_is_busy() -> None:
-    model = BusyTranscriber()
-
-    async def leave(app: ASGIApp) -> Any:
-        last = asyncio.get_running_loop().create_future()
-        whole = {"type": "http.request", "body": form(), "more_body": False}
-        asking = asyncio.create_task(ask(app, [whole], last))
-        deadline = time.monotonic() + PATIENCE_S
-        while not model.busy.is_set():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
-        last.set_result({"type": "http.disconnect"})
-        return await asking
-
-    with serving(model) as (client, _):
-        model.free.clear()
-        try:
-            assert client.portal is not None
-            assert client.portal.call(leave, client.app) == (400, "bad_upload")
-            assert client.app.state.service.uploads.taken == 0  # type: ignore[attr-defined]
-        finally:
-            model.free.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,17 +44,6 @@ def test_a_table_of_a_network(
     assert row.startswith("| tiny | 0.")
     scores = json.loads(report.read_text())["tiny"]
     assert set(scores) == {*conditions.CONDITIONS, *(f"only {name}" for name in conditions.EMPTY)}
-
-
-def test_each_variant_leaves_out_one_thing(synth_config: SynthConfig) -> None:
-    found = ablation.variants(synth_config)
-    settings = [json.dumps(asdict(v), default=str, sort_keys=True) for v in found.values()]
-    assert len(set(settings)) == len(found)
-    assert found["whole"] == synth_config
-    assert "talk" not in found["without talk"].background_kinds
-    assert found["without rooms"] == replace(
-        synth_config, recording=replace(synth_config.recording, room=0.0)
-    )
 
 
 def test_an_ablation_keeps_what_is_finished(

@@ -26,19 +26,6 @@ def notes(*rows: tuple[float, float, int]) -> NoteList:
     return note_list(np.array([(*row, 64) for row in rows]))
 
 
-def seconds(count: float) -> float:
-    return count * FRAME_S
-
-
-def test_false_frames_have_a_place() -> None:
-    reference = notes((1.0, 2.0, 60), (4.0, 6.0, 48))
-    estimated = notes((1.0, 2.5, 60), (4.0, 5.0, 60), (4.0, 4.5, 61), (4.0, 6.0, 48))
-    found = errors(reference, estimated, np.zeros((FRAMES, PITCHES), np.float32), FRAME_S)
-    assert [seconds(n) for n in found.false_frames] == pytest.approx([0.5, 1.0, 0.5], abs=0.03)
-    shares = found.figures()["false_frame_places"]
-    assert shares["overtone"] == pytest.approx(0.5, abs=0.02)
-
-
 def test_false_notes_have_a_kind_and_what_is_found_an_octave() -> None:
     reference = notes((1.0, 2.0, 60), (4.0, 5.0, 48), (5.0, 6.0, 49))
     estimated = notes(
@@ -55,22 +42,6 @@ def test_false_notes_have_a_kind_and_what_is_found_an_octave() -> None:
     figures = found.figures()
     assert figures["onset_recall"] == {"C3 to B3": 0.5, "C4 to B4": 1.0}
     assert figures["onset_error_quartiles_ms"][1] == pytest.approx(0, abs=1)
-
-
-def test_ringing_is_taken_from_ends_that_no_strike_follows() -> None:
-    reference = notes((1.0, 2.0, 60), (2.2, 3.0, 60), (1.0, 2.0, 64))
-    probabilities = np.zeros((FRAMES, PITCHES), np.float32)
-    for pitch, level in ((60, 0.8), (64, 0.4)):
-        end = round((3.0 if pitch == 60 else 2.0) / FRAME_S)
-        probabilities[end : end + 30, pitch] = level  # for 350 ms
-    found = errors(reference, notes(), probabilities, FRAME_S)
-    assert found.ends.tolist() == [2, 2, 2]
-    after = found.figures()["probability_after_end"]
-    assert after == {
-        "0 ms": pytest.approx(0.6),
-        "200 ms": pytest.approx(0.6),
-        "500 ms": pytest.approx(0.0),
-    }
 
 
 def test_recordings_add_up(tones: Path) -> None:

@@ -50,16 +50,6 @@ def test_frequent_and_late_unknown_words_are_numbered_first() -> None:
     assert crowded.inputs.tolist() == [1, 1, 4, 3, 2]
 
 
-def test_the_answer_is_not_counted_among_the_unknown() -> None:
-    vocabulary = Vocabulary.clean((), numbered=1)
-    context = "yan zed".split()
-    assert (
-        encode_clean(vocabulary, [*context, "yan"]).inputs.tolist()
-        == encode_clean(vocabulary, [*context, "zed"]).inputs.tolist()
-        == [1, 3, 2]
-    )
-
-
 def test_padding_lies_around_the_passage() -> None:
     encoded = encode_clean(Vocabulary.clean(WORDS, numbered=0), "owl saw owl".split())
     inputs, targets = place(encoded, length=8, offset=3)

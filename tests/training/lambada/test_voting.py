@@ -40,11 +40,6 @@ def test_released_votes_for_padding_are_none(encoded: Encoded) -> None:
     assert not released(encoded, [-3, -3])
 
 
-def test_of_equals_the_one_first_seen_last_wins(encoded: Encoded) -> None:
-    assert released(encoded, [1, 2, 2, 1])
-    assert not released(encoded, [2, 1, 1, 2])
-
-
 def test_the_first_position_is_never_right_in_the_released_code(encoded: Encoded) -> None:
     assert not released(encoded, [0])
     clean = encode_clean(Vocabulary.clean(WORDS, 0), WORDS)

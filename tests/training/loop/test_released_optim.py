@@ -74,22 +74,6 @@ def test_the_sparse_rule_divides_only_once_the_variance_is_tractable() -> None:
     assert theta[1] == 0
 
 
-def test_sparse_gradients_are_the_dense_ones_with_duplicates_summed() -> None:
-    torch.manual_seed(0)
-    symbols = torch.tensor([[1, 1, 3]])
-    results = []
-    for sparse in (False, True):
-        embedding = nn.Embedding(5, 2, sparse=sparse, _weight=torch.ones(5, 2))
-        optimizer = ReleasedRAdam(released_groups(embedding, 0.01), lr=0.1)
-        for _ in range(7):
-            optimizer.zero_grad()
-            (embedding(symbols) * torch.tensor([0.001, 0.002])).sum().backward()
-            optimizer.step()
-        results.append(embedding.weight.detach())
-    torch.testing.assert_close(results[0], results[1])
-    assert torch.equal(results[0][[0, 2, 4]], torch.ones(3, 2))
-
-
 def test_matrices_decay_and_nothing_else() -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1, norm="sequence")))
     names = {id(p): name for name, p in network.named_parameters()}

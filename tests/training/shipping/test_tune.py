@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from training.shipping.tune import (
     MAX_CORRECTION,
     HeldOutPieces,
     Together,
-    at_an_end,
     main,
     tune,
 )
@@ -60,26 +57,6 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
     assert found.onset_radius_frames == TrackerSettings().onset_radius_frames
     assert found.offset_threshold is None  # this model has no such head
     assert len(hill.tried) == len(set(hill.tried)) < sum(map(len, GRID.values())) * 2
-
-
-@pytest.mark.parametrize("top", [None, 0.3])
-def test_a_head_is_used_where_it_helps(top: float | None) -> None:
-    def height(s: TrackerSettings) -> float:
-        if top is None or s.offset_threshold is None:
-            return float(s.offset_threshold is top)
-        return 1 - abs(s.offset_threshold - top)
-
-    found = tune(Hill(height, ("frame", "offset")))
-    assert found.offset_threshold == (None if top is None else pytest.approx(top))
-
-
-def test_the_end_of_a_grid_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        found = tune(Hill(lambda settings: settings.release_frames))
-    assert found.release_frames == max(GRID["release_frames"])
-    assert "release_frames 16 is at the end of its grid" in caplog.text
-    assert at_an_end(found) == ["release_frames"]
-    assert at_an_end(dataclasses.replace(found, release_frames=1, min_note_frames=2)) == []
 
 
 def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:

@@ -67,19 +67,3 @@ def test_an_octave_counts_its_own_notes() -> None:
     assert low["frame_ap"] == pytest.approx(
         frame_average_precision(probabilities[:, octave], label), abs=1e-6
     )
-
-
-def test_polyphony_is_that_of_the_labels() -> None:
-    reference = notes([(0.0, 0.3, 60), (0.5, 0.9, 64), (0.7, 0.9, 67)])
-    estimated = notes([(0.0, 0.3, 60), (0.71, 0.9, 67), (0.35, 0.4, 50)])
-    probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
-    matched = matched_onsets(reference, estimated)
-    groups = by_polyphony(Heard(reference, estimated, matched, probabilities, FRAME_S))
-    assert list(groups) == ["0", "1", "2"]
-    assert {name: (c.notes, c.estimated, c.matched) for name, c in groups.items()} == {
-        "0": (0, 1, 0),  # a ghost in silence
-        "1": (2, 1, 1),
-        "2": (1, 1, 1),
-    }
-    assert groups["0"].figures()["frame_ap"] is None
-    assert groups["0"].figures()["onset_recall"] is None

@@ -44,13 +44,6 @@ def test_each_note_goes_to_its_own_onset(score: NoteList, played: NoteList, hear
     assert (aligned.notes.offset_s > aligned.notes.onset_s).all()
 
 
-def test_a_coarse_alignment_is_mended(score: NoteList, played: NoteList, heard: Heard) -> None:
-    off = played_s(score.onset_s) + 0.05
-    times, first = np.unique(score.onset_s, return_index=True)
-    aligned = refine(score, TimeMap(times, off[first]), heard.onset, FRAME_S)
-    assert errors_s(aligned, score, played).max() < FRAME_S
-
-
 def test_a_useless_coarse_alignment_is_not_followed(
     score: NoteList, played: NoteList, heard: Heard
 ) -> None:

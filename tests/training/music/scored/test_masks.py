@@ -14,8 +14,6 @@ from training.music.scored.masks import (
     HELD,
     ORNAMENT_PITCHES,
     RELEASE_S,
-    RINGING,
-    RINGING_RELEASE_S,
     UNWRITTEN,
     UNWRITTEN_WITH_ORNAMENTS,
     Evidence,
@@ -69,17 +67,6 @@ def test_a_release_is_unknown_and_the_strike_is_not() -> None:
     assert not made.onset_unknown.any()
     assert np.flatnonzero(made.frame_unknown.any(axis=0)).tolist() == [60]
     assert span(made.frame_unknown[:, 60]) == pytest.approx((2 + 2 * HELD, 4 + RELEASE_S), abs=0.03)
-
-
-def test_a_release_is_known_again_from_the_next_strike_on() -> None:
-    made = targets(evidence((2.0, 3.0, 60), (3.0, 4.0, 60)))
-    assert made.frame_unknown[frame(2.9), 60]
-    assert not made.frame_unknown[frame(3.1), 60]
-
-
-def test_where_the_pedal_is_down_much_of_the_time_ends_are_unknown_for_longer() -> None:
-    made = targets(replace(evidence((2.0, 4.0, 60)), ringing=RINGING))
-    assert span(made.frame_unknown[:, 60])[1] == pytest.approx(4 + RINGING_RELEASE_S, abs=0.03)
 
 
 def test_a_note_in_doubt_is_neither_taught_as_played_nor_as_silence() -> None:

@@ -46,26 +46,6 @@ def test_an_excerpt_without_sound_may_be_overlaid(silent: int) -> None:
     assert len(both.notes) == 1
 
 
-def test_overlays_make_larger_ensembles(material: Material, synth_config: SynthConfig) -> None:
-    alone = replace(synth_config, random_probability=0, background_probability=0)
-    counts = []
-    for probability in (0.0, 1.0):
-        config = replace(alone, overlay_probability=probability)
-        rng = np.random.default_rng(3)
-        excerpts = [training_excerpt(material, config, rng) for _ in range(8)]
-        counts.append(np.mean([len(np.unique(e.notes.part)) for e in excerpts]))
-    assert counts[1] > 1.5 * counts[0]
-
-
-def test_a_seed_is_an_excerpt(material: Material, synth_config: SynthConfig) -> None:
-    for seed in range(12):
-        one, same = (
-            training_excerpt(material, synth_config, np.random.default_rng(seed)) for _ in range(2)
-        )
-        np.testing.assert_array_equal(one.audio, same.audio)
-        np.testing.assert_array_equal(one.notes.onset, same.notes.onset)
-
-
 def test_keys_or_the_pedal_end_a_note(material: Material, synth_config: SynthConfig) -> None:
     alone = replace(
         synth_config, random_probability=0, background_probability=0, overlay_probability=0

@@ -103,14 +103,6 @@ def test_notes_that_cannot_be_played_are_in_neither_audio_nor_labels(bank: Bank)
     assert not rendered.audio.any()
 
 
-def test_a_note_cut_by_either_end_of_the_excerpt(bank: Bank) -> None:
-    rendered = play(bank, "piano_one", (0.0, 0.4, 60, 90, 0), (1.9, 2.9, 64, 90, 0), seconds=2.0)
-    assert len(rendered.audio) == 2 * SAMPLE_RATE
-    assert len(rendered.notes) == 2
-    assert np.abs(rendered.audio[:200]).max() > 0.1
-    assert np.abs(rendered.audio[-200:]).max() > 0.1
-
-
 def test_a_repeated_pitch_ends_the_note_before() -> None:
     notes = notes_of(
         (0.0, 5.0, 60, 80, 0),

@@ -47,14 +47,6 @@ def test_a_piece_is_what_its_file_says(synth_config: SynthConfig) -> None:
     np.testing.assert_allclose(piano.pedal, [[1, 2], [3, 39]], atol=2e-3)
 
 
-def test_the_pedal_holds_notes_up_to_its_cap() -> None:
-    notes = make_notes([0.0, 1.0, 5.0, 9.0], [0.5, 1.5, 5.5, 9.5])
-    pedal = np.array([[1.2, 2.0], [5.0, 60.0]])
-    held = with_pedal(notes, pedal, cap_s=4.0)
-    np.testing.assert_allclose(held.offset, [0.5, 2.0, 9.5, 13.5])
-    np.testing.assert_array_equal(held.onset, notes.onset)
-
-
 @given(
     st.lists(
         st.tuples(st.floats(0, 50), st.floats(0.01, 30)).map(lambda x: (x[0], x[0] + x[1])),

@@ -10,7 +10,6 @@ import soundfile
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.acoustics.backgrounds import Backgrounds, load_backgrounds
 from training.music.synth.acoustics.surroundings import Surroundings
@@ -77,13 +76,6 @@ def test_sounds_fill_an_excerpt(sounds: Backgrounds, kind: str) -> None:
         seconds = np.abs(out).reshape(20, SAMPLE_RATE).max(axis=1)
         assert (seconds > 0).mean() > 0.2
         assert seconds.max() < 8
-
-
-@pytest.mark.parametrize("kind", ["noise", "mixture", "percussion", "talk", "conversation"])
-def test_backgrounds_may_be_recorded(sounds: Backgrounds, kind: str) -> None:
-    rng = np.random.default_rng(2)
-    out = noise.background(5 * SAMPLE_RATE, SAMPLE_RATE, {kind: 1.0}, rng, sounds, 1.0)
-    assert np.abs(out).max() == pytest.approx(1)
 
 
 def test_recorded_sounds_lie_beneath_music(sounds: Backgrounds) -> None:

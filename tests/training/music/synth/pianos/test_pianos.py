@@ -1,3 +1,5 @@
+"""Pianos: what the dampers and the pedal leave of a sound, and of its label."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,15 +9,55 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from tests.training.music.synth.pianos.sounds import around, contact_s, held, press, tone
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.pianos.dampers import Dampers
 from training.music.synth.pianos.ends import Dampings, next_strokes
+from training.music.synth.pianos.pedal import (
+    changed_pedal,
+    contact_time,
+    held_by_pedal,
+    pedal_depth,
+)
 from training.music.synth.render import Rendered, Voice, render
 from training.music.synth.scores import Notes
 
 CLEAN = Dampers(residue=1e-3, delay_s=0.0)
+
+
+def press(*rows: tuple[float, float, float]) -> NDArray[np.float64]:
+    return np.array(rows, float).reshape(-1, 3)
+
+
+def contact_s(pedal: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
+    depth = pedal_depth(pedal, int(seconds * SAMPLE_RATE), SAMPLE_RATE)
+    return contact_time(depth, SAMPLE_RATE)
+
+
+def tone(pitch: float, seconds: float) -> NDArray[np.float32]:
+    time = np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return np.sin(2 * np.pi * 440 * 2 ** ((pitch - 69) / 12) * time).astype(np.float32)
+
+
+def level_db(audio: NDArray[np.float32]) -> float:
+    return float(20 * np.log10(np.sqrt(np.mean(audio**2)) + 1e-12))
+
+
+def around(audio: NDArray[np.float32], second: float) -> float:
+    """Level of 40 ms."""
+    middle = int(second * SAMPLE_RATE)
+    return level_db(audio[middle - 220 : middle + 220])
+
+
+def held(pitch: int, onset: float, released: float) -> Notes:
+    """One note with its key."""
+    return Notes(
+        np.array([onset]),
+        np.array([released]),
+        np.array([pitch], np.int16),
+        np.array([90], np.float32),
+        np.zeros(1, np.int16),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +104,26 @@ def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
     assert steps.max() < 1.1 * 2 * np.pi * 262 / SAMPLE_RATE  # no click
     assert around(sound, 0.7) == pytest.approx(-3 + 20 * np.log10(0.3), abs=0.5)
     assert around(sound, 1.5) < -30  # damped with the second
+
+
+def test_half_a_pedal_holds_notes_from_the_middle_on() -> None:
+    notes = Notes(
+        np.array([0.0, 0.0, 2.0]),
+        np.array([0.5, 1.1, 2.5]),
+        np.array([60, 64, 60], np.int16),
+        np.full(3, 80, np.float32),
+        np.zeros(3, np.int16),
+    )
+    pedal = np.array([[0.4, 0.7, 1.0], [0.7, 0.9, 0.6], [1.0, 1.5, 0.4], [2.6, 3.0, 1.0]])
+    held = held_by_pedal(notes, pedal)
+    assert held.offset.tolist() == [0.9, 1.1, 2.5]  # held; depth 0.4 is too little; too late
+    assert held.released.tolist() == [0.5, 1.1, 2.5]
+
+
+def test_long_presses_are_changed_and_short_ones_kept() -> None:
+    out = changed_pedal(np.array([[1.0, 3.0], [4.0, 24.0]]), 8.0)
+    assert out[0].tolist() == [1.0, 3.0]
+    assert len(out) == 4
+    assert out[-1, 1] == pytest.approx(24.0)
+    assert (out[1:, 0] > out[:-1, 1]).all()
+    assert changed_pedal(np.zeros((0, 2)), 8.0).shape == (0, 2)

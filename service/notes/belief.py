@@ -5,17 +5,19 @@ probabilities of that class at the frames about the note's onset, of which the n
 The belief keeps a weight w_c for each class, the notes that it has played of late. With K classes
 to choose from::
 
-    prior       b_c = (w_c + PRIOR_NOTES / K) / (sum of w + PRIOR_NOTES)
-    posterior   q_c = exp(e_c + TRUST log b_c) / (the same, summed over all classes)
+    prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
+    posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)
     class       argmax of q; its probability is q there
-    afterwards  w_c <- KEPT w_c + q_c, rounded
+    afterwards  w_c <- kept w_c + q_c, rounded
 
 This is the predictive distribution of a Dirichlet prior whose counts are forgotten exponentially:
-the weights add up to 1 / (1 - KEPT) notes at most. A class that is sure of itself is heard at its
+the weights add up to 1 / (1 - kept) notes at most. A class that is sure of itself is heard at its
 first note, and an odd note amid many of another class follows them. Where nothing has sounded for
 `RESET_S`, the next note begins with no weights: somebody else may play.
 
-The belief depends only on earlier notes. It is rounded, so that a resume point carries all of it.
+``prior_notes``, ``trust`` and ``kept`` are settings, chosen on validation material
+(``training.shipping.naming``). The belief depends only on earlier notes. It is rounded, so that a
+resume point carries all of it.
 """
 
 from __future__ import annotations
@@ -26,11 +28,33 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-PRIOR_NOTES = 2.0  # weight of the prior that all classes share
-TRUST = 0.5  # 0: every note for itself; 1: the belief counts as much as the note's own evidence
-KEPT = 0.97  # of the weights from note to note: half of them is 23 notes old or newer
+MOST_KEPT = 0.999  # by any settings, so that a resumed belief can be checked
 RESET_S = 10.0  # of silence
 DIGITS = 4  # behind the point, that weights are kept with
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefSettings:
+    """Constants of the module's equations."""
+
+    prior_notes: float = 2.0
+    """Weight of the prior that all classes share, in notes."""
+    trust: float = 0.5
+    """0: every note for itself; 1: the belief counts as much as the note's own evidence."""
+    kept: float = 0.97
+    """Share of the weights kept from note to note; 0.97: half of them is 23 notes old or newer."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for constants that the equations cannot take."""
+        if self.prior_notes <= 0:
+            raise ValueError(f"belief_prior_notes must be above 0, not {self.prior_notes}")
+        if self.trust < 0:
+            raise ValueError(f"belief_trust must be from 0, not {self.trust}")
+        if not 0 <= self.kept <= MOST_KEPT:
+            raise ValueError(f"belief_kept must be from 0 to {MOST_KEPT}, not {self.kept}")
+
+
+DEFAULTS = BeliefSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +74,30 @@ class Belief:
         total = sum(self.weights.values())
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
-    def prior(self, classes: tuple[str, ...]) -> NDArray[np.float64]:
+    def prior(self, classes: tuple[str, ...], settings: BeliefSettings) -> NDArray[np.float64]:
         """b of the module's equations, for each of the classes."""
         weights = np.array([self.weights.get(name, 0.0) for name in classes])
-        return (weights + PRIOR_NOTES / len(classes)) / (weights.sum() + PRIOR_NOTES)
+        shared = settings.prior_notes
+        return (weights + shared / len(classes)) / (weights.sum() + shared)
 
     def posterior(
-        self, classes: tuple[str, ...], evidence: NDArray[np.float64]
+        self, classes: tuple[str, ...], evidence: NDArray[np.float64], settings: BeliefSettings
     ) -> NDArray[np.float64]:
         """q of the module's equations, from the evidence for each of the classes."""
-        score = evidence + TRUST * np.log(self.prior(classes))
+        score = evidence + settings.trust * np.log(self.prior(classes, settings))
         likely = np.exp(score - score.max())
         return likely / likely.sum()
 
-    def after(self, classes: tuple[str, ...], posterior: NDArray[np.float64], frame: int) -> Belief:
+    def after(
+        self,
+        classes: tuple[str, ...],
+        posterior: NDArray[np.float64],
+        frame: int,
+        settings: BeliefSettings,
+    ) -> Belief:
         """The belief after a note with this posterior has begun at the frame."""
         kept = {
-            name: round(KEPT * self.weights.get(name, 0.0) + q, DIGITS)
+            name: round(settings.kept * self.weights.get(name, 0.0) + q, DIGITS)
             for name, q in zip(classes, posterior.tolist(), strict=True)
         }
         return Belief({name: weight for name, weight in kept.items() if weight}, frame)

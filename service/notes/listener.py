@@ -13,7 +13,7 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.naming import InstrumentNamer
-from service.notes.pedal import PEDALLED, PRESENT, PedalTracker
+from service.notes.pedal import PEDALLED, PedalTracker
 from service.notes.tracker import NoteTracker, as_probabilities
 from service.notes.tracker_settings import TrackerSettings
 
@@ -47,10 +47,11 @@ class Listener:
             self._tracker = NoteTracker(settings, frame_seconds, heads)
         else:
             self._tracker = AnytimeTracker(settings, frame_seconds, heads, last_age)
-        self._namer = InstrumentNamer(heads, frame_seconds, instruments)
+        self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings.belief)
         self._pedal = PedalTracker(
             settings.pedal_on_threshold, settings.pedal_off_threshold, frame_seconds
         )
+        self._presence = settings.pedal_presence_threshold
         self._pedal_row = heads.index("pedal") if "pedal" in heads else None
         self._resumed = 0  # earlier frames were decided elsewhere
         self.on_delay_frames = self._tracker.on_delay_frames
@@ -152,7 +153,7 @@ class Listener:
         return events
 
     def _step_pedal(self, frame: int, probability: float) -> list[PedalEvent]:
-        present = not self.instruments or self.belief.share(PEDALLED) >= PRESENT
+        present = not self.instruments or self.belief.share(PEDALLED) >= self._presence
         return self._pedal.step(frame, probability, present)
 
     def finish(self, end_frame: int) -> list[Event]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import told_by
-from service.notes.belief import RESET_S, Belief
+from service.notes.belief import DEFAULTS, RESET_S, Belief, BeliefSettings
 from service.notes.events import NoteEvent
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
@@ -33,7 +33,11 @@ class InstrumentNamer:
     """Names the notes of one stream. Pure: no clock, no input except probabilities and events."""
 
     def __init__(
-        self, heads: tuple[str, ...], frame_seconds: float, considered: tuple[str, ...] = ()
+        self,
+        heads: tuple[str, ...],
+        frame_seconds: float,
+        considered: tuple[str, ...] = (),
+        settings: BeliefSettings = DEFAULTS,
     ) -> None:
         """Args:
         heads: names of the rows of the probabilities. Without instrument heads, notes pass
@@ -43,6 +47,7 @@ class InstrumentNamer:
         told = told_by(heads)
         self.classes = tuple(name for name in told if name in considered or not considered)
         self.belief = Belief()
+        self._settings = settings
         self._rows = [heads.index(f"instrument:{name}") for name in self.classes]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
@@ -106,7 +111,7 @@ class InstrumentNamer:
         if not self._sounding and silent_frames > self._reset_frames:
             self.belief = Belief()
         posterior = self._posterior(event, frame)
-        self.belief = self.belief.after(self.classes, posterior, event.frame)
+        self.belief = self.belief.after(self.classes, posterior, event.frame, self._settings)
         event = self._named(event, posterior)
         self._sounding[event.note_id] = event
         self._due.append(event)
@@ -133,7 +138,7 @@ class InstrumentNamer:
         near = self._recent[:, at - self._first, event.pitch].astype(np.float64)
         weights = 1 - np.abs(at - event.frame) / (REACH + 1)
         evidence = np.log(np.maximum(near, FLOOR)) @ weights / weights.sum()
-        return self.belief.posterior(self.classes, evidence)
+        return self.belief.posterior(self.classes, evidence, self._settings)
 
     def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:
         best = int(posterior.argmax())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from service.notes.events import PedalEvent
 
 PEDALLED = ("piano", "electric piano")
-PRESENT = 0.1  # share of the belief that pedalled instruments need for a press to be told
 
 
 class PedalTracker:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from service.notes.belief import DEFAULTS, BeliefSettings
+
 MAX_VELOCITY = 127
 OPTIONAL = ("restrike_threshold", "offset_threshold", "frame_start_threshold")
 
@@ -34,6 +36,10 @@ class TrackerSettings:
         default_velocity: MIDI velocity if the model has no velocity head.
         pedal_on_threshold: the sustain pedal is down from this probability on...
         pedal_off_threshold: ... until it falls below this.
+        pedal_presence_threshold: share of the belief that instruments with a pedal need before a
+            press is reported.
+        belief_prior_notes, belief_trust, belief_kept: of the belief about which instruments play
+            (``service.notes.belief``).
         early_onset_thresholds: for ``service.notes.anytime``: minimum onset probability of a peak
             whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
             last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
@@ -60,13 +66,17 @@ class TrackerSettings:
     default_velocity: int = 80
     pedal_on_threshold: float = 0.6
     pedal_off_threshold: float = 0.4
+    pedal_presence_threshold: float = 0.1
+    belief_prior_notes: float = DEFAULTS.prior_notes
+    belief_trust: float = DEFAULTS.trust
+    belief_kept: float = DEFAULTS.kept
     early_onset_thresholds: tuple[float, ...] = ()
     usual_onset_age: float | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name.startswith("early_") or field.name == "usual_onset_age":
+            if field.name.startswith(("early_", "belief_")) or field.name == "usual_onset_age":
                 continue
             if field.name in OPTIONAL and value is None:
                 continue
@@ -102,6 +112,15 @@ class TrackerSettings:
         if self.default_velocity > MAX_VELOCITY:
             raise ValueError(f"default_velocity must be at most 127, not {self.default_velocity}")
         self._check_early()
+        _ = self.belief
+
+    @property
+    def belief(self) -> BeliefSettings:
+        """The settings of the belief.
+
+        Raises ValueError for those that make no sense.
+        """
+        return BeliefSettings(self.belief_prior_notes, self.belief_trust, self.belief_kept)
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from service.notes.belief import KEPT, Belief
+from service.notes.belief import MOST_KEPT, Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNote
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from service.session.resume import ResumeError, ResumePoint
 
-_MOST_NOTES = 1 / (1 - KEPT) + 1  # that a belief can hold
+_MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
 
 
 def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:

@@ -80,7 +80,8 @@ def evaluate_instruments(
 ) -> dict[str, Any]:
     """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found, as
     it is and with the classes that play given to the stream (``given``), and ``multi_onset_f1``;
-    ``classes``, the solo accuracy of each class; ``pedal_f1`` in frames of 50 ms; ``confusion``.
+    ``classes``, the solo accuracy of each class, and their mean; ``pedal_f1`` in frames of 50 ms,
+    and what it would be with the pedal always down; ``confusion``.
 
     Args:
         passages: of each held-out entry; of ensembles and of pianos there are ten times as many.
@@ -108,7 +109,9 @@ def evaluate_instruments(
     return {
         **figures,
         "classes": classes,
+        "class_mean": float(np.mean(list(classes.values()))) if classes else None,
         "pedal_f1": tallies["piano"].pedal_f1,
+        "pedal_f1_if_always_down": tallies["piano"].always_down_f1,
         "confusion": {kind: named_confusion(tallies[kind].confusion) for kind in both},
         "counts": {kind: tallies[kind].confusion.tolist() for kind in both},
     }
@@ -121,7 +124,8 @@ class _Tally:
         self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
         self._given = self.confusion.copy()
         self._f1: list[float] = []
-        self._pedal = np.zeros(3, np.int64)  # frames that are down in both, in labels, as predicted
+        # Frames that are down in both, in labels, as predicted; and all.
+        self._pedal = np.zeros(4, np.int64)
 
     def add(self, passage: Passage, free: NoteList, given: NoteList) -> None:
         """The notes found of a passage, without and with its classes given."""
@@ -134,16 +138,21 @@ class _Tally:
         self, known: NDArray[np.float64], predicted: list[PedalPress], seconds: float
     ) -> None:
         """The pedal of a passage."""
-        down = known[known[:, 2] >= HALF_PEDAL, :2]
         found = np.array([(press.onset_s, press.offset_s) for press in predicted]).reshape(-1, 2)
-        labels, heard = (pedal_frames(presses, seconds) for presses in (down, found))
-        self._pedal += [int((labels & heard).sum()), int(labels.sum()), int(heard.sum())]
+        labels, heard = down_frames(known, seconds), pedal_frames(found, seconds)
+        self._pedal += [(labels & heard).sum(), labels.sum(), heard.sum(), len(labels)]
 
     @property
     def pedal_f1(self) -> float | None:
         """None if no pedal is ever down."""
-        both, labels, heard = self._pedal.tolist()
+        both, labels, heard, _ = self._pedal.tolist()
         return 2 * both / (labels + heard) if labels + heard else None
+
+    @property
+    def always_down_f1(self) -> float | None:
+        """The same of a pedal that is said to be down throughout, to compare with."""
+        _, labels, _, frames = self._pedal.tolist()
+        return 2 * labels / (labels + frames) if frames else None
 
     @property
     def line(self) -> str:
@@ -171,6 +180,11 @@ def pedal_frames(presses: NDArray[np.float64], seconds: float) -> NDArray[np.boo
     middle = (np.arange(int(seconds / PEDAL_FRAME_S)) + 0.5) * PEDAL_FRAME_S
     begins, ends = presses[:, :1], presses[:, 1:]
     return np.asarray(((begins <= middle) & (middle < ends)).any(axis=0))
+
+
+def down_frames(pedal: NDArray[np.float64], seconds: float) -> NDArray[np.bool_]:
+    """The same of a passage's labels, where the pedal is at least half down."""
+    return pedal_frames(pedal[pedal[:, 2] >= HALF_PEDAL, :2], seconds)
 
 
 def rendered_passages(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -135,13 +135,17 @@ class Together:
         return round(min(MAX_CORRECTION, max(-MAX_CORRECTION, -late)), 1) + 0.0
 
 
-def tune(pieces: Pieces, start: TrackerSettings | None = None) -> TrackerSettings:
-    """Coordinate search along GRID; combinations that make no sense are passed over.
+def tune(
+    pieces: Pieces,
+    start: TrackerSettings | None = None,
+    grid: Mapping[str, Sequence[Any]] = GRID,
+) -> TrackerSettings:
+    """Coordinate search along a grid; combinations that make no sense are passed over.
 
     Logs a warning for each setting that ends at the end of its grid: a wider one may be better.
     """
-    search = _Search(pieces, start or TrackerSettings())
-    names = [name for name in GRID if name != "offset_threshold" or "offset" in pieces.heads]
+    search = _Search(pieces, start or TrackerSettings(), grid)
+    names = [name for name in grid if name != "offset_threshold" or "offset" in pieces.heads]
     for round_ in range(ROUNDS):
         before = search.score
         for name in names:
@@ -151,40 +155,43 @@ def tune(pieces: Pieces, start: TrackerSettings | None = None) -> TrackerSetting
             logger.info("%s %s: %.4f", name, getattr(search.best, name), search.score)
         if search.score == before:
             break
-    for name in at_an_end(search.best):
+    for name in at_an_end(search.best, grid):
         logger.warning("%s %s is at the end of its grid", name, getattr(search.best, name))
     return search.best
 
 
-def at_an_end(settings: TrackerSettings) -> list[str]:
+def at_an_end(settings: TrackerSettings, grid: Mapping[str, Sequence[Any]] = GRID) -> list[str]:
     """Settings at an end of their grid, beyond which there are values that make sense."""
     ends = {
         name: [end for end in (values[0], values[-1]) if end is not None]
-        for name, values in GRID.items()
+        for name, values in grid.items()
     }
-    ends["release_frames"] = [max(GRID["release_frames"])]  # none is shorter than the first
-    ends["min_note_frames"] = [max(GRID["min_note_frames"])]
+    for name in ends.keys() & {"release_frames", "min_note_frames"}:
+        ends[name] = [max(grid[name])]  # none is shorter than the first
     return [name for name, values in ends.items() if getattr(settings, name) in values]
 
 
 class _Search:
     """The best settings so far, and steps to better ones."""
 
-    def __init__(self, pieces: Pieces, start: TrackerSettings) -> None:
+    def __init__(
+        self, pieces: Pieces, start: TrackerSettings, grid: Mapping[str, Sequence[Any]]
+    ) -> None:
         self._pieces = pieces
+        self._grid = grid
         self.best = start
         self.score = pieces.objective(start)
         self._seen = {start}
 
     def scan(self, name: str) -> None:
         """Look along the whole grid, in wide steps; None is a place of its own."""
-        for value in GRID[name]:
-            if value is None or GRID[name].index(value) % WIDE_STEP == WIDE_STEP // 2:
+        for value in self._grid[name]:
+            if value is None or self._grid[name].index(value) % WIDE_STEP == WIDE_STEP // 2:
                 self._try(name, value)
 
     def climb(self, name: str) -> None:
         """Small steps either way from the best, as long as they help."""
-        values = [value for value in GRID[name] if value is not None]
+        values = [value for value in self._grid[name] if value is not None]
         for step in (1, -1):
             failed = 0
             here = getattr(self.best, name)

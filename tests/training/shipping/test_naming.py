@@ -1,0 +1,52 @@
+"""The choice of how notes are named and the pedal is read."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from model.config import HEADS
+from model.transcriber import TranscriptionModel
+from service.notes.tracker_settings import TrackerSettings
+from tests.fakes import FakeTranscriber
+from training.evaluation.instruments import evaluate_instruments
+from training.music.synth.config import SynthConfig
+from training.shipping.naming import GRID, STREAM, Passages, naming_settings
+
+SECONDS = 3.0
+
+
+def fake(heads: tuple[str, ...] = HEADS) -> TranscriptionModel:
+    return cast(TranscriptionModel, FakeTranscriber(heads))
+
+
+def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> None:
+    settings = TrackerSettings()
+    passages = Passages(fake(), settings, synth_config, 1, SECONDS)
+    measured = evaluate_instruments(FakeTranscriber(HEADS), STREAM, synth_config, 1, SECONDS)
+    found = passages.objective(settings)
+    accuracy = sum(measured[kind]["instrument_accuracy"] for kind in ("solo", "ensemble"))
+    assert accuracy <= found <= accuracy + 1
+    # A pedal that nobody can press leaves only the frames with it up.
+    never = passages.objective(replace(settings, pedal_presence_threshold=1.0))
+    assert accuracy < never <= accuracy + 0.5
+
+
+def test_the_other_settings_of_the_card_are_kept(synth_config: SynthConfig) -> None:
+    transcriber = fake()
+    transcriber.card = {"tracker": {"onset_threshold": 0.35, "early_onset_thresholds": [0.9, 0.5]}}
+    before = TrackerSettings.from_card(transcriber.card)
+    found = naming_settings(transcriber, synth_config, 1, SECONDS)
+    chosen = {name: getattr(found, name) for name in GRID}
+    assert found == dataclasses.replace(before, **chosen)
+    assert all(
+        value in GRID[name] or value == getattr(before, name) for name, value in chosen.items()
+    )
+
+
+def test_weights_without_these_heads_are_refused(synth_config: SynthConfig) -> None:
+    with pytest.raises(ValueError, match="no instruments and no pedal"):
+        Passages(fake(HEADS[:3]), TrackerSettings(), synth_config, 1, SECONDS)

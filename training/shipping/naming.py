@@ -1,0 +1,189 @@
+"""Choose how notes are named and the pedal is read: ``python -m training.shipping.naming --write``.
+
+The belief's constants (``service.notes.belief``) and the pedal's thresholds, on the passages of
+``training.evaluation.instruments`` drawn with another seed: validation scores on held-out
+instruments. ``--pieces`` is the number of passages of each instrument; there are ten times as many
+ensembles and pianos. The other settings of the card are kept, so run this after
+``training.shipping.tune``. The objective is the instrument accuracy of solos plus that of ensembles
+plus, of the pedal, the mean of the F1 of frames with it down and with it up: pianists hold it most
+of the time, so that the first alone is best served by "always".
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, INSTRUMENT_HEADS, PITCHES
+from model.transcriber import TranscriptionModel
+from service.engine.engine import Engine
+from service.notes.events import NoteEvent
+from service.notes.naming import InstrumentNamer
+from service.notes.pedal import PEDALLED, PedalTracker
+from service.notes.score import Score
+from service.notes.tracker import NoteTracker
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import StreamOptions
+from service.session.transcribe import transcribe_array
+from training.evaluation.instruments import (
+    Passage,
+    down_frames,
+    pedal_frames,
+    rendered_passages,
+)
+from training.music.metrics import confusion, estimated_notes, matched_onsets
+from training.music.synth.config import SynthConfig
+from training.shipping.choosing import command
+from training.shipping.tune import tune
+
+logger = logging.getLogger(__name__)
+
+STREAM = StreamOptions(lookahead_ms=100.0, block_frames=16)
+SHARES = (0.02, *(i / 20 for i in range(1, 20)))
+GRID: dict[str, Sequence[Any]] = {
+    "belief_trust": (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0),
+    "belief_kept": (0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995),
+    "belief_prior_notes": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    "pedal_presence_threshold": (0.02, 0.05, 0.1, 0.2, 0.3, 0.5),
+    "pedal_on_threshold": SHARES,
+    "pedal_off_threshold": SHARES,
+}
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the network and the note tracker made of a passage."""
+
+    passage: Passage
+    seconds: float
+    probabilities: NDArray[np.float16]
+    """[instrument classes, frames, PITCHES]"""
+    pedal: NDArray[np.float32]
+    """[frames]"""
+    events: dict[int, list[NoteEvent]]
+    """By the frame that made them known."""
+
+
+class Passages:
+    """Implements ``tune.Pieces``."""
+
+    def __init__(
+        self,
+        transcriber: TranscriptionModel,
+        settings: TrackerSettings,
+        synth: SynthConfig,
+        passages: int,
+        seconds: float,
+    ) -> None:
+        """Args:
+        settings: of the note tracker.
+        passages: of each held-out instrument.
+        seconds: of a passage, at most.
+
+        Raises:
+            ValueError: the network has no heads for instruments or the pedal.
+        """
+        self.heads = tuple(transcriber.config.heads)
+        if not {"pedal", *INSTRUMENT_HEADS} <= set(self.heads):
+            raise ValueError("these weights tell no instruments and no pedal")
+        self._names = self.heads[self.heads.index(INSTRUMENT_HEADS[0]) :]
+        self._frame_s = HOP / transcriber.config.sample_rate
+        with Engine(transcriber) as engine:
+            self.passages = list(self._heard(engine, settings, synth, passages, seconds))
+
+    def _heard(
+        self,
+        engine: Engine,
+        settings: TrackerSettings,
+        synth: SynthConfig,
+        passages: int,
+        seconds: float,
+    ) -> Iterator[Heard]:
+        rows = [self.heads.index(name) for name in self._names]
+        for passage, rate in rendered_passages(synth, passages, seconds):
+            heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
+            tracker = NoteTracker(settings, self._frame_s, self.heads)
+            events: defaultdict[int, list[NoteEvent]] = defaultdict(list)
+            for frame, event in (
+                *tracker.push_known(0, heard),
+                *tracker.finish_known(heard.shape[1]),
+            ):
+                events[frame].append(event)
+            yield Heard(
+                passage,
+                len(passage.audio) / rate,
+                heard[rows].astype(np.float16),
+                heard[self.heads.index("pedal"), :, PITCHES // 2],
+                events,
+            )
+
+    def objective(self, settings: TrackerSettings) -> float:
+        """See the module; what no passage tells counts 0."""
+        named = {kind: np.zeros(2) for kind in ("solo", "ensemble", "piano")}  # right, of all
+        pedal = np.zeros((2, 3))  # up and down: frames of both, of the labels, as heard
+        for heard in self.passages:
+            score = self._replayed(settings, heard)
+            notes = estimated_notes(score.notes)
+            matched = matched_onsets(heard.passage.notes, notes)
+            counts = confusion(heard.passage.notes, notes, matched)
+            named[heard.passage.kind] += [counts.trace(), counts.sum()]
+            if heard.passage.kind == "piano" and heard.passage.pedal is not None:
+                label = down_frames(heard.passage.pedal, heard.seconds)
+                presses = [(press.onset_s, press.offset_s) for press in score.pedal]
+                found = pedal_frames(np.array(presses).reshape(-1, 2), heard.seconds)
+                for down in (0, 1):
+                    one, other = label == down, found == down
+                    pedal[down] += [(one & other).sum(), one.sum(), other.sum()]
+        accuracy = sum(right / max(1, total) for right, total in (named["solo"], named["ensemble"]))
+        return float(accuracy + np.mean(2 * pedal[:, 0] / np.maximum(1, pedal[:, 1:].sum(axis=1))))
+
+    def _replayed(self, settings: TrackerSettings, heard: Heard) -> Score:
+        """The notes with their names, and the pedal, as ``service.notes.listener`` tells them."""
+        namer = InstrumentNamer(self._names, self._frame_s, settings=settings.belief)
+        presses = PedalTracker(
+            settings.pedal_on_threshold, settings.pedal_off_threshold, self._frame_s
+        )
+        score = Score()
+        namer.remember(heard.probabilities.astype(np.float32))
+        for frame, probability in enumerate(heard.pedal.tolist()):
+            score.add(namer.step(frame, heard.events.get(frame, ())))
+            present = namer.belief.share(PEDALLED) >= settings.pedal_presence_threshold
+            score.add(presses.step(frame, probability, present))
+        end = len(heard.pedal)
+        for frame in sorted(frame for frame in heard.events if frame >= end):
+            score.add(namer.step(frame, heard.events[frame]))
+        score.add(presses.close(end))
+        return score
+
+
+def naming_settings(
+    transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
+) -> TrackerSettings:
+    """The settings in the card of the weights, with the best of GRID."""
+    settings = TrackerSettings.from_card(transcriber.card)
+    other = replace(synth, seed=synth.seed + 1)
+    return tune(Passages(transcriber, settings, other, passages, seconds), settings, GRID)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+
+    def choose(
+        transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
+    ) -> TrackerSettings:
+        found = naming_settings(transcriber, synth, passages, seconds)
+        logger.info("%s", {name: getattr(found, name) for name in GRID})
+        return found
+
+    return command("training.shipping.naming", __doc__, choose, 2, 15.0, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

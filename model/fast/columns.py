@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import HOP, STEM_REACH, WINDOW
+from model.filterbank import Filterbank
+from model.patches import HarmonicStack
 from model.transcriber import FilterbankNetwork
 
 
@@ -46,16 +48,13 @@ class ColumnNetwork:
             for layer in convolutions
             if layer.bias is not None
         ]
-        below = max(0, -min(stack.shifts))
-        above = max(0, stack.rows + max(stack.shifts) - bank.bins)
-        self._padding = (below, above)
-        rows = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts) + below
-        self._stacked = rows.flatten()  # of the padded bins: (pitch rows, harmonics)
         self._harmonics = len(stack.shifts)
+        # Filters by rows: products of few frames read them as they lie in memory.
         self._kernels = [
-            (int(size), kernel.detach().permute(2, 1, 0).flatten(0, 1).contiguous())
+            (int(size), kernel.detach().transpose(1, 2).flatten(1).contiguous())
             for size, kernel in bank.kernels.items()
-        ]  # (samples, 2 * bins) each
+        ]  # (2 * bins, samples) each
+        self._real, self._imaginary = _parts(bank, stack)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
             self._silent = self._silent_columns()
@@ -70,7 +69,7 @@ class ColumnNetwork:
         There are ``new_hops`` + :attr:`reach`. window: (WINDOW,); new_hops: up to
         ``longest_slide``, or ``first`` for a stream's first window.
         """
-        x = self._stack(self._features(window, new_hops))
+        x = self._stacked(window, new_hops)
         silence = x.new_full((self._edge, *x.shape[1:]), self._silence)
         x = torch.cat([x, silence])
         for number, (weight, bias, padding) in enumerate(self._layers):
@@ -87,28 +86,25 @@ class ColumnNetwork:
         """Columns before the new ones that change with them."""
         return self._edge + STEM_REACH + len(self._layers) - 1
 
-    def _features(self, window: Tensor, frames: int) -> Tensor:
-        """The newest complete frames of the filterbank, (frames, bins)."""
+    def _stacked(self, window: Tensor, frames: int) -> Tensor:
+        """The newest complete frames of the filterbank as the first convolution reads them,
+        (frames, pitch rows, harmonics)."""
         longest = self._kernels[-1][0]
         audio = window[max(0, WINDOW - longest - (frames - 1) * HOP) :]
-        audio = F.pad(audio, (longest + (frames - 1) * HOP - len(audio), 0))
-        power = []
-        for size, kernel in self._kernels:
-            pieces = audio[longest - size :].unfold(0, size, HOP)  # (frames, size)
-            real, imaginary = (pieces @ kernel).chunk(2, dim=1)
-            power.append(real.square() + imaginary.square())
-        return self._bank.compress(torch.cat(power, dim=1)[:, self._bank.order])
-
-    def _stack(self, features: Tensor) -> Tensor:
-        """(frames, bins) -> (frames, pitch rows, harmonics)."""
-        padded = F.pad(features, self._padding, value=self._silence)
-        stacked = padded.index_select(1, self._stacked).to(self.dtype)
-        return stacked.view(len(features), -1, self._harmonics)
+        if (missing := longest + (frames - 1) * HOP - len(audio)) > 0:
+            audio = F.pad(audio, (missing, 0))
+        waves = [
+            F.linear(audio[longest - size :].unfold(0, size, HOP), kernel)
+            for size, kernel in self._kernels
+        ]
+        squares = torch.cat([*waves, audio.new_zeros(frames, 1)], dim=1).square_()
+        power = squares.index_select(1, self._real) + squares.index_select(1, self._imaginary)
+        return self._bank.compress(power).to(self.dtype).view(frames, -1, self._harmonics)
 
     def _silent_columns(self) -> list[Tensor]:
         """Each convolution's inputs before the first new column, in a stream of silence."""
         silent = []
-        column = torch.full((len(self._stacked),), self._silence, dtype=self.dtype)
+        column = torch.full((len(self._real),), self._silence, dtype=self.dtype)
         x = column.view(1, -1, self._harmonics)
         for number, (weight, bias, padding) in enumerate(self._layers):
             reach = weight.shape[2] // 2
@@ -124,6 +120,23 @@ class ColumnState:
 
     def __init__(self, kept: list[Tensor]) -> None:
         self.kept = kept
+
+
+def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
+    """Of every pitch row and harmonic, flat: which outputs of the kernels, one after the other,
+    are its filter's real and its imaginary part; silence is one past the last."""
+    real, imaginary = [], []
+    first = 0
+    for kernel in bank.kernels.values():
+        filters = len(kernel) // 2
+        real += range(first, first + filters)
+        imaginary += range(first + filters, first + 2 * filters)
+        first += 2 * filters
+    bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
+    silent = (bins < 0) | (bins >= bank.bins)
+    place = bank.order[bins.clamp(0, bank.bins - 1)]
+    found = (torch.tensor(part)[place].masked_fill(silent, first) for part in (real, imaginary))
+    return tuple(part.flatten() for part in found)
 
 
 def _convolve(rows: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:

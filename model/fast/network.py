@@ -178,7 +178,8 @@ class FastFilterbankNetwork(FastNetwork):
         if self._streamed is None:
             return super().predict_rows(rows, positions)
         frames = range(FRAMES)[positions]
-        middle, columns = torch.stack(list(rows)).tensor_split([self._octave.numel()], dim=1)
+        together = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
+        middle, columns = together.tensor_split([self._octave.numel()], dim=1)
         out = self._rse.finish(middle.view(-1, *self._octave.shape), self._read(frames))
         x = columns.view(len(rows), len(frames), self._bias.shape[1], self._skip.in_channels)
         return self._probabilities(

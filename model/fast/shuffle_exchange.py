@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from model.fast.pruning import Layer, prune
 from model.fast.switch import FastSwitch
 from model.rse import BenesBlock, ResidualShuffleExchange
-from model.shuffle import interleave
 from model.switch import ResidualSwitchUnit
 
 logger = logging.getLogger(__name__)
@@ -67,11 +66,10 @@ class FastShuffleExchange:
     def finish(self, x: Tensor, positions: range) -> Tensor:
         """Everything after the first half of the first block.
 
-        x: (batch, n, m) float32, that half's output in sequence order -> the same as for the whole
-        network.
+        x: (batch, n, m) float32, that half's output in the order that b - 1 shuffles leave
+        (:func:`model.shuffle.interleave`) -> the same as for the whole network.
         """
         bits = _bits(x.shape[1])
-        x = interleave(x)  # the order that b - 1 shuffles leave
         return self._run(x, self._plans(bits, positions, x.device)[bits - 1 :])
 
     def _run(self, x: Tensor, plan: list[tuple[Layer, Tensor | None]]) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from model.fast.columns import ColumnNetwork, ColumnState
 from model.fast.exchange import FirstHalf, Kept
+from model.fast.sliding import Sliding
 from model.filterbank import GRID
 from model.patches import OctavePatches
 
@@ -36,13 +37,13 @@ class StreamedNetwork:
     octave: Tensor
     first_half: FirstHalf
 
-    def embedded(self, columns: Tensor) -> Tensor:
-        """The newest columns, (columns, pitches, channels) in whole patches -> the newest
-        positions, (positions, m) float32."""
+    def embed_to(self, out: Tensor, columns: Tensor) -> None:
+        """Writes the newest positions, (positions, m) float32, given the newest columns,
+        (columns, pitches, channels) in whole patches."""
         per, octaves = self.patches.frames, self.patches.octaves
         cells = columns.view(-1, per, octaves, columns.shape[1] // octaves, columns.shape[2])
         cells = cells.permute(0, 2, 3, 1, 4).reshape(-1, self.embed.in_features)
-        return self.embed(cells) + self.octave[-len(cells) :]
+        torch.add(self.embed(cells), self.octave[-len(cells) :], out=out)
 
 
 class NetworkStream:
@@ -57,28 +58,36 @@ class NetworkStream:
         self._network = network
         self._frames = frames
         self._state: ColumnState | None = None
+        self._grid: Sliding
         self._columns: Tensor  # (GRID, pitches, channels)
         self._kept: list[Kept]
         self._hop = 0  # end of the window, counted from the first window's end
 
     @torch.inference_mode()
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m), and the
-        columns of the frames that are read, (frames, pitches, channels); flat float32."""
+        """window: (WINDOW,) -> the middle of the first Beneš block, (positions / 2, 2, m) in the
+        order of ``FastShuffleExchange.finish``, and the columns of the frames that are read,
+        (frames, pitches, channels); flat float32."""
         network = self._network
         if self._state is None or not 0 < new_hops <= network.columns.longest_slide:
             self._state, self._kept = network.columns.open(), network.first_half.open()
-            self._columns = network.columns.advance(self._state, window, network.columns.first)
-            self._columns = self._columns[-GRID:]
+            new = network.columns.advance(self._state, window, network.columns.first)[-GRID:]
+            self._grid = Sliding(GRID, *new.shape[1:], dtype=new.dtype)
         else:
             new = network.columns.advance(self._state, window, new_hops)[-GRID:]
-            stay = self._columns[new_hops : new_hops + GRID - len(new)]
-            self._columns = torch.cat([stay, new])
             self._hop += new_hops
-        middle = network.first_half.advance(self._kept, self._hop, self._embedded)
+        stay = GRID - len(new)
+        self._columns = self._grid.move(new_hops if stay else 0, stay)
+        self._columns[stay:] = new
         read = self._columns[self._frames.start : self._frames.stop]
-        return torch.cat([middle.flatten(), read.float().flatten()])
+        row = torch.empty(network.octave.numel() + read.numel())
+        middle, rest = row.split_with_sizes([network.octave.numel(), read.numel()])
+        rest.view(read.shape).copy_(read)
+        network.first_half.advance(
+            self._kept, self._hop, self._embed, middle.view(-1, 2, network.octave.shape[1])
+        )
+        return row
 
-    def _embedded(self, first: int) -> Tensor:
+    def _embed(self, first: int, out: Tensor) -> None:
         network = self._network
-        return network.embedded(self._columns[first * network.patches.frames :])
+        network.embed_to(out, self._columns[first * network.patches.frames :])

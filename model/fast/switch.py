@@ -52,22 +52,19 @@ class FastSwitch:
         place = places(out, direction)
         pairs = x.view(place.shape)
         if self.sequence_norm or pairs.shape[1] * pairs.shape[2] <= _PIECE_PAIRS:
-            self._compute(pairs, place)
+            self.compute(pairs, place)
             return out
         for half, half_place in zip(pairs.unbind(1), place.unbind(1), strict=True):
             pieces = half.split(_PIECE_PAIRS, dim=1), half_place.split(_PIECE_PAIRS, dim=1)
             for piece, piece_place in zip(*pieces, strict=True):
-                self._compute(piece, piece_place)
+                self.compute(piece, piece_place)
         return out
 
-    def units(self, pairs: Tensor) -> Tensor:
-        """(pairs, 2m) float32, contiguous -> the unit's output for each, (pairs, 2m)."""
-        out = torch.empty_like(pairs)
-        self._compute(pairs.view(1, len(pairs), 2, -1), out.view(1, len(pairs), 2, -1))
-        return out
+    def compute(self, pairs: Tensor, place: Tensor) -> None:
+        """Writes the unit's output for each pair to its place; both (batch, ..., 2, m) float32.
 
-    def _compute(self, pairs: Tensor, place: Tensor) -> None:
-        """Writes the unit's output for each pair to its place; both (batch, ..., 2, m)."""
+        With a norm over the sequence, all pairs of a sequence must come at once.
+        """
         rows = pairs.flatten(1, -3).flatten(2)  # (batch, pairs, 2m)
         hidden = self.norm(F.linear(rows.to(self.dtype), self.z))
         hidden = activate(self.activation, hidden).to(self.dtype)

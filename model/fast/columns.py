@@ -11,7 +11,7 @@ convolution gets k new columns, and each convolution also changes one or two col
     convolution 3  . . . . . . . # # # # # # # #
     convolution 4  . . . . . . # # # # # # # # #
 
-The axes are time, pitch, channel, so columns are contiguous in memory.
+In memory the axes are time, pitch, channel, so columns are contiguous.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ColumnNetwork:
         self.longest_slide = bank.longest_slide
         self._bank = bank
         self._edge = bank.config.lookahead // HOP
-        self._stride = network.convolutions.stem.stride[0]
         self._layers = [
             (_time_first(layer), layer.bias.detach(), _pitch_reach(layer))
             for layer in convolutions
             if layer.bias is not None
         ]
+        self._strides = [layer.stride[0] for layer in convolutions]  # over pitches
         self._harmonics = len(stack.shifts)
         # Filters by rows: products of few frames read them as they lie in memory.
         self._kernels = [
@@ -57,7 +57,13 @@ class ColumnNetwork:
         self._real, self._imaginary = _parts(bank, stack)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
-            self._silent = self._silent_columns()
+            silent = self._silent_columns()
+        reaches = [weight.shape[2] // 2 for weight, _, _ in self._layers]
+        # Before a stream, each convolution's input is that of silence. After the window, the first
+        # one's is silence, then zeros, the other ones' zeros.
+        self._silent = [_columns(x, 2 * reach) for x, reach in zip(silent, reaches, strict=True)]
+        self._after = [_columns(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
+        self._after[0] = torch.cat([_columns(silent[0], self._edge), self._after[0]], dim=2)
 
     def open(self) -> ColumnState:
         """A new stream, as if preceded by endless silence."""
@@ -70,16 +76,14 @@ class ColumnNetwork:
         ``longest_slide``, or ``first`` for a stream's first window.
         """
         x = self._stacked(window, new_hops)
-        silence = x.new_full((self._edge, *x.shape[1:]), self._silence)
-        x = torch.cat([x, silence])
         for number, (weight, bias, padding) in enumerate(self._layers):
             kept = state.kept[number]
-            rows = torch.cat([kept, x, x.new_zeros(len(kept) // 2, *x.shape[1:])])
-            state.kept[number] = rows[new_hops : new_hops + len(kept)].clone()
-            stride = self._stride if number == 0 else 1
-            out = _convolve(rows, weight, bias, stride, padding)
-            x = out if number == 0 else out.add_(rows[1:-1])
-        return x
+            rows = torch.cat([kept, x, self._after[number]], dim=2)
+            state.kept[number] = rows[:, :, new_hops : new_hops + kept.shape[2]].clone()
+            x = F.relu_(F.conv2d(rows, weight, bias, (1, self._strides[number]), (0, padding)))
+            if number:
+                x.add_(rows[:, :, 1:-1])
+        return x[0].permute(1, 2, 0)
 
     @property
     def reach(self) -> int:
@@ -88,7 +92,7 @@ class ColumnNetwork:
 
     def _stacked(self, window: Tensor, frames: int) -> Tensor:
         """The newest complete frames of the filterbank as the first convolution reads them,
-        (frames, pitch rows, harmonics)."""
+        (1, harmonics, frames, pitch rows)."""
         longest = self._kernels[-1][0]
         audio = window[max(0, WINDOW - longest - (frames - 1) * HOP) :]
         if (missing := longest + (frames - 1) * HOP - len(audio)) > 0:
@@ -99,27 +103,57 @@ class ColumnNetwork:
         ]
         squares = torch.cat([*waves, audio.new_zeros(frames, 1)], dim=1).square_()
         power = squares.index_select(1, self._real) + squares.index_select(1, self._imaginary)
-        return self._bank.compress(power).to(self.dtype).view(frames, -1, self._harmonics)
+        stacked = self._bank.compress(power).to(self.dtype)
+        return stacked.view(1, frames, -1, self._harmonics).permute(0, 3, 1, 2)
 
     def _silent_columns(self) -> list[Tensor]:
-        """Each convolution's inputs before the first new column, in a stream of silence."""
+        """Each convolution's input for a column of silence, (1, channels, 1, pitches)."""
         silent = []
-        column = torch.full((len(self._real),), self._silence, dtype=self.dtype)
-        x = column.view(1, -1, self._harmonics)
+        x = torch.full((1, self._harmonics, 1, len(self._real) // self._harmonics), self._silence)
+        x = x.to(self.dtype)
         for number, (weight, bias, padding) in enumerate(self._layers):
-            reach = weight.shape[2] // 2
-            silent.append(x.repeat(2 * reach, 1, 1))
-            stride = self._stride if number == 0 else 1
-            out = _convolve(x.repeat(2 * reach + 1, 1, 1), weight, bias, stride, padding)
-            x = out if number == 0 else out.add_(x)
+            silent.append(x.contiguous(memory_format=torch.channels_last))
+            rows = x.expand(-1, -1, weight.shape[2], -1)
+            out = F.relu_(F.conv2d(rows, weight, bias, (1, self._strides[number]), (0, padding)))
+            x = out.add_(x) if number else out
         return silent
 
 
 class ColumnState:
-    """For each convolution, the input columns before the next one to change."""
+    """For each convolution, the input columns before the next one to change,
+    (1, channels, columns, pitches)."""
 
     def __init__(self, kept: list[Tensor]) -> None:
         self.kept = kept
+
+
+def _columns(column: Tensor, count: int) -> Tensor:
+    """The same column several times."""
+    repeated = column.repeat(1, 1, count, 1)
+    return repeated.contiguous(memory_format=torch.channels_last)
+
+
+def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
+    """Of every pitch row and harmonic, flat: which outputs of the kernels, one after the other,
+    are its filter's real and its imaginary part; silence is one past the last."""
+    real, imaginary = [], []
+    first = 0
+    for kernel in bank.kernels.values():
+        filters = len(kernel) // 2
+        real += range(first, first + filters)
+        imaginary += range(first + filters, first + 2 * filters)
+        first += 2 * filters
+    bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
+    silent = (bins < 0) | (bins >= bank.bins)
+    place = bank.order[bins.clamp(0, bank.bins - 1)]
+    found = (torch.tensor(part)[place].masked_fill(silent, first) for part in (real, imaginary))
+    return tuple(part.flatten() for part in found)
+
+
+def _columns(column: Tensor, count: int) -> Tensor:
+    """The same column several times."""
+    repeated = column.repeat(1, 1, count, 1)
+    return repeated.contiguous(memory_format=torch.channels_last)
 
 
 def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:

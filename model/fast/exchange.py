@@ -23,7 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
+import torch
 from torch import Tensor
 
 from model.config import KEPT_HOPS
@@ -39,10 +41,10 @@ Compute = Callable[[int, Tensor], None]
 class Kept:
     """One layer's outputs for the latest windows of a stream that later windows can reuse."""
 
-    def __init__(self, positions: int, maps: int, multiple: int, longest: int) -> None:
-        """multiple: hops after which the layer's pairs recur; longest: hops after which no output
-        of a window is reusable."""
-        self._shape = positions, maps
+    def __init__(self, shape: tuple[int, int], multiple: int, longest: int) -> None:
+        """shape: (positions, m); multiple: hops after which the layer's pairs recur; longest: hops
+        after which no output of a window is reusable."""
+        self._shape = shape
         self._multiple = multiple
         self._longest = min(longest, KEPT_HOPS)
         # The hops at which windows end, by their remainder: one window reuses another's outputs
@@ -60,25 +62,35 @@ class Kept:
 
 
 class FirstHalf:
-    """The first half of a network's first Beneš block over a stream of windows."""
+    """The first half of a network's first Beneš block over a stream of windows.
+
+    A layer's outputs stay in the order of its pairs: position d of a block and its partner, then
+    the next two. The next layer gathers its pairs from there.
+    """
 
     def __init__(self, exchange: FastShuffleExchange, patches: OctavePatches, reach: int) -> None:
         """reach: columns before the new ones that change with them."""
         self._unit = exchange.first_unit
-        self._maps = self._unit.residual.shape[1]
         self._octaves = patches.octaves
         self._frames = patches.frames
-        self._positions = patches.positions
+        self._shape = patches.positions, len(self._unit.residual) // 2
         self._reach = reach
-        self._last = patches.positions.bit_length() - 3  # bit of the last layer
+        orders = [
+            _pair_order(patches.positions, bit)
+            for bit in range(-1, exchange.half_layers(patches.positions))
+        ]
+        self._gathers = [
+            [_places(order, before)[first:] for first in range(0, len(order), self._octaves)]
+            for before, order in pairwise(orders)
+        ]  # by layer and first patch: which of the layer's inputs the pairs are
+        self._leave = _places(torch.arange(patches.positions).view(2, -1).t().flatten(), orders[-1])
 
     def open(self) -> list[Kept]:
         """The state of a new stream: the inputs of every layer."""
-        spans = [1, *(self._span(bit) for bit in range(self._last))]
+        spans = [self._span(bit) for bit in range(-1, len(self._gathers) - 1)]
         return [
             Kept(
-                self._positions,
-                self._maps,
+                self._shape,
                 span * self._frames,
                 GRID - self._reach - span * self._frames,
             )
@@ -88,32 +100,46 @@ class FirstHalf:
     def advance(self, kept: list[Kept], hop: int, embed: Compute, out: Tensor) -> None:
         """Writes the half block's output for the window that ends at this hop.
 
-        out: (positions / 2, 2, m) float32; element (i, h) is position i of half h, and so the pairs
-        of the next layer.
+        out: (positions, m) float32, in the order that the block's shuffles leave.
         """
-        x = self._renewed(kept[0], hop, 1, embed)
-        for bit in range(self._last):
-            x = self._renewed(kept[bit + 1], hop, self._span(bit), partial(self._layer, x, bit))
-        halves = x.view(2, 2, -1, self._maps).transpose(1, 2)  # (half, pairs, 2, m)
-        self._unit.compute(halves, out.view(2, -1, 2, self._maps).permute(2, 1, 0, 3))
+        x = self._renewed(kept[0], hop, -1, embed)
+        for bit, layer in enumerate(kept[1:]):
+            x = self._renewed(layer, hop, bit, partial(self._layer, x, bit))
+        x = self._unit.units(self._pairs(x, len(kept) - 1, 0))
+        torch.index_select(x.view(self._shape), 0, self._leave, out=out)
 
     def _span(self, bit: int) -> int:
-        """Patches that a layer's pairs span."""
-        return max(1, (2 << bit) // self._octaves)
+        """Patches that a layer's pairs span; those of the input, for -1."""
+        return max(1, (2 << bit if bit >= 0 else 1) // self._octaves)
 
     def _layer(self, x: Tensor, bit: int, first: int, out: Tensor) -> None:
         """Writes a layer's outputs from patch `first` on; x: (positions, m), its inputs."""
-        shape = -1, 2, 1 << bit, self._maps
-        pairs = x[first * self._octaves :].view(shape).transpose(1, 2)
-        self._unit.compute(pairs, out.view(shape).transpose(1, 2))
+        pairs = self._pairs(x, bit, first)
+        self._unit.units(pairs, out=out.view(pairs.shape))
 
-    def _renewed(self, kept: Kept, hop: int, span: int, compute: Compute) -> Tensor:
+    def _pairs(self, x: Tensor, bit: int, first: int) -> Tensor:
+        """(pairs, 2m): those of a layer from patch `first` on."""
+        return x.index_select(0, self._gathers[bit][first]).view(-1, 2 * self._shape[1])
+
+    def _renewed(self, kept: Kept, hop: int, bit: int, compute: Compute) -> Tensor:
         """A layer's outputs: kept ones, then computed ones from the first changed patch on."""
         first, moved = 0, 0
         age, outputs = kept.take(hop)
         if age is not None:
+            span = self._span(bit)
             first = (GRID - self._reach - age) // self._frames // span * span
             moved = age // self._frames * self._octaves
         out = outputs.move(moved, first * self._octaves)
         compute(first, out[first * self._octaves :])
         return out
+
+
+def _pair_order(positions: int, bit: int) -> Tensor:
+    """The positions in the order of pairs whose addresses differ in this bit; -1: of time."""
+    order = torch.arange(positions)
+    return order if bit < 0 else order.view(-1, 2, 1 << bit).transpose(1, 2).flatten()
+
+
+def _places(wanted: Tensor, order: Tensor) -> Tensor:
+    """Where each of these positions is in an order of all."""
+    return order.argsort()[wanted]

@@ -24,6 +24,7 @@ from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.fast.stream import NetworkStream, StreamedNetwork
+from model.patches import SEMITONES
 from model.transcriber import (
     FeatureStream,
     FilterbankNetwork,
@@ -162,8 +163,12 @@ class FastFilterbankNetwork(FastNetwork):
         self._rse = FastShuffleExchange(network.rse, dtype)
         self._length = self._patches.positions
         self._unembed = _copied(network.unembed, dtype)
-        self._skip = _copied(network.skip, dtype)
-        self._bias = network.pitch_bias.detach().float() + LOGIT_OFFSET  # (heads, pitches, 1)
+        skip = _copied(network.skip, dtype)
+        self._skip = skip.weight.flatten(1)  # (heads, channels)
+        bias = network.pitch_bias.detach().float() + LOGIT_OFFSET
+        if skip.bias is not None:
+            bias = bias + skip.bias.float()[:, None, None]
+        self._bias = bias[..., 0].t().contiguous()  # (pitches, heads)
         self._streamed = self._make_streamed(network)
 
     def open_stream(self, positions: slice) -> FeatureStream:
@@ -181,10 +186,8 @@ class FastFilterbankNetwork(FastNetwork):
         together = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
         middle, columns = together.tensor_split([self._octave.numel()], dim=1)
         out = self._rse.finish(middle.view(-1, *self._octave.shape), self._read(frames))
-        x = columns.view(len(rows), len(frames), self._bias.shape[1], self._skip.in_channels)
-        return self._probabilities(
-            self._read_out(out, x.permute(0, 3, 2, 1).to(self._dtype), frames)
-        )
+        x = columns.view(len(rows), len(frames), len(self._bias), -1).to(self._dtype)
+        return self._probabilities(self._read_out(out, x, frames))
 
     def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
         powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
@@ -203,15 +206,18 @@ class FastFilterbankNetwork(FastNetwork):
         x = self._convolved(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))
-        return self._read_out(out, x[..., frames.start : frames.stop], frames)
+        read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
+        return self._read_out(out, read, frames)
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """The heads. out: (batch, positions read, m); x: (batch, channels, pitches, frames)."""
-        routed = self._patches.join(self._unembed(out.to(self._dtype)))
-        offset = frames[0] % self._patches.frames
-        routed = routed[..., offset : offset + len(frames)]
-        skip = self._skip(x)
-        logits = (skip + routed + self._bias).transpose(2, 3)  # (batch, heads, frames, pitches)
+        """The heads. out: (batch, positions read, m); x: (batch, frames, pitches, channels)."""
+        patches, heads = self._patches, len(self._heads)
+        cells = self._unembed(out.to(self._dtype))
+        cells = cells.view(len(out), -1, patches.octaves, SEMITONES, patches.frames, heads)
+        routed = cells.permute(0, 1, 4, 2, 3, 5).flatten(1, 2).flatten(2, 3)
+        offset = frames[0] % patches.frames
+        logits = F.linear(x, self._skip) + routed[:, offset : offset + len(frames)]
+        logits = (logits + self._bias).permute(0, 3, 1, 2)  # (batch, heads, frames, pitches)
         return place_pitches(pool_pedal(logits, self._heads), self._lowest_pitch)
 
     def _read(self, frames: range) -> range:

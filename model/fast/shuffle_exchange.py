@@ -57,6 +57,10 @@ class FastShuffleExchange:
         """The switch unit of the first half of the first block."""
         return self._units[0, False]
 
+    def half_layers(self, length: int) -> int:
+        """Layers of the first half of a block."""
+        return _bits(length) - 1
+
     @property
     def streams(self) -> bool:
         """Whether :class:`model.fast.exchange.FirstHalf` applies: neighbours are paired first, and

@@ -65,8 +65,8 @@ class NetworkStream:
 
     @torch.inference_mode()
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """window: (WINDOW,) -> the middle of the first Beneš block, (positions / 2, 2, m) in the
-        order of ``FastShuffleExchange.finish``, and the columns of the frames that are read,
+        """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m) in the order
+        of ``FastShuffleExchange.finish``, and the columns of the frames that are read,
         (frames, pitches, channels); flat float32."""
         network = self._network
         if self._state is None or not 0 < new_hops <= network.columns.longest_slide:
@@ -84,7 +84,7 @@ class NetworkStream:
         middle, rest = row.split_with_sizes([network.octave.numel(), read.numel()])
         rest.view(read.shape).copy_(read)
         network.first_half.advance(
-            self._kept, self._hop, self._embed, middle.view(-1, 2, network.octave.shape[1])
+            self._kept, self._hop, self._embed, middle.view(network.octave.shape)
         )
         return row
 

@@ -10,12 +10,20 @@ Thread-safety: may be called from several threads at a time.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from model.shuffle import Direction, places
-from model.switch import ResidualSwitchUnit, SequenceNorm, activate
+from model.switch import (
+    FEATURE_NORM_EPSILON,
+    FeatureNorm,
+    ResidualSwitchUnit,
+    SequenceNorm,
+    activate,
+)
 
 _PIECE_PAIRS = 1 << 12  # pairs of a sequence computed at once
 
@@ -27,7 +35,6 @@ class FastSwitch:
         """dtype: of the matrix products."""
         self.dtype = dtype
         self.activation = unit.activation
-        self.norm = unit.norm
         self.sequence_norm = isinstance(unit.norm, SequenceNorm)
         scale = 1.0 if unit.residual_scale == "none" else unit.update_scale
         self.z = by_input(unit.z.weight.detach().to(dtype))
@@ -40,7 +47,13 @@ class FastSwitch:
                 residual = torch.ones_like(self.b, dtype=torch.float32)
             case _:
                 residual = torch.zeros_like(self.b, dtype=torch.float32)
-        self.residual = residual.view(2, -1)  # (2, m)
+        self.residual = residual  # (2m,)
+        # Called for each of hundreds of small products: functions, not modules.
+        self._norm = unit.norm
+        if isinstance(unit.norm, FeatureNorm):
+            width = (len(self.z),)
+            self._norm = partial(torch.layer_norm, normalized_shape=width, eps=FEATURE_NORM_EPSILON)
+        self._activate = F.gelu if self.activation == "gelu" else partial(activate, self.activation)
 
     def __call__(self, x: Tensor, direction: Direction) -> Tensor:
         """x: (batch, n, m) float32, contiguous -> the same shape, permuted.
@@ -48,28 +61,37 @@ class FastSwitch:
         Long sequences are computed in pieces, so only input and output grow with the length (except
         with a norm over the sequence).
         """
+        batch, n, maps = x.shape
+        pieces = not self.sequence_norm and batch * n // 2 > _PIECE_PAIRS
+        if direction == "none" and not pieces and not self.sequence_norm:
+            return self.units(x.view(-1, 2 * maps)).view(batch, n, maps)
         out = torch.empty_like(x)
         place = places(out, direction)
         pairs = x.view(place.shape)
-        if self.sequence_norm or pairs.shape[1] * pairs.shape[2] <= _PIECE_PAIRS:
-            self.compute(pairs, place)
+        if not pieces:
+            self._compute(pairs, place)
             return out
         for half, half_place in zip(pairs.unbind(1), place.unbind(1), strict=True):
-            pieces = half.split(_PIECE_PAIRS, dim=1), half_place.split(_PIECE_PAIRS, dim=1)
-            for piece, piece_place in zip(*pieces, strict=True):
-                self.compute(piece, piece_place)
+            split = half.split(_PIECE_PAIRS, dim=1), half_place.split(_PIECE_PAIRS, dim=1)
+            for piece, piece_place in zip(*split, strict=True):
+                self._compute(piece, piece_place)
         return out
 
-    def compute(self, pairs: Tensor, place: Tensor) -> None:
-        """Writes the unit's output for each pair to its place; both (batch, ..., 2, m) float32.
+    def units(self, pairs: Tensor, out: Tensor | None = None) -> Tensor:
+        """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m); not with a norm over the
+        sequence."""
+        return torch.addcmul(self._update(pairs), pairs, self.residual, out=out)
 
-        With a norm over the sequence, all pairs of a sequence must come at once.
-        """
-        rows = pairs.flatten(1, -3).flatten(2)  # (batch, pairs, 2m)
-        hidden = self.norm(F.linear(rows.to(self.dtype), self.z))
-        hidden = activate(self.activation, hidden).to(self.dtype)
-        update = F.linear(hidden, self.w, self.b)
-        torch.addcmul(update.view(pairs.shape), pairs, self.residual, out=place)
+    def _compute(self, pairs: Tensor, place: Tensor) -> None:
+        """Writes the unit's output for each pair to its place; both (batch, ..., 2, m)."""
+        update = self._update(pairs.flatten(1, -3).flatten(2))
+        residual = self.residual.view(2, -1)
+        torch.addcmul(update.view(pairs.shape), pairs, residual, out=place)
+
+    def _update(self, rows: Tensor) -> Tensor:
+        """(..., pairs, 2m) -> h * c."""
+        hidden = self._norm(F.linear(rows.to(self.dtype), self.z))
+        return F.linear(self._activate(hidden).to(self.dtype), self.w, self.b)
 
 
 def by_input(weight: Tensor) -> Tensor:

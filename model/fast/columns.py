@@ -136,7 +136,8 @@ def _columns(column: Tensor, count: int) -> Tensor:
 def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
     """Of every pitch row and harmonic, flat: which outputs of the kernels, one after the other,
     are its filter's real and its imaginary part; silence is one past the last."""
-    real, imaginary = [], []
+    real: list[int] = []
+    imaginary: list[int] = []
     first = 0
     for kernel in bank.kernels.values():
         filters = len(kernel) // 2
@@ -146,38 +147,11 @@ def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
     bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
     silent = (bins < 0) | (bins >= bank.bins)
     place = bank.order[bins.clamp(0, bank.bins - 1)]
-    found = (torch.tensor(part)[place].masked_fill(silent, first) for part in (real, imaginary))
-    return tuple(part.flatten() for part in found)
 
+    def outputs(part: list[int]) -> Tensor:
+        return torch.tensor(part)[place].masked_fill(silent, first).flatten()
 
-def _columns(column: Tensor, count: int) -> Tensor:
-    """The same column several times."""
-    repeated = column.repeat(1, 1, count, 1)
-    return repeated.contiguous(memory_format=torch.channels_last)
-
-
-def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
-    """Of every pitch row and harmonic, flat: which outputs of the kernels, one after the other,
-    are its filter's real and its imaginary part; silence is one past the last."""
-    real, imaginary = [], []
-    first = 0
-    for kernel in bank.kernels.values():
-        filters = len(kernel) // 2
-        real += range(first, first + filters)
-        imaginary += range(first + filters, first + 2 * filters)
-        first += 2 * filters
-    bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
-    silent = (bins < 0) | (bins >= bank.bins)
-    place = bank.order[bins.clamp(0, bank.bins - 1)]
-    found = (torch.tensor(part)[place].masked_fill(silent, first) for part in (real, imaginary))
-    return tuple(part.flatten() for part in found)
-
-
-def _convolve(rows: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
-    """Convolution and ReLU: (columns, pitches, channels) -> the columns with all neighbours."""
-    x = rows.permute(2, 0, 1)[None]  # channels last in memory
-    out = F.conv2d(x, weight, bias, stride=(1, stride), padding=(0, padding))
-    return F.relu_(out)[0].permute(1, 2, 0)
+    return outputs(real), outputs(imaginary)
 
 
 def _time_first(layer: nn.Conv2d) -> Tensor:

@@ -185,13 +185,15 @@ class FastFilterbankNetwork(FastNetwork):
         frames = range(FRAMES)[positions]
         together = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
         middle, columns = together.tensor_split([self._octave.numel()], dim=1)
-        out = self._rse.finish(middle.view(-1, *self._octave.shape), self._read(frames))
+        middle = middle.view(-1, *self._octave.shape).contiguous()
+        out = self._rse.finish(middle, self._read(frames))
         x = columns.view(len(rows), len(frames), len(self._bias), -1).to(self._dtype)
         return self._probabilities(self._read_out(out, x, frames))
 
     def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
         powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
-        if not (self._halo and self._rse.streams and powers_of_two):
+        on_processor = self._octave.device.type == "cpu"  # a GPU computes windows in full
+        if not (self._halo and self._rse.streams and powers_of_two and on_processor):
             return None
         columns = ColumnNetwork(network, self._layers, self._dtype)
         return StreamedNetwork(

@@ -10,6 +10,7 @@ Thread-safety: may be called from several threads at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -49,10 +50,11 @@ class FastSwitch:
                 residual = torch.zeros_like(self.b, dtype=torch.float32)
         self.residual = residual  # (2m,)
         # Called for each of hundreds of small products: functions, not modules.
-        self._norm = unit.norm
+        self._norm: Callable[[Tensor], Tensor] = unit.norm
         if isinstance(unit.norm, FeatureNorm):
             width = (len(self.z),)
             self._norm = partial(torch.layer_norm, normalized_shape=width, eps=FEATURE_NORM_EPSILON)
+        self._activate: Callable[[Tensor], Tensor]
         self._activate = F.gelu if self.activation == "gelu" else partial(activate, self.activation)
 
     def __call__(self, x: Tensor, direction: Direction) -> Tensor:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -224,8 +224,7 @@ async def test_tones_in_a_room_play_a_synthesiser(
     with ExitStack() as stack:
         start = stack.enter_context(server_starter(tmp_path))
         server = start(*TONES)
-        patchbay = next(servers := started(jack(tmp_path, period=256)))
-        stack.callback(servers.close)
+        patchbay = stack.enter_context(contextmanager(started)(jack(tmp_path, period=256)))
         environment = room | {k: v for k, v in patchbay.items() if k.startswith("JACK_")}
 
         def run(*command: str) -> subprocess.Popen[str]:
@@ -259,7 +258,7 @@ async def test_tones_in_a_room_play_a_synthesiser(
         last, _ = await asyncio.to_thread(musician.communicate, timeout=60)
         stated_s = await stated_delay_s(server.url)
     # In a cycle for which the sender was late JACK delivers again what it delivered in the last.
-    begun = []
+    begun: list[tuple[int, int]] = []
     for kind, pitch, at in json.loads(last.splitlines()[-1]):
         if kind == "note_on" and (not begun or begun[-1][0] != pitch):
             begun.append((pitch, at))

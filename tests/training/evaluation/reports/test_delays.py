@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -53,7 +54,11 @@ def test_a_line_for_each_way_of_streaming(files: list[str]) -> None:
         "fixed look-ahead, blocks of 1 frame",
         "fixed look-ahead, blocks of 4 frames",
     ]
-    drawn = {c.get_label(): c.lines[0].get_xydata().tolist() for c in axes.containers}
+    drawn = {
+        bars.get_label(): np.asarray(bars.lines[0].get_xydata()).tolist()
+        for bars in axes.containers
+        if isinstance(bars, ErrorbarContainer)
+    }
     assert drawn["anytime"] == [[43, 0.79]]
     assert len(drawn["fixed look-ahead, blocks of 4 frames"]) == 4
 

@@ -181,12 +181,12 @@ async def test_a_killed_service_is_taken_up_again_by_the_next(
                 await asyncio.sleep(0.01)
 
         try:
-            await until_messages(20)
+            await until_messages(8)
             os.kill(first.process.pid, signal.SIGKILL)
             first.process.wait()
             told = len(port.messages)
             start(TONES[0], str(first.port), wait=False)
-            await until_messages(told + 40)
+            await until_messages(told + 16)
         finally:
             device.seconds = 0.0  # the device ends, and with it the take
         assert await running == 0
@@ -204,7 +204,7 @@ async def test_a_killed_service_is_taken_up_again_by_the_next(
         for pitch, onset_s, _ in NOTES
         if onset_s + repeat * DURATION_S < end_s + 0.05
     ]
-    assert len(played) == len(expected) > 20
+    assert len(played) == len(expected) > 8
     by_time = sorted(played, key=lambda note: (round(note[1], 1), note[0]))
     for (pitch, onset_s), wanted in zip(
         by_time, sorted(expected, key=lambda note: (round(note[1], 1), note[0])), strict=True

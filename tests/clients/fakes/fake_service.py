@@ -35,13 +35,11 @@ class Behaviour:
     max_message_bytes: int = 65_536
     max_buffered_ms: float = 2_000.0
     seconds_to_transcribe_a_second: float = 0.0
-    answer_flush: bool = True
     refuse_with: HTTPStatus | None = None
     reject_start: str | None = None  # an error code
     reject_resume: bool = False
     fail_at_samples: int | None = None  # error, notes off, done, close
     fail_retryable: bool = False
-    done_after_error: bool = True
     drop_at_samples: int | None = None  # the connection breaks
     drops: int = 1_000  # how many sessions are dropped so
     silent_after_ready: bool = False
@@ -59,7 +57,6 @@ class Heard:
     largest_unacknowledged_samples: int = 0
     acknowledged_samples: int = 0
     flushes: int = 0
-    keepalives: int = 0
     stopped: bool = False
     over: bool = False  # all is said, or nobody listens any more
 
@@ -208,8 +205,7 @@ class _Session:
             retryable = behaviour.fail_retryable
             await self.say("error", code="bad_audio", message="NaN in audio", retryable=retryable)
             await self._close_notes()
-            if behaviour.done_after_error:
-                await self._done("error")
+            await self._done("error")
             await self.socket.close(4400, "bad_audio")
             return True
         if behaviour.drain_at_samples is not None and heard.samples >= behaviour.drain_at_samples:
@@ -231,11 +227,8 @@ class _Session:
         match message["type"]:
             case "flush":
                 heard.flushes += 1
-                if self.behaviour.answer_flush:
-                    heard.acknowledged_samples = heard.samples
-                    await self.say("flushed", id=message["id"], frame=self._frame())
-            case "keepalive":
-                heard.keepalives += 1
+                heard.acknowledged_samples = heard.samples
+                await self.say("flushed", id=message["id"], frame=self._frame())
             case "stop":
                 heard.stopped = True
                 await self._close_notes()

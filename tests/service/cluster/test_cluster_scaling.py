@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.cluster.model import StepTime
 from service.cluster.scaling import StepTimePolicy
-from service.engine.batching import Priority
 
 
 def context(replicas: int, busy: list[float], streams: list[float]) -> Any:
@@ -40,15 +38,3 @@ def test_steps_and_streams_ask_for_replicas(
 ) -> None:
     policy = StepTimePolicy(target_busy=0.5, max_streams=100)
     assert policy(context(replicas, busy, streams))[0] == pytest.approx(wanted)
-
-
-def test_the_share_of_time_is_that_since_the_last_question() -> None:
-    now_s = 100.0
-    time = StepTime(clock=lambda: now_s)
-    for priority in Priority:
-        time.batch_done(priority, 1, 1.0, 0.1)
-    time.batch_failed(Priority.LIVE, 1, RuntimeError())
-    now_s = 104.0
-    assert time.share(workers=2) == pytest.approx(0.25)
-    now_s = 105.0
-    assert time.share(workers=2) == 0.0

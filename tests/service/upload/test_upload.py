@@ -21,10 +21,7 @@ from tests.service.apps import (
     DURATION_S,
     MELODY,
     RATE_HZ,
-    START,
     check_notes,
-    chunks,
-    hear,
     melody,
     midi_pitches,
     of_type,
@@ -108,23 +105,6 @@ def test_raw_pcm_is_heard_as_the_query_says(client: TestClient, encoding: str, d
     check_problem(post(client, stereo[:-1], **format), 422, "undecodable")
 
 
-def test_a_file_and_a_stream_give_the_same_notes(client: TestClient, wav: bytes) -> None:
-    query = {"lookahead_ms": 100, "block_frames": 4}
-    answer = post(client, wav, "ndjson", **query)
-    from_file = [json.loads(line) for line in answer.text.splitlines()]
-    data, _ = soundfile.read(io.BytesIO(wav), dtype="int16")
-    with client.websocket_connect("/ws/transcribe") as socket:
-        socket.send_json({**START, **query})
-        for chunk in chunks(data.astype("<i2").tobytes(), 999):
-            socket.send_bytes(chunk)
-        socket.send_json({"type": "stop"})
-        live, _ = hear(socket)
-    for message in live:
-        del message["seq"]
-    assert of_type(from_file, "note_on", "note_off") == of_type(live, "note_on", "note_off")
-    assert from_file[-1] == live[-1]
-
-
 # -- bad input ------------------------------------------------------------------------------------
 
 
@@ -177,21 +157,6 @@ def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> Non
     assert lines[-2]["code"] == "bad_audio"
     assert lines[-1]["reason"] == "error"
     assert midi_pitches(lines[-1]["midi_base64"]) == PITCHES
-
-
-def test_a_truncated_file_gives_notes_or_a_problem_and_no_fault(client: TestClient) -> None:
-    for format, subtype in [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("WAV", "PCM_16")]:
-        data = sound_file(melody(), format, subtype)
-        for cut in (3, len(data) // 3, len(data) - 10):
-            answer = post(client, data[:cut])
-            assert answer.status_code in (200, 422), answer.text
-
-
-def test_a_far_look_ahead_is_taken_to_what_the_model_can_use(
-    client: TestClient, wav: bytes
-) -> None:
-    body = post(client, wav, "json", lookahead_ms=1e308).json()
-    assert body["lookahead_ms"] == pytest.approx(32 * 1000 * 128 / 11_025, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_bins_join_one_after_another() -> None:
 
 
 def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
-    config = LoopConfig(steps=400, learning_rate=0.01, average=0.9, bfloat16=False)
+    config = LoopConfig(steps=250, learning_rate=0.01, average=0.9, bfloat16=False)
     task = make_task(
         AlgorithmicConfig(
             **{**vars(TINY), "bins": (4, 8), "batch_size": 32, "rse": RSEConfig(maps=16, blocks=1)}

@@ -37,7 +37,7 @@ def test_a_table_of_a_network(
 ) -> None:  # fmt: skip
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     report = tmp_path / "out.json"
-    amount = ["--windows", "9", "--junk-seconds", "3", "--json", str(report)]
+    amount = ["--windows", "4", "--junk-seconds", "0.5", "--json", str(report)]
     assert conditions.main([str(tiny_weights), *folders, *amount]) == 0
     header, _, row = capsys.readouterr().out.splitlines()
     assert header.startswith("| | clean | room |")
@@ -56,7 +56,7 @@ def test_an_ablation_keeps_what_is_finished(
     )
     arguments = ["--out", str(tmp_path), "--synth", str(synth_config.root)]
     arguments += ["--cache", str(synth_config.cache), "--steps", "2", "--batch-size", "2"]
-    arguments += ["--windows", "9", "--junk-seconds", "2"]
+    arguments += ["--windows", "4", "--junk-seconds", "0.5"]
     assert ablation.main(arguments) == 0
     first = capsys.readouterr().out
     rows = [line.split("|")[1].strip() for line in first.splitlines()][2:]

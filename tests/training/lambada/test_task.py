@@ -13,7 +13,6 @@ import torch
 from model.predict import load_any, predict
 from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
-from training.lambada.network import WordNetwork
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
@@ -110,29 +109,6 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     (tmp_path / "vectors.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"vectors\.safetensors"):
         load_symbol_network(tmp_path / "best.safetensors")
-
-
-def test_the_frozen_embedding_does_not_learn_and_is_shared(
-    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
-) -> None:
-    task = make_task(replace(tiny_config, vectors=vectors_file), tmp_path)
-    assert isinstance(task.network, WordNetwork)
-    assert not any("embedding.weight" in name for name, _ in task.network.named_parameters())
-    with task.batches(seed=0) as batches:
-        task.loss(next(batches))[0].backward()
-    assert task.network.embedding_linear is not None
-    assert task.network.embedding_linear.weight.grad is not None
-
-
-def test_dropped_words_are_zero_as_a_whole(tiny_config: LambadaConfig, tmp_path: Path) -> None:
-    network = make_task(replace(tiny_config, word_dropout=0.5), tmp_path).network
-    assert isinstance(network, WordNetwork)
-    symbols = torch.full((8, 32), 5)
-    kept = network.eval().embed(symbols)
-    dropped = network.train().embed(symbols)
-    zero = (dropped == 0).all(dim=-1)
-    assert 0.3 < zero.float().mean() < 0.7
-    torch.testing.assert_close(dropped[~zero], 2 * kept[~zero])
 
 
 def test_novels_are_cut_for_training(tiny_config: LambadaConfig, tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model.config import FRAMES, HOP, PITCHES, WINDOW
+from model.config import HOP, PITCHES, WINDOW
 from model.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import TRAIN, scale
 from training.loop.parallel import Share
 from training.music.synth.labels import segment_labels
 from training.musicnet import cache
-from training.musicnet.cache import Track, open_tracks, scaled
+from training.musicnet.cache import Track, open_tracks
 from training.musicnet.data import Archive, ArchiveConfig
-from training.musicnet.layout import SOURCE_RATE, find
+from training.musicnet.layout import find
 from training.musicnet.windows import Windows, notes_near, random_batches
 
 RELEASED_RATE = 11_000
@@ -67,23 +67,6 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
         first, second = (segment_labels(n, RELEASED_RATE, begin, frames)[0] for n in (notes, late))
         middle = label_row(np.maximum(first, second))[WINDOW // 2 : WINDOW // 2 + WINDOW]
         assert np.array_equal(middle, labels)
-
-
-def test_a_note_sounds_from_its_begin_up_to_its_end() -> None:
-    rate = RELEASED_RATE
-    at = rate + HOP * 3  # the sample that frame 2 describes
-    for begin, end, expected in (
-        (at, at + 1, {2}),
-        (at - 1, at, set()),
-        (at + 1, at + HOP, set()),
-        (at + 1, at + HOP + 1, {3}),
-        (0, 10 * rate, set(range(FRAMES))),
-        (at, at, set()),
-    ):
-        track = Track(0, np.zeros(2 * rate, np.float32), np.array([[begin, end, 60]]))
-        frame = Windows([track], rate, 512).read([0]).frame[0]
-        assert set(np.flatnonzero(frame[:, 60])) == expected
-        assert frame.sum() == len(expected)
 
 
 def test_windows_are_numbered_through_the_recordings() -> None:
@@ -157,12 +140,6 @@ def test_a_damaged_copy_is_made_again(archive: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
     (again,) = open_tracks([source], 11_025, archive / "c")
     assert np.array_equal(again.audio, whole)
-
-
-def test_times_are_rounded_down_at_another_rate() -> None:
-    intervals = np.array([[44_101, 44_105, 60]])
-    assert scaled(intervals, 11_000).tolist() == [[11_000, 11_001, 60]]
-    assert scaled(intervals, SOURCE_RATE).tolist() == intervals.tolist()
 
 
 def test_validation_windows_come_from_validation_recordings(archive: Path) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from types import TracebackType
 
 from clients.connection.backlog import Backlog
 from clients.connection.changes import Changes
@@ -32,7 +31,7 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import Disconnected, Event, Told
+from clients.events import Disconnected, Event, SessionEvent
 from clients.midi.notes import NoteList
 from clients.resumption.outlet import Outlet
 from clients.resumption.performance import Performance
@@ -93,7 +92,7 @@ class TranscriptionClient:
         self._carry = b""  # an incomplete sample
         self._position = 0  # the next sample to be sent
         self._changes = Changes()
-        self._outlet = Outlet(max_pending_events, hold_notes_s, self._changes.tell)
+        self._outlet = Outlet(max_pending_events, hold_notes_s, self._changes.notify)
         self._performance = Performance(options, self._audio, self._outlet)
         self._retry = Retry(give_up_s, delays)
         self._performing: asyncio.Task[Done] | None = None
@@ -151,12 +150,7 @@ class TranscriptionClient:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # -- audio -----------------------------------------------------------------------------------
@@ -194,10 +188,6 @@ class TranscriptionClient:
     def finish(self) -> None:
         """No more audio will come."""
         self._audio.finish()
-
-    async def wait_finished(self) -> None:
-        """Wait until ``finish`` is called."""
-        await self._audio.wait_ended()
 
     async def stop(self) -> Done:
         """End the audio, wait for the last notes, return the totals and the MIDI file.
@@ -268,7 +258,7 @@ class TranscriptionClient:
         finally:
             self._performance.end_part()
             self._over = True
-            self._changes.tell()
+            self._changes.notify()
 
     async def _until_done(self) -> Done:
         performance = self._performance
@@ -294,8 +284,8 @@ class TranscriptionClient:
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
         self._outlet.hold()
-        self._outlet.tell(Disconnected(error=failure, retry_s=retry_s))
-        self._changes.tell()
+        self._outlet.put(Disconnected(error=failure, retry_s=retry_s))
+        self._changes.notify()
         if self._audio.ended:
             await asyncio.sleep(retry_s)
             return
@@ -321,16 +311,16 @@ class TranscriptionClient:
             while (pcm := await self._next_audio(session)) is not None:
                 await session.send(pcm)
                 self._position += len(pcm) // self.options.frame_bytes
-                self._changes.tell()
+                self._changes.notify()
             return await session.stop()
         except LookupError as error:
             raise ConnectionLostError(f"the service is too slow: {error}", retryable=True) from None
         finally:
             await session.close()
 
-    def _hear(self, message: Ready | Told) -> None:
+    def _hear(self, message: Ready | SessionEvent) -> None:
         self._performance.hear(message)
-        self._changes.tell()
+        self._changes.notify()
 
     async def _next_audio(self, session: Session) -> bytes | None:
         """The next audio; None at the end of all audio. Raises if the session ends."""

@@ -40,7 +40,7 @@ class Gap:
     time_s: float
 
 
-Told = NoteOn | NoteUpdate | NoteOff | Pedal | Progress | Lagging
+SessionEvent = NoteOn | NoteUpdate | NoteOff | Pedal | Progress | Lagging
 """What a session says while it runs."""
 
-Event = Told | Connected | Disconnected | Gap
+Event = SessionEvent | Connected | Disconnected | Gap

@@ -73,7 +73,7 @@ def class_of(program: int) -> int:
     return UNKNOWN if name is None else INSTRUMENTS.index(name)
 
 
-def told_by(heads: tuple[str, ...]) -> tuple[str, ...]:
+def distinguished_by(heads: tuple[str, ...]) -> tuple[str, ...]:
     """The instrument classes that a network with these heads predicts, by class number."""
     return tuple(
         name for name, head in zip(INSTRUMENTS, INSTRUMENT_HEADS, strict=True) if head in heads

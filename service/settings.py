@@ -1,4 +1,4 @@
-"""Settings of the service: one value per limit, each read from the environment as `RSE_<NAME>`."""
+"""Settings, read from the environment: `RSE_<NAME>`, on a cluster also `RSE_CLUSTER_<NAME>`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,9 @@ from service.protocol.options import Mode
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+")
 
-# The narrowest stream that must always make progress: half a second of the widest audio that is
-# accepted (192 kHz, two channels, float32) would be 768 KiB, so a message may be much smaller.
-_LEAST_MESSAGE_BYTES = 1024
-
 
 def is_loopback(address: str) -> bool:
-    """Whether nobody but this machine reaches a server that listens on this address."""
+    """Whether only this machine can reach a server on this address."""
     if address.lower() == "localhost":
         return True
     try:
@@ -31,20 +27,20 @@ def is_loopback(address: str) -> bool:
 
 
 class LogFormat(StrEnum):
-    """How a line of the log looks."""
+    """Format of a log line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 Names = Annotated[tuple[str, ...], NoDecode]
-"""Given with commas between them."""
+"""Comma-separated in the environment."""
 
 
 class Settings(BaseSettings):
-    """Everything an operator may change; a value that makes no sense stops the start.
+    """Everything that an operator can change.
 
-    Raises `pydantic.ValidationError`, naming each field at fault, when it is built.
+    Raises `pydantic.ValidationError`, naming each invalid field.
     """
 
     model_config = SettingsConfigDict(
@@ -58,127 +54,123 @@ class Settings(BaseSettings):
     """TCP port to listen on."""
 
     model: str = Field(default="auto", min_length=1)
-    """Name of shipped weights, or the path of a .safetensors file with its .json beside it; auto
-    is `accurate` where it runs on CUDA and `live` on a CPU."""
+    """Name of shipped weights, or path of a .safetensors file with its .json beside it; auto is
+    `accurate` on CUDA and `live` on a CPU."""
 
     device: str = "auto"
-    """Where the network runs: auto (CUDA if there, else CPU), cpu, cuda or cuda:N."""
+    """Where the network runs: auto (CUDA if available), cpu, cuda or cuda:N."""
 
     mode: Mode = Mode.BLOCK
-    """How frames are emitted where a session does not choose: block or centre."""
+    """Default mode of sessions: block, centre or anytime."""
 
     keys_file: str = ""
-    """File of API keys, one a line, as `python -m service.keys new NAME` prints them."""
+    """File of API keys, one per line, as printed by `python -m service.keys new NAME`."""
 
     keys: SecretStr = SecretStr("")
-    """Further API keys in the same form, with blanks between them."""
+    """Further API keys in the same form, separated by spaces."""
 
     allow_open: bool = False
-    """Whether everybody who reaches another address than loopback may use it without a key."""
+    """Whether to serve without keys on an address other than loopback."""
 
     allowed_hosts: Names = ()
-    """Names, without port, that `Host` may have; *.example.org is a suffix. None given: with keys
-    any; without, against DNS rebinding, those of loopback on loopback, elsewhere addresses, names
-    without a dot, and names under localhost, local, internal, home.arpa and test."""
+    """Names accepted in `Host`, without port; *.example.org matches subdomains. By default, with
+    keys any name; without keys, against DNS rebinding, on loopback only its names, elsewhere
+    addresses, names without a dot, and names under localhost, local, internal, home.arpa, test."""
 
     allowed_origins: Names = ()
-    """Origins, such as https://app.example.org, whose pages may use the service, beside its own."""
+    """Origins of other pages that may use the service, such as https://app.example.org."""
 
     trusted_proxies: Names = ("127.0.0.1",)
-    """Addresses of proxies whose X-Forwarded-For and -Proto are believed."""
+    """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
 
     token_lifetime_s: float = Field(default=30.0, ge=1, le=600)
-    """Seconds in which a token of `POST /token` opens its one websocket."""
+    """Seconds for which a token of `POST /token` is valid; it opens one websocket."""
 
     max_tokens: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Spent tokens that are remembered until they expire; beyond it none is taken."""
+    """Used tokens remembered until they expire; beyond it, tokens are refused."""
 
     max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
-    """Requests and handshakes of one client in a second, on average; the next is refused with
-    429. A client is an API key, or else an address (of IPv6, a /64 network). The page's files and
-    the probes do not count."""
+    """Average requests and handshakes per second of one client, beyond which it gets 429. A client
+    is an API key, or without keys an address (for IPv6 a /64 network). The page's files and the
+    probes do not count."""
 
     max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
-    """Requests of one client at once."""
+    """Requests that one client may make at once."""
 
     max_clients: int = Field(default=10_000, ge=1, le=10_000_000)
-    """Clients whose rate of requests is remembered; beyond it the least recent is forgotten."""
+    """Clients whose request rates are tracked; beyond it the least recent is dropped."""
 
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
-    """Live sessions at one time, 1 to 100,000; the next is refused with 503. auto measures at the
-    start, for a second or two, how many this machine carries on time, and keeps the figure in
-    `rse-transcribe` in the user's cache folder. A cluster needs a number."""
+    """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures for a second or
+    two at start-up how many the machine can carry, and caches the result in `rse-transcribe` in the
+    user's cache folder. A cluster needs a number."""
 
     max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)
-    """Live sessions of one client at one time; the next is refused with 429."""
+    """Concurrent live sessions of one client; the next one gets 429."""
 
     max_session_s: float = Field(default=4 * 3600.0, ge=1, le=48 * 3600)
-    """Longest session, in seconds of wall-clock time and likewise of audio."""
+    """Maximum length of a session in seconds, of wall-clock time and of audio."""
 
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
-    """Seconds without any message from the client after which a session is ended."""
+    """Seconds without a message from the client after which its session ends."""
 
     max_notes: int = Field(default=200_000, ge=1, le=10_000_000)
-    """Notes that a session or a recording keeps for its MIDI file."""
+    """Maximum number of notes in a session or recording."""
 
-    max_message_bytes: int = Field(
-        default=1024 * 1024, ge=_LEAST_MESSAGE_BYTES, le=16 * 1024 * 1024
-    )
-    """Largest websocket message a client may send, in bytes; 5 s of 48 kHz float32."""
+    max_message_bytes: int = Field(default=1024 * 1024, ge=1024, le=16 * 1024 * 1024)
+    """Maximum size of a websocket message, in bytes; the default holds 5 s of 48 kHz float32."""
 
     max_messages_per_s: float = Field(default=5000.0, ge=10, le=1_000_000)
-    """Websocket messages of any kind that a session may send in a second, on average; what comes
-    faster is not read yet."""
+    """Average websocket messages per second of a session; faster ones wait unread."""
 
     max_message_burst: int = Field(default=50_000, ge=1, le=1_000_000)
     """Websocket messages that a session may send at once."""
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
-    """Audio of a session that may await transcription, in ms; beyond it the socket is not read."""
+    """Audio of a session that may await transcription, in ms; beyond it the socket waits unread."""
 
     max_pace: float = Field(default=10.0, ge=1, le=1000)
-    """Seconds of audio that a live stream may send in a second, on average; what comes faster is
-    not read yet."""
+    """Average seconds of audio per second of a live stream; faster audio waits unread."""
 
     pace_burst_s: float = Field(default=10.0, ge=0.1, le=600)
     """Seconds of audio that a live stream may send at once."""
 
     lagging_ms: float = Field(default=500.0, ge=10, le=60_000)
-    """Untranscribed audio, in ms, from which a session is told that it is lagging."""
+    """Untranscribed audio, in ms, above which a session receives `lagging`."""
 
     progress_interval_ms: float = Field(default=500.0, ge=20, le=60_000)
-    """Time between two progress messages of a session, in ms."""
+    """Interval of a session's progress messages, in ms."""
 
     max_outbound_messages: int = Field(default=1024, ge=16, le=1_000_000)
-    """Messages that may wait for a slow client before its session pauses."""
+    """Unsent messages of a slow client at which its session pauses."""
 
     send_timeout_s: float = Field(default=10.0, ge=0.1, le=600)
-    """Seconds that a full outbound queue may stand still before the client is given up."""
+    """Seconds for which a full outbound queue may stall before the client is dropped."""
 
     drain_timeout_s: float = Field(default=20.0, ge=0.1, le=3600)
-    """Seconds that open sessions and uploads have to end after SIGTERM."""
+    """Seconds for open sessions and uploads to end after SIGTERM."""
 
     max_uploads: int = Field(default=4, ge=1, le=10_000)
-    """Recordings transcribed at one time; the next upload is refused with 503."""
+    """Concurrent uploads; the next one gets 503."""
 
     max_uploads_per_client: int = Field(default=2, ge=1, le=10_000)
-    """Recordings of one client transcribed at one time; the next is refused with 429."""
+    """Concurrent uploads of one client; the next one gets 429."""
 
     max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
-    """Largest upload, in bytes of the request body."""
+    """Maximum size of an upload's request body, in bytes."""
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
-    """Longest recording, in seconds once decoded (a small FLAC can hold hours)."""
+    """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""
 
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
-    """Seconds without a heartbeat after which the model's worker is taken to hang and replaced;
-    longer than the slowest batch."""
+    """Seconds without a heartbeat after which the model's worker is replaced; must exceed the
+    slowest batch."""
 
     log_format: LogFormat = LogFormat.TEXT
-    """text, or json: one object a line."""
+    """text, or json with one object per line."""
 
     retry_after_s: int = Field(default=5, ge=1, le=3600)
-    """What a refused client is told to wait before it tries again, in seconds."""
+    """`Retry-After` of refusals, in seconds."""
 
     @field_validator("allowed_hosts", "allowed_origins", "trusted_proxies", mode="before")
     @classmethod
@@ -214,12 +206,12 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         if not (is_loopback(self.host) or self.has_keys or self.allow_open):
             raise ValueError(
-                f"host is {self.host}, which others reach, and there are no API keys: make one "
-                "with `python -m service.keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or "
-                "let everybody in with RSE_ALLOW_OPEN=1"
+                f"others can reach host {self.host}, and there are no API keys: make one with "
+                "`python -m service.keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or serve "
+                "everybody with RSE_ALLOW_OPEN=1"
             )
         if self.lagging_ms > self.max_buffered_ms:
-            raise ValueError("lagging_ms is above max_buffered_ms: no session could ever be told")
+            raise ValueError("lagging_ms is above max_buffered_ms: it would never be reached")
         if self.idle_timeout_s > self.max_session_s:
             raise ValueError("idle_timeout_s is above max_session_s: it would never be reached")
         if self.progress_interval_ms >= 1000 * self.idle_timeout_s:
@@ -228,5 +220,53 @@ class Settings(BaseSettings):
 
     @property
     def has_keys(self) -> bool:
-        """Whether clients have to show a key."""
+        """Whether clients need a key."""
         return bool(self.keys_file or self.keys.get_secret_value())
+
+
+class ClusterSettings(BaseSettings):
+    """Traffic between the replicas of a cluster.
+
+    Raises `pydantic.ValidationError`, naming each invalid field.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="RSE_CLUSTER_", extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
+
+    live_timeout_s: float = Field(default=5.0, ge=0.01, le=600)
+    """Seconds a model replica has to answer for a live stream before another one is tried."""
+
+    file_timeout_s: float = Field(default=120.0, ge=0.01, le=3600)
+    """The same for a recording, which waits for all live streams."""
+
+    max_attempts: int = Field(default=10, ge=1, le=100)
+    """Attempts at a request before its session fails with a retryable `internal`."""
+
+    retry_pause_s: float = Field(default=0.05, ge=0, le=10)
+    """Seconds before the second attempt; twice that before the third, and so on."""
+
+    heartbeat_s: float = Field(default=2.0, ge=0.01, le=60)
+    """Seconds between heartbeats of the model."""
+
+    heartbeat_patience_s: float = Field(default=15.0, ge=0.1, le=600)
+    """Seconds without a heartbeat after which `/readyz` is 503 and new sessions are refused."""
+
+    drain_poll_s: float = Field(default=1.0, ge=0.05, le=60)
+    """Seconds between checks of an ingress replica whether Serve is stopping it."""
+
+    max_unread_bytes: int = Field(default=8 * 1024 * 1024, ge=64 * 1024, le=1024**3)
+    """Unread bytes of a live stream, since Serve does not hold back a client that sends too fast;
+    beyond it the connection is closed with 1008 and can be resumed."""
+
+    max_streams: int = Field(default=4096, ge=1, le=1_000_000)
+    """Streams whose state a model replica keeps; beyond it the least recent is dropped."""
+
+    stream_idle_s: float = Field(default=10.0, ge=0.1, le=3600)
+    """Seconds without a request after which a model replica drops a stream's state."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ClusterSettings:
+        if self.heartbeat_patience_s <= self.heartbeat_s:
+            raise ValueError("heartbeat_patience_s is not above heartbeat_s: all would be late")
+        return self

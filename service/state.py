@@ -1,4 +1,4 @@
-"""What the endpoints share: the settings, the engine, the places taken, the end to come."""
+"""State shared by the endpoints: settings, engine, admitted sessions and uploads, draining."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from service.settings import Settings
 
 
 class ServiceState:
-    """One per application; made at its start, used from its event loop alone."""
+    """One per application, made at its start; used only from its event loop."""
 
     def __init__(self, settings: Settings, tokens: TokenBook | None = None) -> None:
-        """Raises `service.access.keys.KeysError` where the API keys cannot be read."""
+        """Raises `service.access.keys.KeysError` if the API keys cannot be read."""
         self.settings = settings
         self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
         if settings.has_keys and not self.keys:
-            raise KeysError("there is no key in the keys file, so nobody could use the service")
+            raise KeysError("the keys file has no keys, so nobody could use the service")
         self.tokens = tokens or TokenBook(settings.token_lifetime_s, settings.max_tokens)
-        # With `auto`, none until the machine has been measured.
+        # With `auto`, 0 until the machine has been measured.
         self.sessions = Places(0 if settings.max_sessions == "auto" else settings.max_sessions)
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
@@ -38,28 +38,28 @@ class ServiceState:
         self.draining = asyncio.Event()
 
     def _watch(self) -> None:
-        """Gauges of what is held here."""
+        """Registers the gauges of this state."""
         watch = self.metrics.watch
         watch("sessions", "Live sessions open", lambda: self.sessions.taken)
-        watch("sessions_limit", "Live sessions that may be open", lambda: self.sessions.total)
+        watch("sessions_limit", "Limit of open live sessions", lambda: self.sessions.total)
         watch(
             "capacity_windows_per_second",
-            "Windows of default streams that the machine computes, 0 where it was not measured",
+            "Windows of default streams that the machine computes; 0 if not measured",
             lambda: self.slot.windows_per_s or 0.0,
         )
         watch("uploads", "Recordings being transcribed", lambda: self.uploads.taken)
-        watch("uploads_limit", "Recordings at one time", lambda: self.uploads.total)
-        watch("ready", "1 where new work is taken", lambda: float(self.ready))
-        watch("draining", "1 while going down", lambda: float(self.draining.is_set()))
+        watch("uploads_limit", "Limit of concurrent recordings", lambda: self.uploads.total)
+        watch("ready", "1 if new work is accepted", lambda: float(self.ready))
+        watch("draining", "1 while shutting down", lambda: float(self.draining.is_set()))
         watch(
             "heartbeat_age_seconds",
-            "Time since the engine's worker showed that it lives",
+            "Time since the last heartbeat of the engine's worker",
             lambda: self.slot.heartbeat_age_s,
         )
 
     @property
     def ready(self) -> bool:
-        """The weights are loaded and warm, and new work is welcome."""
+        """Whether the weights are loaded and warm and the service is not draining."""
         return self.slot.running and not self.draining.is_set()
 
     def loaded(self) -> EngineLike:
@@ -67,18 +67,18 @@ class ServiceState:
         return self.slot.loaded()
 
     def knows(self, model: str | None) -> bool:
-        """Whether a client that asks for this model can be served."""
+        """Whether this is the model served here; None asks for any."""
         if model is None or model == self.settings.model:
             return True
         engine = self.slot.engine
         return engine is not None and model == engine.config.name
 
     def full(self) -> ProtocolError | None:
-        """Why a session could not begin now, whoever asked."""
+        """Why no session of any client can begin now; None if one can."""
         return self.session_refusal(self.sessions.free, True)
 
     def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
-        """Why no new session is taken, None where one is."""
+        """Why a session is refused; None if it is admitted."""
         if self.draining.is_set():
             return ProtocolError(ErrorCode.DRAINING, "the server is going down")
         if not self.slot.running:
@@ -89,12 +89,12 @@ class ServiceState:
             )
         if not client_placed:
             return ProtocolError(
-                ErrorCode.CLIENT_LIMIT, "this client has as many sessions as it may have"
+                ErrorCode.CLIENT_LIMIT, "this client has its maximum number of sessions"
             )
         return None
 
     def upload_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
-        """Why no new upload is taken, None where one is."""
+        """Why an upload is refused; None if it is admitted."""
         later = self.settings.retry_after_s
         if self.draining.is_set():
             return busy(ErrorCode.DRAINING, "the server is going down", later)

@@ -40,7 +40,7 @@ LAYERS = [
     ["training.presets"],
     ["training.evaluation"],
     ["training.shipping"],
-    ["training.run", "training.evaluate", "training.align", "training.archive"],
+    ["training.run", "training.evaluate", "training.align"],
     ["training.paper"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

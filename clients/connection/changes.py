@@ -12,7 +12,7 @@ class Changes:
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all waiting tasks to check again."""
         for waiting in self._waiting:
             if not waiting.done():

@@ -20,7 +20,7 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import Told
+from clients.events import SessionEvent
 from service.protocol.client_messages import Flush, Keepalive, Resume, Start, Stop, to_json
 from service.protocol.server_messages import (
     Done,
@@ -65,7 +65,7 @@ class Session:
         self,
         url: str,
         options: Start,
-        on_message: Callable[[Ready | Told], None],
+        on_message: Callable[[Ready | SessionEvent], None],
         resume: Resume | None = None,
         *,
         open_timeout_s: float,
@@ -185,7 +185,7 @@ class Session:
                     )
                 self._next_seq += 1
                 self._take(message)
-                self._changes.tell()
+                self._changes.notify()
                 if self.done is not None:
                     break  # nothing comes after it
         except ConnectionClosed as closed:
@@ -196,7 +196,7 @@ class Session:
             failure = TranscriptionError(f"the server sent what is not in the protocol: {error}")
         finally:
             self._end(failure)
-            self._changes.tell()
+            self._changes.notify()
             await socket.close()
 
     def _take(self, message: ServerMessage | Unknown) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from service.protocol.options import Encoding
 
 ENCODING = Encoding.PCM_S16LE
-FRAME_BYTES = 2
 FULL_SCALE = 32_768
 BLOCK_S = 0.01
 
@@ -136,12 +135,7 @@ class Microphone:
     def __enter__(self) -> Microphone:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

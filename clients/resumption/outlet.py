@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Container
 
 from clients.errors import TranscriptionError
-from clients.events import Event, Told
+from clients.events import Event, SessionEvent
 from clients.resumption.sounding import Sounding
 
 
@@ -28,12 +28,12 @@ class Outlet:
         self._on_change = on_change
         self._holding: asyncio.TimerHandle | None = None
 
-    def tell(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         """Add an event other than a note; raises TranscriptionError if too many are unread."""
         self._need_room()
         self.events.append(event)
 
-    def follow(self, event: Told) -> None:
+    def follow(self, event: SessionEvent) -> None:
         """Add an event of the service, except the end of a note already ended while held."""
         self._need_room()  # a note that is not passed on does not sound, either
         if self.sounding.follow(event):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clients.events import Told
+from clients.events import SessionEvent
 from service.protocol.client_messages import Checkpoint, Resume
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal, Progress, Ready
 
@@ -48,7 +48,7 @@ class Part:
         """For the ``start`` of a session that resumes this part."""
         return Resume(**self._checkpoint.model_dump(), known_events=self._known_events)
 
-    def hear(self, message: Told) -> Told:
+    def hear(self, message: SessionEvent) -> SessionEvent:
         """Process a message of the session; return it in the counts of the performance."""
         match message:
             case NoteOn() | NoteOff():

@@ -6,7 +6,7 @@ import base64
 
 from clients.connection.backlog import Backlog
 from clients.errors import TranscriptionError
-from clients.events import Connected, Gap, Told
+from clients.events import Connected, Gap, SessionEvent
 from clients.midi.notes import NoteList
 from clients.resumption.outlet import Outlet
 from clients.resumption.part import Part
@@ -70,7 +70,7 @@ class Performance:
             self.end_part()  # audio was dropped, so the part cannot be resumed
         return self._part.resume if self._part else None
 
-    def hear(self, message: Ready | Told) -> None:
+    def hear(self, message: Ready | SessionEvent) -> None:
         """Process a message of a session."""
         if isinstance(message, Ready):
             self._begin(message)
@@ -95,9 +95,9 @@ class Performance:
             if lost:
                 self.lost_samples += lost
                 gap = Gap(lost_samples=lost, time_s=origin / self._options.sample_rate)
-                self._outlet.tell(gap)
+                self._outlet.put(gap)
         self._outlet.release()
-        self._outlet.tell(Connected(ready=ready, resumed=resumed))
+        self._outlet.put(Connected(ready=ready, resumed=resumed))
 
     def end_part(self) -> None:
         """End the part, which nothing resumes, and the notes that sound."""

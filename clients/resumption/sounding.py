@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from clients.events import Told
+from clients.events import SessionEvent
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Progress
 
 
@@ -21,7 +21,7 @@ class Sounding:
         self.time_s = 0.0
         self._notes: dict[int, NoteOn] = {}
 
-    def follow(self, event: Told) -> bool:
+    def follow(self, event: SessionEvent) -> bool:
         """Process an event; returns False if it concerns a note that does not sound."""
         match event:
             case NoteOn():
@@ -48,10 +48,6 @@ class Sounding:
         for note in ending:
             del self._notes[note.note_id]
         return [self.off(note.note_id, note.pitch) for note in ending]
-
-    def silence(self) -> list[NoteOff]:
-        """End all sounding notes, at the latest known time."""
-        return self.keep(())
 
     def off(self, note_id: int, pitch: int) -> NoteOff:
         """End a note, at the latest known time."""

@@ -1,4 +1,4 @@
-"""Who may use the service: keys, tokens, hosts and origins, rates, refusals.
+"""Access control: keys, tokens, hosts and origins, rates, refusals.
 
-Decides about requests before any endpoint sees them; knows nothing of audio or notes.
+It decides on requests before any endpoint sees them and knows nothing of audio or notes.
 """

@@ -1,4 +1,4 @@
-"""Who uses the service: an API key, or else an address."""
+"""Clients: API keys or, without keys, addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCOPE_KEY = "rse.client"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client by the name under which it is counted; limits of its own come with its key."""
+    """A client, counted by name, with the limits of its key."""
 
     name: str
     max_sessions: int | None = None
@@ -27,7 +27,7 @@ class Client:
 
     @classmethod
     def of_address(cls, scope: Scope) -> Client:
-        """The peer; addresses of one IPv6 /64 network are one client, who owns them all."""
+        """The peer; an IPv6 /64 network, which has one owner, is one client."""
         peer = scope.get("client")
         try:
             address = ipaddress.ip_address(peer[0] if peer else "")
@@ -40,12 +40,12 @@ class Client:
 
 
 def client_of(scope: Scope) -> Client:
-    """The client that the gate (`service.access.gate`) has found."""
+    """The client that the gate (`service.access.gate`) identified."""
     client: Any = scope[_SCOPE_KEY]
     assert isinstance(client, Client)
     return client
 
 
 def set_client(scope: Scope, client: Client) -> None:
-    """For the gate."""
+    """Called by the gate."""
     scope[_SCOPE_KEY] = client

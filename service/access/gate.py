@@ -1,10 +1,10 @@
-"""The gate before every endpoint: `Host`, `Origin`, rate of requests, key or token.
+"""The gate before every endpoint: `Host`, `Origin`, request rate, key or token.
 
-Plain ASGI, since framework middleware skips websockets. Endpoints find their client with
-`service.access.clients.client_of`; with no keys configured a client is its address.
+Plain ASGI, since framework middleware skips websockets. Endpoints get their client from
+`service.access.clients.client_of`.
 
-The page and its files are open to everyone; only its actions need a key. They do not count as
-requests either: a page is forty small files, and a whole class may share one address.
+The page's files are open to everyone and do not count as requests: they are forty small files, and
+a whole class may share one address.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 
-# Asked often, by machines under whatever name they have for this one; they tell next to nothing.
+# Polled by machines under any host name; the answers reveal next to nothing.
 PROBES = frozenset({"/healthz", "/readyz"})
 OPEN_PATHS = PROBES | {"/openapi.json"}
 
-# A page of anywhere can have a browser send these; answers that only say something stay unread.
+# Any page can make a browser send these, but cannot read the answers.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -59,7 +59,7 @@ def install(
     """Puts the gate before all endpoints of `app`.
 
     Args:
-        full: why no session could begin now.
+        full: why no session can begin now, None if one can.
         refused: counts refusals by their code.
     """
     app.add_middleware(
@@ -82,7 +82,7 @@ def install(
 
 
 class Gate:
-    """Lets a request through, or refuses it so that its client sees the reason."""
+    """Passes a request on, or refuses it with a reason that its client sees."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class Gate:
             settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
         )
         self._hosts = settings.allowed_hosts
-        # Without keys, a page whose name was made to resolve to this machine had nothing to show.
+        # Without keys, DNS rebinding would give any page access: restrict the host names.
         self._open = not self._keys and not is_loopback(settings.host)
         if not self._keys and is_loopback(settings.host):
             self._hosts += LOOPBACK_HOSTS
         if self._open:
             logger.warning(
-                "there are no API keys: everybody who reaches %s may use the service, under %s",
+                "there are no API keys: anyone who can reach %s may use the service, under %s",
                 settings.host,
                 "the names of RSE_ALLOWED_HOSTS" if self._hosts else "any address or private name",
             )
@@ -143,7 +143,7 @@ class Gate:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
             extra = _CHALLENGE
             if offered_token(scope) is not None:
-                # When there is no room, it does not matter whose token it is.
+                # With no room left, the token's owner does not matter.
                 if (refusal := self._full()) is not None:
                     fault, extra = refusal, {"Retry-After": str(self._settings.retry_after_s)}
             await self._answer(fault, scope, receive, send, extra)
@@ -155,7 +155,7 @@ class Gate:
             await self._app(scope, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
-        """Whether the request is meant for another server, or comes from another's page."""
+        """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
         any_private = self._open and not self._hosts
         if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
@@ -171,7 +171,7 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
-        """The authenticated client; without keys, anyone."""
+        """The authenticated client; without keys, the address."""
         if not self._keys:
             return Client.of_address(scope)
         scheme, _, secret = headers.get("authorization", "").partition(" ")
@@ -182,7 +182,7 @@ class Gate:
         return self._tokens.owner(token) if token is not None else None
 
     def _is_endpoint(self, scope: Scope) -> bool:
-        """Whether this is more than the page: every route there is, so that none is forgotten."""
+        """Whether any route matches; everything else is the page."""
         return any(route.matches(scope)[0] is not Match.NONE for route in self._routes.routes)
 
     async def _answer(
@@ -194,7 +194,7 @@ class Gate:
         headers: dict[str, str] | None = None,
         hidden: bool = False,
     ) -> None:
-        """Refuses; `hidden` from pages, whose socket is then not even opened."""
+        """Refuses; `hidden` does not open a socket to tell a page the reason."""
         self._refused.labels(fault.code).inc()
         if scope["type"] == "http":
             problem = Problem(fault.code, fault.message, headers=headers)

@@ -1,10 +1,10 @@
-"""API keys: `python -m service.keys new NAME` makes one; the server keeps only its hash.
+"""API keys: `python -m service.keys new NAME` makes one; the server keeps only hashes.
 
 A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256` or `NAME:SHA256:LIMITS`:
 
     alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae:max_sessions=4
 
-A key is 256 random bits, so that a plain hash of it tells nothing; slow hashes are for passwords.
+A key has 256 random bits, so a plain hash is safe; slow hashes are for passwords.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "rse_"  # lets scanners of leaked secrets know it for what it is
+PREFIX = "rse_"  # recognised by scanners for leaked secrets
 
 _ENTRY = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<digest>[0-9a-f]{64})(:(?P<limits>[^:]*))?"
@@ -30,12 +30,12 @@ _MOST = 1_000_000
 
 
 class KeysError(ValueError):
-    """The keys file or setting cannot be read; names the place, never a key."""
+    """The keys file or setting is invalid; names the place, never a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A client of the service, and its own limits, if any.
+    """A client of the service and its own limits, if any.
 
     Attributes:
         digest: SHA-256 of the key.
@@ -57,13 +57,13 @@ class KeyRing:
         names = [key.name for key in self._keys]
         for name in names:
             if names.count(name) > 1:
-                raise KeysError(f"the name {name} is there twice")
+                raise KeysError(f"the name {name} occurs twice")
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
     def find(self, secret: str) -> ApiKey | None:
-        """The entry of a key. Every entry is compared, each in constant time."""
+        """The entry of a key, or None. Compares all entries, each in constant time."""
         digest = hash_key(secret)
         found = None
         for key in self._keys:
@@ -83,7 +83,7 @@ def new_key() -> str:
 
 
 def read_keys(text: str, path: str) -> KeyRing:
-    """The keys of a setting (entries between blanks) and of a file (one a line, `#` comments).
+    """The keys of a setting (separated by spaces) and of a file (one per line, `#` comments).
 
     Raises:
         KeysError: the file cannot be read, or an entry is malformed.
@@ -109,7 +109,7 @@ def _parse(where: str, entry: str) -> ApiKey:
     for limit in filter(None, (match["limits"] or "").split(",")):
         field, _, value = limit.partition("=")
         if field not in _LIMITS or field in limits:
-            raise KeysError(f"{where}: {match['name']} has an unknown limit, or one twice")
+            raise KeysError(f"{where}: {match['name']} has an unknown or repeated limit")
         limits[field] = _positive(value, f"{where}: {field} of {match['name']}")
     max_sessions = limits.get("max_sessions")
     if max_sessions is not None and max_sessions != int(max_sessions):
@@ -133,13 +133,13 @@ def _positive(text: str, what: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m service.keys new NAME >> keys`: the key is shown, its line goes into the file."""
+    """`python -m service.keys new NAME >> keys` shows the key and appends its hash to the file."""
     parser = argparse.ArgumentParser(prog="python -m service.keys", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     new = commands.add_parser("new", help="make a key")
-    new.add_argument("name", help="whom it is for; shown in logs")
-    new.add_argument("--max-sessions", help="live sessions at one time")
-    new.add_argument("--max-requests-per-s", help="requests in a second, on average")
+    new.add_argument("name", help="name of its owner; shown in logs")
+    new.add_argument("--max-sessions", help="concurrent live sessions")
+    new.add_argument("--max-requests-per-s", help="average requests per second")
     given = vars(parser.parse_args(arguments))
     limits = ",".join(f"{field}={given[field]}" for field in _LIMITS if given[field] is not None)
     secret = new_key()

@@ -1,9 +1,9 @@
-"""The checks of `Host` and `Origin`: under which name, and from which page.
+"""Checks of `Host` and `Origin`.
 
-A page of any site may open a websocket to any address, and a site whose name is made to resolve to
-127.0.0.1 (DNS rebinding) is even of the same origin as the service there. So a service without keys
-answers only to names it knows, and refuses sockets and uploads from pages of other sites.
-These headers are untrusted: what cannot be parsed is not allowed.
+A page of any site may open a websocket to any address, and a site whose name resolves to 127.0.0.1
+(DNS rebinding) even has the same origin as a service there. So a service without keys answers only
+to known names, and refuses sockets and uploads from pages of other sites. These headers are
+untrusted: what cannot be parsed is not allowed.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import re
 from collections.abc import Collection
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
-# Under these nobody can register a name and have it resolve to somebody else's machine (RFC 6761,
-# RFC 6762, RFC 8375; `internal` is reserved by ICANN).
+# Nobody can register public names under these (RFC 6761, RFC 6762, RFC 8375; `internal` is
+# reserved by ICANN).
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".home.arpa", ".internal", ".test")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# RFC 3986, section 3.2, less what neither header may have: a user, and escapes.
+# RFC 3986, section 3.2, without users and escapes, which neither header may have.
 _AUTHORITY = re.compile(
     r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE
 )
 
 
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
-    """Whether a `Host` header, of any port, names one of the allowed; `*.example.org` is a suffix.
+    """Whether a `Host` header, with any port, is allowed; `*.example.org` matches subdomains.
 
-    Nothing allowed means that every name is.
+    An empty list allows every name.
     """
     if not allowed:
         return True
@@ -39,10 +39,9 @@ def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
 
 
 def host_is_private(host: str | None) -> bool:
-    """Whether a `Host` header, of any port, is no name that a site of the web could have.
+    """Whether a `Host` header, with any port, is an address or a name of a local network.
 
-    An address, or a name of the local network or of containers: DNS rebinding needs a name of the
-    public DNS, which has a dot in it.
+    DNS rebinding needs a name of the public DNS, which contains a dot.
     """
     name, _ = _split(host or "")
     if name is None:
@@ -55,10 +54,10 @@ def host_is_private(host: str | None) -> bool:
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-    """Whether a request with this `Origin` is none of a foreign page.
+    """Whether a request with this `Origin` comes from a program, its own page or an allowed one.
 
-    Programs send none. A page of the service itself has the origin that `Host` names; the scheme is
-    not compared, as a proxy in front may speak TLS for us.
+    Programs send no origin. The service's own page has the origin that `Host` names; the scheme is
+    not compared, since a proxy in front may terminate TLS.
     """
     if origin is None:
         return True
@@ -74,7 +73,7 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str
 
 
 def _split(authority: str) -> tuple[str | None, int | None]:
-    """Host name in lower case, without brackets, and port; no name where it cannot be read."""
+    """Host name in lower case, without brackets, and port; no name if it cannot be parsed."""
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
         return None, None

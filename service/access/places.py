@@ -1,4 +1,4 @@
-"""Places for sessions and uploads: a fixed number of all, and of each client."""
+"""Places for sessions and uploads: limits in total and per client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.access.clients import Client
 
 
 class Places:
-    """Counts a fixed number of places; nothing waits for one."""
+    """A fixed number of places, taken without waiting."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -21,7 +21,7 @@ class Places:
 
     @property
     def free(self) -> bool:
-        """Whether a place is left now."""
+        """Whether a place is free."""
         return self.taken < self.total
 
     @contextmanager
@@ -40,12 +40,12 @@ class Places:
                 self._empty.set()
 
     async def wait_until_empty(self) -> None:
-        """Returns once nobody holds a place."""
+        """Returns once no place is taken."""
         await self._empty.wait()
 
 
 class ClientPlaces:
-    """How many places each client holds."""
+    """A fixed number of places for each client."""
 
     def __init__(self, each: int) -> None:
         self.each = each

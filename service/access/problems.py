@@ -61,7 +61,7 @@ class ProblemDetails(BaseModel):
 
 
 class Problem(Exception):
-    """An HTTP error to be answered; `extra` members go into the body, `headers` beside it."""
+    """An HTTP error; `extra` members go into the body."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Problem(Exception):
 
 
 def busy(code: ErrorCode, detail: str, retry_after_s: int) -> Problem:
-    """A refusal for now, with the time after which to come back."""
+    """A temporary refusal, with `Retry-After`."""
     return Problem(code, detail, headers={"Retry-After": str(retry_after_s)})
 
 
@@ -124,7 +124,7 @@ _CODE_BY_STATUS = {
 
 
 def install(app: FastAPI) -> None:
-    """Make every HTTP error of `app` a problem document, the framework's own included."""
+    """Makes every HTTP error of `app` a problem document, including the framework's."""
 
     async def on_problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
@@ -144,7 +144,7 @@ def install(app: FastAPI) -> None:
         return Problem(ErrorCode.BAD_PARAMETER, "; ".join(complaints)).response()
 
     async def on_fault(request: Request, error: Exception) -> Response:
-        # Its text may name files and settings: that goes to the log, not to the client.
+        # The text may name files and settings: it is logged, not sent.
         return Problem(ErrorCode.INTERNAL, "the server failed; this was logged").response()
 
     app.add_exception_handler(Problem, on_problem)

@@ -1,4 +1,7 @@
-"""Rate limits: the leaky bucket as a meter (GCRA, ITU-T I.371), also per client."""
+"""Rate limits: the leaky bucket as a meter (GCRA, ITU-T I.371), also per client.
+
+Not the library `limits`: it has no GCRA, and its memory store does not bound the number of clients.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from time import monotonic
 class Bucket:
     """Admits `burst` at once and `rate_per_s` on average.
 
-    One number is all its state: the time at which everything taken so far will have leaked out.
+    Its state is one number: the time at which everything taken so far will have leaked out.
     """
 
     def __init__(self, rate_per_s: float, burst: float) -> None:
@@ -19,17 +22,17 @@ class Bucket:
         self._empty_at_s = 0.0
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Seconds until this amount conforms; 0 where it does now."""
+        """Seconds until this amount conforms; 0 if it does now."""
         filled_s = max(0.0, self._empty_at_s - now_s) + amount / self._rate_per_s
         return max(0.0, filled_s - self._burst_s)
 
     def take(self, amount: float, now_s: float) -> None:
-        """Counts an amount, whether it conforms or not."""
+        """Counts an amount, conforming or not."""
         self._empty_at_s = max(self._empty_at_s, now_s) + amount / self._rate_per_s
 
 
 class RateLimiter:
-    """A bucket for each client; the one not seen for longest is forgotten above `max_clients`."""
+    """A bucket per client; above `max_clients` the least recent one is dropped."""
 
     def __init__(
         self,
@@ -45,10 +48,10 @@ class RateLimiter:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def admit(self, client: str, rate_per_s: float | None = None) -> float:
-        """Counts a request; returns 0, or the seconds to wait where it is one too many.
+        """Counts a request and returns 0, or returns the seconds to wait for the next one.
 
-        A refused request is not counted, so that a client which keeps asking comes in at its rate.
-        A rate of its own scales the burst with it.
+        Refused requests do not count, so a client that keeps asking is admitted at its rate.
+        `rate_per_s` replaces the default rate and scales the burst.
         """
         now_s = self._clock()
         bucket = self._buckets.get(client)

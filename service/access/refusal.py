@@ -1,4 +1,4 @@
-"""Refuses a websocket so that its client sees the reason."""
+"""Refusals of websockets, with a reason that the client sees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.protocol.server_messages import Error
 
 
 def asks_for_status(headers: Headers) -> bool:
-    """Whether the request comes from a proxy that can try another server (docker/nginx.conf).
+    """Whether a proxy that can try another server sent the request (docker/nginx.conf).
 
     Any other client that sends the header only changes its own answer.
     """
@@ -25,9 +25,9 @@ def asks_for_status(headers: Headers) -> bool:
 async def refuse(
     websocket: WebSocket, error: ProtocolError, headers: dict[str, str] | None = None
 ) -> None:
-    """Refuses before the upgrade; a browser gets the error on an accepted socket.
+    """Refuses before the upgrade, or for a browser on an accepted socket.
 
-    A browser hides the HTTP answer to a handshake from its page; only browsers send `Origin`.
+    Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`.
     """
     status = STATUS[error.code]
     token_of_another = error.code is ErrorCode.UNAUTHORIZED and offered_token(websocket.scope)
@@ -36,7 +36,7 @@ async def refuse(
     )
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         if by_status:
-            # nginx can be told to go on after a 403, and never after a 401.
+            # nginx can try the next server after a 403, but not after a 401.
             await deny(websocket, error, headers, 403 if token_of_another else status)
         elif "origin" in websocket.headers:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
@@ -63,12 +63,12 @@ TOKEN_SUBPROTOCOL = "rse.token."
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
-    """A browser that offers subprotocols gives up where none is chosen; its token is never said."""
+    """The subprotocol to accept: a browser that offers any requires one; never its token."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None
 
 
 def offered_token(scope: Scope) -> str | None:
-    """The token among the subprotocols that a handshake offers."""
+    """The token among the offered subprotocols, if any."""
     for offered in scope.get("subprotocols", ()):
         if offered.startswith(TOKEN_SUBPROTOCOL):
             return str(offered.removeprefix(TOKEN_SUBPROTOCOL))

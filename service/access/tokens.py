@@ -1,10 +1,10 @@
-"""`POST /token`: a short-lived token, good for one websocket, for pages.
+"""`POST /token`: a short-lived token with which a page opens one websocket.
 
-A browser lets a page set no header of a websocket's handshake, and an address is written to logs
-and histories; a subprotocol is neither. So a page shows its key here and its token there.
+A page cannot set headers of a websocket's handshake, and URLs end up in logs and histories. So it
+sends its key here and offers the token as a subprotocol.
 
 A token states its owner and expiry, signed with a secret. Replicas of a cluster share the secret,
-as a page's two requests may reach two of them; each remembers the tokens it has accepted.
+since a page's two requests may reach two of them; each remembers the tokens that it accepted.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class TokenBook:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """Args:
-        max_spent: spent tokens that are remembered; beyond it none is valid until some expire.
-        secret: shared by the replicas of a cluster; None makes one for this process alone.
-        clock: of a cluster that of the wall, about the same on all nodes.
+        max_spent: used tokens remembered; beyond it no token is valid until some expire.
+        secret: shared by the replicas of a cluster; None makes one for this process.
+        clock: on a cluster wall-clock time, roughly equal on all nodes.
         """
         self.lifetime_s = lifetime_s
         self._max_spent = max_spent
         self._secret = secret or secrets.token_bytes(32)
         self._clock = clock
-        self._spent: dict[str, float] = {}  # until when, the oldest first
+        self._spent: dict[str, float] = {}  # expiry times, oldest first
 
     def issue(self, client: Client) -> str:
         """A token for this client."""
@@ -71,20 +71,20 @@ class TokenBook:
         return None if spent or too_old else Client(**claims["client"])
 
     def spend(self, token: str) -> None:
-        """Mark a token as used at this server."""
+        """Marks a token as used at this server."""
         message = self._signed(token)
         if message is not None and not self._is_full():
             self._spent[_name(message)] = self._clock() + self.lifetime_s
 
     def _is_full(self) -> bool:
-        """Whether the spent tokens that have not expired are as many as may be remembered."""
+        """Whether no more used tokens can be remembered."""
         now_s = self._clock()
         while self._spent and next(iter(self._spent.values())) <= now_s:
             del self._spent[next(iter(self._spent))]
         return len(self._spent) >= self._max_spent
 
     def _signed(self, token: str) -> bytes | None:
-        """What a token says, if it was signed with our secret."""
+        """The claims of a token signed with this secret."""
         try:
             signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         except ValueError:
@@ -101,7 +101,7 @@ def _name(message: bytes) -> str:
 
 
 class Token(BaseModel):
-    """Opens one websocket: offer the subprotocols `rse.v1` and `rse.token.` with the token."""
+    """Opens one websocket with the subprotocols `rse.v1` and `rse.token.TOKEN`."""
 
     token: str
     expires_in_s: float
@@ -110,7 +110,7 @@ class Token(BaseModel):
 def token_router(
     tokens: TokenBook, full: Callable[[], ProtocolError | None], retry_after_s: int
 ) -> APIRouter:
-    """The endpoint; `full` says why no session could begin now."""
+    """The endpoint; `full` returns why no session can begin now."""
     router = APIRouter(tags=["access"])
 
     @router.post(
@@ -127,7 +127,7 @@ def token_router(
     async def new_token(request: Request, response: Response) -> Token:
         """For pages, which cannot send a key with a websocket's handshake.
 
-        It is good at this server alone, so that a proxy is sent to one with room for the session.
+        Servers behind a proxy do not share tokens, so a full one makes the proxy try another.
         """
         if asks_for_status(request.headers) and (refusal := full()) is not None:
             raise busy(refusal.code, refusal.message, retry_after_s)

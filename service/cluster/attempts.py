@@ -1,4 +1,4 @@
-"""Asks model replicas until one answers: any may be dead, full, or have other weights."""
+"""Retries requests until a model replica answers: any may be dead, full, or have other weights."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from service.cluster.calls import Description, ModelReplicas, OtherWeightsError, ReplicaLostError
-from service.cluster.settings import ClusterSettings
 from service.engine.batching import EngineBusyError, EngineClosedError, EngineError
+from service.settings import ClusterSettings
 
 logger = logging.getLogger(__name__)
 
@@ -20,9 +20,9 @@ AnswerT = TypeVar("AnswerT")
 async def describe(
     replicas: ModelReplicas, settings: ClusterSettings, wanted: str | None
 ) -> Description:
-    """What a replica runs: one with the wanted weights, where one of some routes has them.
+    """What a replica runs; of several attempts, preferably one with the wanted weights.
 
-    Raises EngineError where no replica answers.
+    Raises EngineError if no replica answers.
     """
     found: Description | None = None
 
@@ -47,13 +47,13 @@ async def attempts(
     timeout_s: float,
     settings: ClusterSettings,
 ) -> AnswerT:
-    """The first answer of a replica that can give one; raises why the last one gave none.
+    """The first answer of any replica. Raises the failure of the last attempt.
 
-    A fault of the model itself is not tried again: it would fail the next replica too.
+    A fault of the model itself is not retried: it would recur on the next replica.
     """
     failure: EngineError = ReplicaLostError("no replica was asked")
     for attempt in range(settings.max_attempts):
-        if not isinstance(failure, OtherWeightsError):  # whose replica is well
+        if not isinstance(failure, OtherWeightsError):  # then the replica itself is healthy
             await asyncio.sleep(attempt * settings.retry_pause_s)
         try:
             async with asyncio.timeout(timeout_s):
@@ -62,6 +62,6 @@ async def attempts(
             failure = ReplicaLostError(f"no answer in {timeout_s:g} s")
         except (ReplicaLostError, OtherWeightsError, EngineBusyError, EngineClosedError) as error:
             failure = error
-        logger.info("another model replica is asked: %s", failure)
+        logger.info("retrying on another model replica: %s", failure)
         after_fault()
     raise failure

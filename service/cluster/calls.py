@@ -14,11 +14,11 @@ from service.engine.batching import EngineError, EngineSettings, Priority, Proba
 
 
 class ReplicaLostError(EngineError):
-    """The replica has died, is full or cannot be reached; another one may answer."""
+    """The replica is dead, full or unreachable; another one may answer."""
 
 
 class OtherWeightsError(EngineError):
-    """The replica that was asked has other weights than the stream began with."""
+    """The replica's weights differ from those the stream began with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,8 @@ class Description:
     """What a model replica runs.
 
     Attributes:
-        weights: digest of the network; two replicas with the same give the same frames.
-        device: torch's name of it.
+        weights: digest of the network; replicas with the same digest give the same frames.
+        device: as torch names it.
     """
 
     weights: str
@@ -42,13 +42,13 @@ class WindowRequest:
     """Windows of one stream, oldest first.
 
     Attributes:
-        stream: name of it, unique in the cluster.
-        weights: digest of those that the stream began with.
-        positions: that are wanted, as a slice's start and stop.
+        stream: its name, unique in the cluster.
+        weights: digest of the weights that the stream began with.
+        positions: start and stop of the wanted positions.
         new_hops: hops from each window to the next.
-        first: number in the stream of the first window that is wanted.
-        count: windows that are wanted.
-        samples: float32; the wanted windows as one piece of audio, or that of earlier ones too.
+        first: number in the stream of the first wanted window.
+        count: number of wanted windows.
+        samples: float32; the audio of the wanted windows, optionally with earlier windows.
     """
 
     stream: str
@@ -63,7 +63,7 @@ class WindowRequest:
     @property
     def windows(self) -> list[NDArray[np.float32]]:
         """All windows of the samples, [WINDOW] each, as views of a copy."""
-        samples = np.array(self.samples)  # what comes out of a message cannot be written to
+        samples = np.array(self.samples)  # arrays from a message are read-only
         step = self.new_hops * HOP
         return [
             samples[start : start + WINDOW] for start in range(0, len(samples) - WINDOW + 1, step)
@@ -71,20 +71,20 @@ class WindowRequest:
 
 
 def refill_windows(config: ModelConfig, new_hops: int) -> int:
-    """Windows before one after which a fresh front-end gives its bits."""
+    """Preceding windows that bring a fresh front-end to the same bits."""
     return -(-config.refill_hops // new_hops)
 
 
 class ModelReplicas(Protocol):
-    """The way to the model replicas: each call goes to one of them.
+    """Access to the model replicas.
 
-    Calls with the same route go to the same replica as long as it is there. They raise
-    ReplicaLostError where it is gone or cannot take more, and whatever EngineError it raises.
+    Calls with the same route go to the same replica while it exists. They raise ReplicaLostError
+    if it is gone or full, and any EngineError that it raises.
     """
 
     async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
-        """Probabilities [count, heads, positions, PITCHES]; None where the replica does not know
-        the stream and the samples do not reach back far enough."""
+        """Probabilities [count, heads, positions, PITCHES]; None if the replica does not hold the
+        stream and the samples do not reach back far enough."""
         ...
 
     async def describe(self, route: str) -> Description:
@@ -92,5 +92,5 @@ class ModelReplicas(Protocol):
         ...
 
     async def load(self, route: str) -> float:
-        """Streams that the replica has at present; infinitely many where it hangs."""
+        """Streams that the replica holds; infinite if it hangs."""
         ...

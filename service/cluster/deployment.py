@@ -1,8 +1,7 @@
 """The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
 
-Two deployments. Replicas of `Ingress` hold the sessions: the application of the single process,
-whose engine sends windows to the replicas of `Model`. Those run the model, each with
-an engine of its own. This module and `service.cluster.drain` import Ray, the extra `cluster`.
+There are two deployments. Replicas of `Ingress` hold the sessions: they run the application of the
+single process, with an engine that sends windows to the replicas of `Model`, which run the network.
 """
 
 from __future__ import annotations
@@ -33,20 +32,19 @@ from service.cluster.drain import drain_when_stopping
 from service.cluster.engine import RemoteEngine
 from service.cluster.flow import UnreadLimit
 from service.cluster.model import ModelWorker, StepTime, weights_digest
-from service.cluster.settings import ClusterSettings
 from service.engine.batching import EngineError, Priority, Probabilities
 from service.ops import logs, tracing
 from service.ops.metrics import STEP_BUCKETS_S
-from service.settings import Settings
+from service.settings import ClusterSettings, Settings
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
-# Requests that an ingress replica takes beside sessions and uploads: pages, probes, refusals. It
-# is for the service to refuse, in words, before Serve does without.
+# Requests of an ingress replica beside sessions and uploads: pages, probes, refusals. With room to
+# spare the service itself refuses, and gives a reason; Serve would not.
 SPARE_REQUESTS = 64
 
-# Share of their sessions from which on there are to be more ingress replicas.
+# Share of the admitted sessions above which ingress replicas are added.
 TARGET_SESSIONS = 2 / 3
 
 
@@ -75,27 +73,27 @@ class RayReplicas:
 
 
 async def _answer(response: DeploymentResponse) -> Any:
-    """What the replica returns or raises; all that keeps it from answering is ReplicaLostError."""
+    """What the replica returns or raises; ReplicaLostError if it does not answer."""
     task = asyncio.current_task()
     try:
         return await response
     except asyncio.CancelledError:
-        if task is not None and not task.cancelling():  # what Serve makes of a request's end there
+        if task is not None and not task.cancelling():  # Serve's way to end a request over there
             raise ReplicaLostError("the request was cancelled") from None
         response.cancel()
         raise
-    except RayTaskError as error:  # what the replica's code has raised
+    except RayTaskError as error:  # raised by the replica's code
         if isinstance(error.cause, EngineError):
             raise error.cause from None
         raise EngineError(f"the model replica failed: {error}") from error
-    except EngineError:  # likewise, where gRPC carries it
+    except EngineError:  # the same over gRPC
         raise
     except Exception as error:  # of Ray, Serve or gRPC
         raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
 
 
 class Steps(StepTime):
-    """Tells Ray's metrics of the steps too, under the name that the single process has for them."""
+    """Also reports steps to Ray's metrics, under their name in the single process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,11 +112,11 @@ class Steps(StepTime):
 
 @serve.deployment(
     ray_actor_options={"num_cpus": 1},
-    # Streams come back to the replica that has their front-end.
+    # Streams return to the replica that holds their state.
     request_router_config=RequestRouterConfig(
         request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
     ),
-    max_ongoing_requests=1024,  # waiting is for the engine, which knows what is urgent
+    max_ongoing_requests=1024,  # requests queue in the engine, which knows priorities
     autoscaling_config=AutoscalingConfig(
         min_replicas=1,
         max_replicas=16,
@@ -129,7 +127,7 @@ class Steps(StepTime):
     logging_config=LoggingConfig(enable_access_log=False),  # a line for every window
 )
 class Model:
-    """A model replica, on the CPUs or the share of a GPU that ``ray_actor_options`` give it."""
+    """A model replica, on the CPUs or the GPU share of its ``ray_actor_options``."""
 
     def __init__(self, settings: Settings, cluster: ClusterSettings, load_model: LoadModel) -> None:
         configure_process(settings)
@@ -150,17 +148,17 @@ class Model:
         return await self._worker.predict(request)
 
     async def describe(self) -> Description:
-        """What is run here."""
+        """What this replica runs."""
         return self._worker.description
 
     async def load(self) -> float:
-        """For streams that choose a replica."""
+        """Lets streams choose a replica."""
         return self._worker.load
 
     def check_health(self) -> None:
-        """For Serve, which replaces a replica whose engine hangs or has ended."""
+        """Called by Serve, which replaces a failing replica."""
         if not self._engine.ready or self._engine.heartbeat_age_s > self._hang_timeout_s:
-            raise RuntimeError("the engine hangs or has ended")
+            raise RuntimeError("the engine hangs or was closed")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """For ``service.cluster.scaling``."""
@@ -180,7 +178,7 @@ class Model:
 )
 @serve.ingress()
 class Ingress:
-    """Sessions and endpoints: the application of the single process, on an engine elsewhere."""
+    """Sessions and endpoints: the application of the single process with a remote engine."""
 
     def __init__(
         self,
@@ -202,7 +200,7 @@ class Ingress:
             settings.token_lifetime_s,
             settings.max_tokens,
             self._token_secret,
-            time.time,  # the replicas' one clock in common; a jump ends tokens early or late
+            time.time,  # the only clock that replicas share; a jump shifts the tokens' expiry
         )
         app = create_app(settings, get_engine=self._engine, tokens=tokens)
         state: ServiceState = app.state.service
@@ -215,9 +213,9 @@ class Ingress:
         return cast(ASGIApp, ProxyHeadersMiddleware(limited, list(settings.trusted_proxies)))
 
     def check_health(self) -> None:
-        """For Serve, which asks those that are to stay: one that drains by mistake is replaced."""
+        """Called by Serve on replicas that should stay: one that drains by mistake is replaced."""
         if self._draining.is_set():
-            raise RuntimeError("the replica drains")
+            raise RuntimeError("the replica is draining")
 
     async def _engine(self, state: ServiceState) -> RemoteEngine:
         engine = await RemoteEngine.connect(self._replicas, self._cluster)
@@ -226,7 +224,7 @@ class Ingress:
 
 
 def configure_process(settings: Settings) -> None:
-    """Logs and traces of a replica, as those of the single process."""
+    """Logs and traces as in the single process."""
     logs.configure(settings.log_format)
     tracing.configure()
 
@@ -238,15 +236,15 @@ def build(
     ingress_options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
 ) -> serve.Application:
-    """The application, with options of the two deployments beside those that the settings imply.
+    """The application; options of the two deployments override those that the settings imply.
 
-    `settings.max_sessions`, and all that counts clients, hold for each ingress replica. Raises
-    ValueError if it is `auto`: an ingress replica cannot measure the capacity of the cluster.
+    Limits on sessions, uploads and clients apply to each ingress replica. Raises ValueError if
+    `max_sessions` is `auto`: an ingress replica cannot measure the capacity of the cluster.
     """
     if settings.max_sessions == "auto":
         raise ValueError("a cluster needs a number in RSE_MAX_SESSIONS, for each ingress replica")
     model = cast(Any, Model).options(**(model_options or {})).bind(settings, cluster, load_model)
-    ingress = cast(Any, Ingress).options(  # Serve's decorator has made deployments of them
+    ingress = cast(Any, Ingress).options(  # Serve's decorators make deployments of both
         **{
             "max_ongoing_requests": settings.max_sessions + settings.max_uploads + SPARE_REQUESTS,
             "autoscaling_config": AutoscalingConfig(
@@ -255,7 +253,7 @@ def build(
                 target_ongoing_requests=TARGET_SESSIONS * settings.max_sessions,
                 upscale_delay_s=5,
             ),
-            # The drain, and the time until it is noticed.
+            # The drain, and the time to notice it.
             "graceful_shutdown_timeout_s": settings.drain_timeout_s + 2 * cluster.drain_poll_s,
             **(ingress_options or {}),
         }
@@ -266,7 +264,7 @@ def build(
 def app(arguments: dict[str, str]) -> serve.Application:
     """For `serve run` and config files; all settings come from the environment.
 
-    Raises `pydantic.ValidationError` where they cannot be used.
+    Raises `pydantic.ValidationError` if they are invalid.
     """
     if arguments:
         raise ValueError("settings are environment variables (service/SETTINGS.md)")

@@ -1,8 +1,8 @@
-"""Notifies an ingress replica that it will be stopped, so that its sessions end properly.
+"""Notices that Serve is stopping an ingress replica, so that its sessions end properly.
 
-Serve takes a replica that it stops out of its routes, waits until it has no request left or
-`graceful_shutdown_timeout_s` is over, and kills it, without notifying the replica. A session is a
-request that may last for hours, so the replica asks the controller for its status.
+Serve removes the replica from its routes, waits until it has no requests or
+`graceful_shutdown_timeout_s` has passed, and kills it without notice. A session is a request that
+may last for hours, so the replica polls the controller for its own status.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 NAMESPACE = "serve"
 STOPPING = "STOPPING"
 
-ANSWER_S = 5.0  # for its answer; a controller that places many replicas is slow
+ANSWER_S = 5.0  # a controller that is placing many replicas is slow
 
 
 async def drain_when_stopping(
     draining: asyncio.Event, context: ReplicaContext, poll_s: float
 ) -> None:
-    """Sets the event once Serve stops this replica; retries after any failure."""
+    """Sets the event once Serve stops this replica; failures are retried."""
     while not draining.is_set():
         await asyncio.sleep(poll_s)
         try:
             async with asyncio.timeout(ANSWER_S):
                 if await _is_stopping(context):
-                    logger.info("Serve stops this replica: it drains")
+                    logger.info("Serve is stopping this replica: draining")
                     draining.set()
         except Exception as error:
-            logger.warning("the controller does not say how this replica stands: %r", error)
+            logger.warning("the controller gave no status of this replica: %r", error)
 
 
 async def _is_stopping(context: ReplicaContext) -> bool:
@@ -46,8 +46,8 @@ async def _is_stopping(context: ReplicaContext) -> bool:
             context.app_name, context.deployment
         )
     except KeyError:
-        # The application goes down, or `serve deploy` builds it anew: that takes long, may fail,
-        # and concerns nobody before it is through.
+        # The application is being deleted, or rebuilt by `serve deploy`: a rebuild takes long, may
+        # fail, and stops nothing until it succeeds.
         overview = await controller.get_serve_status.remote(context.app_name)
         status = StatusOverview.FromString(overview).app_status.status
         return bool(status == APPLICATION_STATUS_DELETING)

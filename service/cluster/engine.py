@@ -1,13 +1,11 @@
-"""The engine of an ingress replica: sends windows to model replicas, wherever they run.
+"""The engine of an ingress replica: sends windows to model replicas.
 
-It implements ``service.engine.interface``, so that sessions and endpoints are those of the single
-process. Recent audio of each stream is kept, so that any replica can take over: after a fault, a
-request is sent again by another route, with the audio that a fresh front-end needs.
+It implements ``service.engine.interface``, so sessions and endpoints are those of the single
+process. It keeps the recent audio of each stream, so that any replica can take over: after a fault,
+the request is sent again by another route, with the audio that a fresh front-end needs.
 
-Independent of Ray: ``service.cluster.calls.ModelReplicas`` leads to the replicas.
-
-Thread-safety: requests run on the event loop that the engine was made on; ``submit``, ``close``,
-``abandon`` and all properties may be called from any thread.
+Requests run on the event loop that made the engine; ``submit``, ``close``, ``abandon`` and all
+properties may be used from any thread.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from service.cluster.calls import (
     WindowRequest,
     refill_windows,
 )
-from service.cluster.settings import ClusterSettings
 from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
@@ -45,17 +42,18 @@ from service.engine.batching import (
     Probabilities,
     Window,
 )
+from service.settings import ClusterSettings
 
 logger = logging.getLogger(__name__)
 
 
 class RemoteEngine:
-    """The model's replicas as one engine. Made by ``connect``, on the loop that it will use."""
+    """The model's replicas as one engine. Made by ``connect``, on the loop that it uses."""
 
     def __init__(
         self, replicas: ModelReplicas, description: Description, settings: ClusterSettings
     ) -> None:
-        """description: what the replicas are known to run; ``connect`` asks for it."""
+        """description: what the replicas run; ``connect`` asks for it."""
         self._replicas = replicas
         self._description = description
         self._cluster = settings
@@ -69,7 +67,7 @@ class RemoteEngine:
 
     @classmethod
     async def connect(cls, replicas: ModelReplicas, settings: ClusterSettings) -> RemoteEngine:
-        """Waits until a replica says what it runs, however long that takes."""
+        """Waits as long as it takes for a replica to describe itself."""
         while True:
             try:
                 return cls(replicas, await describe(replicas, settings, None), settings)
@@ -89,7 +87,7 @@ class RemoteEngine:
 
     @property
     def settings(self) -> EngineSettings:
-        """Bounds of requests; that of the queue holds for what this engine has sent."""
+        """Limits of requests; that of the queue counts what this engine has sent."""
         return self._description.settings
 
     @property
@@ -99,19 +97,19 @@ class RemoteEngine:
 
     @property
     def ready(self) -> bool:
-        """Not closed, and a replica has answered lately."""
+        """Not closed, and a replica answered recently."""
         return not self._closed and self.heartbeat_age_s <= self._cluster.heartbeat_patience_s
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since a replica has answered anything.
+        """Seconds since any replica answered.
 
         They are polled continuously, so a slow request does not count as a hang.
         """
         return time.monotonic() - self._heard_s
 
     def open_stream(self, priority: Priority, positions: slice) -> RemoteStream:
-        """A stream on the weights of now. Raises EngineClosedError."""
+        """A stream on the current weights. Raises EngineClosedError."""
         if self._closed:
             raise EngineClosedError("the engine is closed")
         return RemoteStream(self, self._description.weights, priority, positions)
@@ -128,14 +126,14 @@ class RemoteEngine:
             if self._closed:
                 raise EngineClosedError("the engine is closed")
             if self._windows + count > self.settings.max_queued_windows:
-                raise EngineBusyError(f"{self._windows} windows wait for the model already")
+                raise EngineBusyError(f"{self._windows} windows are already waiting for the model")
             self._windows += count
         future: Future[Probabilities] = Future()
         self._loop.call_soon_threadsafe(self._send, stream, samples, count, new_hops, future)
         return future
 
     async def ask(self, stream: RemoteStream, request: WindowRequest) -> Probabilities | None:
-        """A request's answer from some replica. Raises EngineError once no attempt is left."""
+        """A request's answer from any replica. Raises EngineError after the last attempt."""
         live = stream.priority is Priority.LIVE
         timeout_s = self._cluster.live_timeout_s if live else self._cluster.file_timeout_s
         try:
@@ -146,13 +144,13 @@ class RemoteEngine:
                 self._cluster,
             )
         except OtherWeightsError:
-            await self._look()  # who comes back for the rest of the performance finds the new
+            await self._look()  # so that clients resume on the new weights
             raise
         self._heard_s = time.monotonic()
         return answer
 
     async def load(self, route: str) -> float:
-        """Streams on the replica of this route; infinitely many where it hangs or does not say."""
+        """Streams on the replica of this route; infinite if it hangs or does not answer."""
         try:
             async with asyncio.timeout(self._cluster.live_timeout_s):
                 return await self._replicas.load(route)
@@ -160,7 +158,7 @@ class RemoteEngine:
             return math.inf
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Fail pending requests and accept no more; there is no worker to wait for."""
+        """As ``abandon``: there is no worker to wait for."""
         self.abandon()
 
     def abandon(self) -> None:
@@ -212,15 +210,15 @@ class RemoteEngine:
             task.cancel()
 
     async def _watch(self) -> None:
-        """Asks whether the model is there."""
+        """The heartbeat."""
         while True:
             await asyncio.sleep(self._cluster.heartbeat_s)
             await self._look()
 
     async def _look(self) -> None:
-        """Hears from a replica, and takes over new weights once the old are gone.
+        """Polls a replica, and adopts new weights once no replica has the old ones.
 
-        Streams of the old weights fail with their next request; their clients resume on the new.
+        Streams on the old weights fail with their next request; their clients resume on the new.
         """
         try:
             found = await describe(self._replicas, self._cluster, self._description.weights)
@@ -229,12 +227,12 @@ class RemoteEngine:
             return
         self._heard_s = time.monotonic()
         if found.weights != self._description.weights:
-            logger.warning("the weights were replaced: %s goes on", found.config.name)
+            logger.warning("the weights were replaced: now %s", found.config.name)
             self._description = found
 
 
 class RemoteStream:
-    """One stream: its route, and the audio that another replica would need."""
+    """One stream: its route, and the audio that another replica needs to take over."""
 
     def __init__(
         self, engine: RemoteEngine, weights: str, priority: Priority, positions: slice
@@ -243,17 +241,17 @@ class RemoteStream:
         self._engine = engine
         self._weights = weights
         self._positions = (positions.start, positions.stop)
-        self._turn = asyncio.Lock()  # a stream's requests follow each other
+        self._turn = asyncio.Lock()  # one request of a stream at a time
         self._audio: NDArray[np.float32] = np.empty(0, np.float32)  # windows before the next
         self._begin(0)
 
     @property
     def route(self) -> str:
-        """Requests with the same one go to the same replica while it is there."""
+        """Requests with the same route go to the same replica while it exists."""
         return f"{self._name}-{self._detours}"
 
     def change_route(self) -> None:
-        """Go to another replica, if chance will have it, from now on."""
+        """Use another route from now on, which usually leads to another replica."""
         self._detours += 1
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
@@ -261,12 +259,12 @@ class RemoteStream:
         return self._engine.submit(self, windows, new_hops)
 
     def close(self) -> None:
-        """Nothing is held elsewhere for long: replicas forget a stream that is silent."""
+        """Nothing to do: replicas drop idle streams."""
 
     async def predict(
         self, samples: NDArray[np.float32], count: int, new_hops: int
     ) -> Probabilities:
-        """Probabilities of the next windows, which the samples hold. Raises EngineError."""
+        """Probabilities of the windows in the samples. Raises EngineError."""
         async with self._turn:
             if new_hops != self._new_hops:
                 self._begin(new_hops)
@@ -281,9 +279,9 @@ class RemoteStream:
                 if answer is None:
                     answer = await self._engine.ask(self, self._request(audio, count))
                 if answer is None:
-                    raise EngineError("no model replica takes the stream over")
+                    raise EngineError("no model replica takes over the stream")
             except BaseException:
-                self._begin(0)  # these windows are missing: the next cannot follow them
+                self._begin(0)  # the next windows cannot follow the missing ones
                 raise
             self._first += count
             kept = min(self._first, refill_windows(self._engine.config, new_hops))
@@ -291,7 +289,7 @@ class RemoteStream:
             return answer
 
     async def _choose_route(self) -> None:
-        """To the emptier of two replicas: far more even than one that chance chooses."""
+        """To the emptier of two replicas, which spreads streams far better than chance."""
         first = await self._engine.load(self.route)
         if first:
             self.change_route()
@@ -299,7 +297,7 @@ class RemoteStream:
                 self._detours -= 1
 
     def _begin(self, new_hops: int) -> None:
-        """A fresh front-end: at the beginning, after a fault, where windows slide another way."""
+        """A fresh front-end: at the start, after a fault, or for another window step."""
         self._name = secrets.token_hex(8)
         self._detours = 0
         self._new_hops = new_hops
@@ -319,7 +317,7 @@ class RemoteStream:
 
 
 def _joined(windows: Sequence[Window], new_hops: int) -> NDArray[np.float32]:
-    """Windows that overlap as one piece of audio, a copy."""
+    """Overlapping windows as one piece of audio, a copy."""
     step = new_hops * HOP
     if not 0 < step <= WINDOW:
         raise ValueError(f"windows cannot slide by {new_hops} hops")
@@ -330,6 +328,6 @@ def _engine_error(error: BaseException) -> EngineError:
     if isinstance(error, EngineError):
         return error
     logger.error("a request to the model failed", exc_info=error)
-    failure = EngineError(f"the model could not be asked: {error}")
+    failure = EngineError(f"the request to the model failed: {error}")
     failure.__cause__ = error
     return failure

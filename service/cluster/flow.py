@@ -1,7 +1,7 @@
-"""A bound on what a client may send ahead of its session, where nothing else holds it back.
+"""Limits what a client may send ahead of its session.
 
-Ray Serve's proxy reads a websocket as fast as data arrives and passes everything on: a session
-that stops reading does not slow down its client, as it would on its own socket.
+Ray Serve's proxy reads a websocket as fast as data arrives: a session that stops reading does not
+slow down its client, as it would on a socket of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOST = 1006  # no close frame has come
 
 
 class UnreadLimit:
-    """Closes a websocket of which more than ``max_bytes`` wait to be read; plain ASGI."""
+    """ASGI middleware that closes a websocket with more than ``max_bytes`` unread."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -38,7 +38,7 @@ class UnreadLimit:
 
 
 class _Unread:
-    """The messages of one socket that its session has not read yet."""
+    """The messages of one socket that its session has not read."""
 
     def __init__(self, receive: Receive, send: Send, max_bytes: int) -> None:
         self._receive = receive
@@ -49,12 +49,12 @@ class _Unread:
         self._closed = False
 
     async def take(self) -> None:
-        """Takes all that comes, until the socket or its session ends."""
+        """Queues messages until the socket or its session ends."""
         while True:
             try:
                 message = await self._receive()
-            except Exception as error:  # the proxy has died, and the socket with it
-                logger.warning("a client's connection is lost: %s", error)
+            except Exception as error:  # the proxy died, and the socket with it
+                logger.warning("lost a client's connection: %s", error)
                 message = {"type": "websocket.disconnect", "code": LOST}
             self._bytes += _size(message)
             if self._bytes > self._max_bytes:
@@ -62,7 +62,7 @@ class _Unread:
             self._messages.put_nowait(message)
             if message["type"] == "websocket.disconnect":
                 return
-        logger.warning("a client is more than %d bytes ahead: it is cut off", self._max_bytes)
+        logger.warning("closing: a client is more than %d bytes ahead", self._max_bytes)
         self._closed = True
         while not self._messages.empty():
             self._messages.get_nowait()
@@ -77,11 +77,11 @@ class _Unread:
 
     async def send(self, message: Message) -> None:
         if self._closed:
-            raise OSError("the socket was closed")  # which Starlette takes for a disconnect
+            raise OSError("the socket was closed")  # a disconnect to Starlette
         await self._send(message)
 
 
-# What a message takes beside its content: many small ones shall count too.
+# Overhead of a message, so that many small ones count too.
 _MESSAGE_BYTES = 128
 
 

@@ -1,6 +1,6 @@
-"""A model replica of a cluster: an engine, and the front-ends of the streams that come to it.
+"""A model replica of a cluster: an engine, and the state of the streams that it serves.
 
-A request carries whole windows. A replica that had the stream's last request continues from
+A request carries whole windows. The replica that served the stream's last request continues from
 its state; any other runs a fresh front-end over the preceding audio and gives the same bits.
 """
 
@@ -19,18 +19,18 @@ import numpy as np
 import torch
 
 from service.cluster.calls import Description, OtherWeightsError, WindowRequest, refill_windows
-from service.cluster.settings import ClusterSettings
 from service.engine.batching import Priority, Probabilities, Window
 from service.engine.interface import EngineLike, EngineStreamLike
 from service.engine.runner import Transcriber
 from service.ops.health import version_of
+from service.settings import ClusterSettings
 
 
 def weights_digest(transcriber: Transcriber) -> str:
-    """Tells networks apart whose names are the same: by configuration, card, tensors, device type
-    and the releases of this package and of torch.
+    """Digest of a network: configuration, card, tensors, device type, and the versions of this
+    package and torch.
 
-    Device and releases count as frames may differ in their last bits.
+    Device and versions count because frames may differ in their last bits.
     """
     digest = hashlib.sha256(f"{version_of('rse-transcribe')} {torch.__version__}".encode())
     digest.update(json.dumps(transcriber.config.to_json(), sort_keys=True).encode())
@@ -57,10 +57,10 @@ class StepTime:
             self._step_s += step_s
 
     def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
-        """Its request's session tells."""
+        """Reported by the session of the request."""
 
     def share(self, workers: int) -> float:
-        """Fraction of the time of this many workers, since the last call."""
+        """Fraction of these workers' time since the last call."""
         with self._lock:
             now_s = self._clock()
             elapsed_s, self._asked_s = now_s - self._asked_s, now_s
@@ -70,10 +70,10 @@ class StepTime:
 
 @dataclass(slots=True)
 class _Held:
-    """A stream of which the engine has the front-end."""
+    """A stream whose state the engine holds."""
 
     stream: EngineStreamLike
-    next: int  # number of the window to come
+    next: int  # number of the next window
     used_s: float
 
 
@@ -88,7 +88,7 @@ class ModelWorker:
         settings: ClusterSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """weights: digest of what the engine runs."""
+        """weights: digest of the engine's network."""
         self.engine = engine
         self.description = Description(
             weights=weights,
@@ -103,13 +103,13 @@ class ModelWorker:
 
     @property
     def streams(self) -> int:
-        """Streams whose front-end is kept, and used."""
+        """Streams whose state is held."""
         self._forget_idle()
         return len(self._held)
 
     @property
     def load(self) -> float:
-        """Streams, for one more that has the choice: infinitely many where the engine hangs."""
+        """Number of streams, for choosing a replica; infinite if the engine hangs."""
         hangs = self.engine.heartbeat_age_s > self._settings.live_timeout_s
         return math.inf if hangs else self.streams
 
@@ -117,15 +117,14 @@ class ModelWorker:
         """See ``service.cluster.calls.ModelReplicas``.
 
         Raises:
-            OtherWeightsError: the stream began with others.
-            EngineError: the model failed, or cannot take more.
+            OtherWeightsError: the stream began with other weights.
+            EngineError: the model failed or is full.
         """
         if request.weights != self.description.weights:
             raise OtherWeightsError("the weights were replaced")
         self._forget_idle()
         windows = request.windows
-        # Out of the table while it is worked on: the same request, sent again meanwhile, finds
-        # nothing that is half-way.
+        # Removed while in use, so that a retry of the same request finds no half-updated state.
         held = self._held.pop(request.stream, None)
         if held is not None and held.next == request.first:
             stream, windows = held.stream, windows[-request.count :]
@@ -143,7 +142,7 @@ class ModelWorker:
             stream.close()
             raise
         if request.stream in self._held:
-            stream.close()  # the same request, sent again, was quicker
+            stream.close()  # a retry of the same request was quicker
             return answer
         self._held[request.stream] = _Held(stream, request.first + request.count, self._clock())
         if len(self._held) > self._settings.max_streams:
@@ -153,7 +152,7 @@ class ModelWorker:
     async def _run(
         self, stream: EngineStreamLike, windows: list[Window], request: WindowRequest
     ) -> Probabilities:
-        """The wanted frames, after those of the windows before them."""
+        """Runs all windows; returns those of the wanted ones."""
         most = self.engine.settings.limit(request.priority)
         parts: list[Probabilities] = []
         for start in range(0, len(windows), most):

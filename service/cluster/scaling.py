@@ -1,4 +1,4 @@
-"""How many model replicas a cluster needs. Run by Serve's controller: imports nothing of us."""
+"""How many model replicas a cluster needs. Runs in Serve's controller, so it imports nothing."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ STREAMS = "streams"
 
 
 class StepTimePolicy:
-    """Keeps the share of its time that a replica computes, its steps, at the target.
+    """Keeps the share of time that replicas spend computing at the target.
 
-    Requests under way would be the wrong measure: a replica that answers each of a hundred
-    streams in time seldom has more than a few.
+    Ongoing requests are the wrong measure: a replica that serves a hundred streams on time rarely
+    has more than a few.
     """
 
     def __init__(self, target_busy: float = 0.5, max_streams: int = 1024) -> None:
         """Args:
-        target_busy: share of a replica's time, from 0 to 1; what is left takes the bursts.
-        max_streams: open streams of one replica, whatever its time.
+        target_busy: share of a replica's time, from 0 to 1; the rest absorbs bursts.
+        max_streams: open streams per replica, however little time they take.
         """
         self._target_busy = target_busy
         self._max_streams = max_streams
@@ -30,7 +30,7 @@ class StepTimePolicy:
         streams = ctx.aggregated_metrics.get(STREAMS, {}).values()
         if not replicas or not busy:
             return ctx.target_num_replicas, {}
-        # Replicas that have not reported yet are taken to be like the others.
+        # Assume that replicas which have not reported yet are like the others.
         for_time = replicas * sum(busy) / len(busy) / self._target_busy
         for_streams = replicas * sum(streams) / max(1, len(streams)) / self._max_streams
         return max(for_time, for_streams), {}

@@ -54,8 +54,8 @@ class ProgressReporter:
         self._updates = updates
         self._heat = heat
         self._point = session.point
-        self._speaking = asyncio.Lock()
-        self._told: tuple[int, int, float] | None = None
+        self._lock = asyncio.Lock()
+        self._sent: tuple[int, int, float] | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -64,7 +64,7 @@ class ProgressReporter:
 
     async def events(self, events: list[Event]) -> None:
         """Sends the events of a push, followed by progress."""
-        async with self._speaking:
+        async with self._lock:
             await self._put_heat()
             await self._put_notes(events)
             if self._known_events == 0:
@@ -74,11 +74,11 @@ class ProgressReporter:
 
     async def last_events(self, events: Iterable[Event]) -> None:
         """Sends the last events of a session, after which nothing can resume."""
-        async with self._speaking:
+        async with self._lock:
             await self._put_heat()
             await self._put_notes(events)
 
-    async def tell_progress(self) -> None:
+    async def report(self) -> None:
         """Sends progress every `progress_interval_ms`; does not return."""
         lagging = False
         while True:
@@ -91,8 +91,8 @@ class ProgressReporter:
                 await self._outbox.put(Lagging(behind_ms=behind_ms))
             elif behind_ms < self._settings.lagging_ms / 2:
                 lagging = False  # sent again only after the session has caught up
-            async with self._speaking:
-                if self._known_events == 0 and self._state != self._told:
+            async with self._lock:
+                if self._known_events == 0 and self._state != self._sent:
                     await self._put_progress()
 
     async def _put_heat(self) -> None:
@@ -111,7 +111,7 @@ class ProgressReporter:
             await self._outbox.put(event_message(event))
 
     async def _put_progress(self) -> None:
-        self._told = received_samples, frames, behind_ms = self._state
+        self._sent = received_samples, frames, behind_ms = self._state
         await self._outbox.put(
             Progress(
                 received_samples=received_samples,

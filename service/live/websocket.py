@@ -1,9 +1,9 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
-Four tasks share a connection. One reads the socket into a bounded inbox, one feeds the inbox
-to the transcription session and its events to a bounded outbox, one writes the outbox to the
-socket, one reports progress twice a second. They end together: `End` is queued in the inbox behind
-all received audio, so that this audio is transcribed first, however the session ends.
+Four tasks share a connection: one reads the socket into a bounded inbox, one feeds the inbox to the
+transcription session and its events to a bounded outbox, one writes the outbox to the socket, and
+one reports progress. They end together: `End` is queued in the inbox behind all received audio, so
+this audio is transcribed first, however the session ends.
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
-from model.instruments import PROGRAMS
 from service.access.clients import client_of
 from service.access.refusal import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
-from service.live.heat import HeatLog
 from service.live.inbox import End, Inbox
+from service.live.opening import Opening
 from service.live.outbox import Outbox
 from service.live.pacing import Pacer
 from service.live.progress import ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
 from service.live.session_log import SessionLog
-from service.ops.capacity import LOAD
 from service.protocol.client_messages import (
-    Checkpoint,
     Flush,
     Keepalive,
     Start,
@@ -41,11 +38,10 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Mode, OptionsError, StreamOptions
-from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready, Totals
-from service.session.limits import SessionLimits, TooManyNotesError
+from service.protocol.options import AudioFormat
+from service.protocol.server_messages import Done, Draining, Error, Flushed, Totals
+from service.session.limits import TooManyNotesError
 from service.session.session import TranscriptionSession
-from service.session.wire import resume_point
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -86,7 +82,6 @@ class Connection:
         self._service = state
         self._settings = state.settings
         self._id = secrets.token_hex(8)
-        self._heat: HeatLog | None = None
         self._receiver = Receiver(websocket, self._settings, state.draining)
         self._outbox = Outbox(
             websocket, self._settings.max_outbound_messages, self._settings.send_timeout_s
@@ -143,71 +138,15 @@ class Connection:
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         return start
 
-    def _open(self, audio: AudioFormat, start: Start) -> tuple[TranscriptionSession, StreamOptions]:
-        options = start.options(StreamOptions(mode=self._settings.mode))
-        limits = SessionLimits(max_notes=self._settings.max_notes)
-        engine = self._service.loaded()
-        if options.mode is Mode.ANYTIME:
-            self._check_speed(engine.config.sample_rate / HOP)
-        point = None
-        if start.resume is not None:
-            self._id = start.resume.session_id
-            point = resume_point(start.resume)
-        if start.frames:
-            self._heat = HeatLog(point.frames if point else 0)
-        session = TranscriptionSession(
-            engine,
-            audio,
-            options,
-            limits=limits,
-            resume=point,
-            on_frames=self._heat.add if self._heat else None,
-        )
-        return session, options
-
-    def _check_speed(self, needed_per_s: float) -> None:
-        """Refuses a stream that would lag from its beginning, as far as the speed was measured."""
-        windows_per_s = self._service.slot.windows_per_s
-        if windows_per_s is not None and LOAD * windows_per_s < needed_per_s:
-            raise ProtocolError(
-                ErrorCode.TOO_SLOW,
-                f"anytime mode needs {needed_per_s:.0f} windows a second, and of the "
-                f"{windows_per_s:.0f} that this machine computes a session may take "
-                f"{LOAD * windows_per_s:.0f}",
-            )
-
-    def _ready(
-        self, session: TranscriptionSession, options: StreamOptions, checkpoint: Checkpoint
-    ) -> Ready:
-        config = self._service.loaded().config
-        rate_hz = config.sample_rate
-        return Ready(
-            session_id=self._id,
-            model=config.name,
-            sample_rate_hz=rate_hz,
-            hop_samples=HOP,
-            frame_rate_hz=rate_hz / HOP,
-            mode=options.mode,
-            lookahead_ms=round(session.delay.lookahead_ms, 3),
-            block_frames=options.frames_per_window,
-            delay_ms=round(session.delay.note_on_ms, 3),
-            median_delay_ms=session.delay.note_on_median_ms,
-            note_off_delay_ms=round(session.delay.note_off_ms, 3),
-            replay_ms=round(session.replay_ms, 3),
-            instruments={name: PROGRAMS[name] for name in session.instruments} or None,
-            checkpoint=checkpoint,
-            limits=Limits.model_validate(self._settings, from_attributes=True),
-        )
-
     # -- the four tasks ---------------------------------------------------------------------------
 
     async def _converse(self, start: Start) -> tuple[int, str]:
         """Runs the session from `ready` to `done`; returns the close code and reason."""
         audio = start.audio()
-        try:
-            session, options = self._open(audio, start)
-        except OptionsError as error:
-            raise ProtocolError(ErrorCode(error.code), str(error)) from None
+        opening = Opening(self._service, audio, start)
+        session = opening.session
+        if start.resume is not None:
+            self._id = start.resume.session_id
         inbox = Inbox(audio, self._settings.max_buffered_ms)
         reporter = ProgressReporter(
             session,
@@ -219,20 +158,20 @@ class Connection:
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             updates=start.updates,
-            heat=self._heat,
+            heat=opening.heat,
         )
         chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
         self._log.opened(self._id, session.totals, resumed=start.resume is not None, **chosen)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
-                await self._outbox.put(self._ready(session, options, reporter.checkpoint))
+                await self._outbox.put(opening.ready(self._id, reporter.checkpoint))
                 reader = group.create_task(self._read(inbox, audio))
-                telling = group.create_task(reporter.tell_progress())
+                reporting = group.create_task(reporter.report())
                 end = await self._transcribe(session, inbox, reporter)
                 reader.cancel()
-                telling.cancel()
-                await asyncio.wait([reader, telling])
+                reporting.cancel()
+                await asyncio.wait([reader, reporting])
                 end = await self._finish(session, reporter, end)
                 await self._outbox.finish(writer)
         except BaseExceptionGroup as group_error:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from model.instruments import told_by
+from model.instruments import distinguished_by
 from service.notes.belief import DEFAULTS, RESET_S, Belief, BeliefSettings
 from service.notes.events import NoteEvent
 
@@ -44,8 +44,8 @@ class InstrumentNamer:
             without a name.
         considered: possible classes of a note; empty for all classes of the heads.
         """
-        told = told_by(heads)
-        self.classes = tuple(name for name in told if name in considered or not considered)
+        known = distinguished_by(heads)
+        self.classes = tuple(name for name in known if name in considered or not considered)
         self.belief = Belief()
         self._settings = settings
         self._rows = [heads.index(f"instrument:{name}") for name in self.classes]

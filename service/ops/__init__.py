@@ -1,4 +1,4 @@
-"""What operators see: health, metrics, logs, traces; the server process and its watchdog.
+"""Operations: health, metrics, logs, traces, the server process and its watchdog.
 
 Nothing here changes a session's notes.
 """

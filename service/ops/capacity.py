@@ -1,10 +1,9 @@
 """How many live sessions this machine can carry on time, measured at start-up.
 
-For a second or two, sessions with default options process audio as fast as they can: front-end,
-network, note tracking, and everything else that the process does for a session except its socket. A
-busy machine carries less, so the best of a few trials counts, and sessions are admitted up to a
-fraction of it. The result is stored in a file for the next start with the same processor, cores,
-weights and versions.
+For a second or two, sessions with default options process audio as fast as they can, with all that
+the process does for a session except its socket. Other load slows a trial down, so the best of a
+few counts, and sessions are admitted up to a fraction of it. The result is cached for the next
+start with the same processor, cores, weights and versions.
 """
 
 from __future__ import annotations
@@ -31,25 +30,24 @@ from service.session.session import TranscriptionSession
 logger = logging.getLogger(__name__)
 
 LOAD = 0.6
-"""Part of what the machine can compute that admitted sessions may take: the rest is for sockets,
-for recordings' batches that run when a window becomes due, and for other sessions' windows that
-become due at the same time."""
+"""Fraction of the measured throughput that admitted sessions may use. The rest serves sockets,
+batches of recordings that run when a window becomes due, and windows that become due together."""
 
 _TRIALS = 3
 _TRIAL_S = 0.4
-_STREAMS_EACH = 2  # for each of the engine's workers
+_STREAMS_EACH = 2  # per worker of the engine
 _RATE_HZ = 48_000
 _CHUNK_S = 0.1
-_LEVEL = 0.05  # of the noise that is heard
+_LEVEL = 0.05  # of the noise
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a machine carries.
+    """The capacity of a machine.
 
     Attributes:
-        windows_per_s: windows of default streams that all cores compute in a second.
-        sessions: live sessions of default options that stay on time.
+        windows_per_s: windows of default streams that all cores compute per second.
+        sessions: live sessions with default options that stay on time.
     """
 
     windows_per_s: float
@@ -57,40 +55,40 @@ class Capacity:
 
     @classmethod
     def of(cls, windows_per_s: float, window_s: float) -> Capacity:
-        """window_s: of audio, from each window of a stream to the next."""
+        """window_s: seconds of audio from each window of a stream to the next."""
         return cls(windows_per_s, max(1, int(LOAD * windows_per_s * window_s)))
 
 
 def default_cache() -> Path:
-    """The file in the user's folder for what can be found out again."""
+    """The file in the user's cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder, "rse-transcribe", "capacity.json")
 
 
 def capacity(engine: Engine, device: str, cache: Path) -> Capacity:
-    """The capacity of this machine with this engine, which is warm and has no streams yet.
+    """The capacity with this engine, which is warm and has no streams yet.
 
-    device: where the engine computes. Takes a second or two unless `cache` has the figure.
+    device: where the engine computes. Takes a second or two unless the result is cached.
     """
     options = StreamOptions()
     window_s = options.frames_per_window * HOP / engine.config.sample_rate
     key = _key(engine, device)
     windows_per_s = _kept(cache).get(key)
-    source = f"as {cache} has it"
+    source = f"cached in {cache}"
     if windows_per_s is None:
         source = "measured"
         windows_per_s = max(asyncio.run(_trial(engine, options)) for _ in range(_TRIALS)) / window_s
         _keep(cache, key, windows_per_s)
     found = Capacity.of(windows_per_s, window_s)
     logger.info(
-        "%d live sessions are admitted: %.0f windows a second (%s)",
+        "admitting %d live sessions: %.0f windows per second (%s)",
         *(found.sessions, windows_per_s, source),
     )
     return found
 
 
 async def _trial(engine: Engine, options: StreamOptions) -> float:
-    """Seconds of audio transcribed in a second."""
+    """Seconds of audio transcribed per second."""
     audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=_RATE_HZ)
     noise = np.random.default_rng(0).standard_normal(int(_RATE_HZ * _CHUNK_S))
     chunk = (32767 * _LEVEL * noise).astype("<i2").tobytes()
@@ -112,7 +110,7 @@ async def _trial(engine: Engine, options: StreamOptions) -> float:
 
 
 def _key(engine: Engine, device: str) -> str:
-    """Of all that the figure depends on."""
+    """Digest of everything that the result depends on."""
     parts = {
         "processor": _processor() if device == "cpu" else torch.cuda.get_device_name(device),
         "workers": engine.workers,
@@ -126,7 +124,7 @@ def _key(engine: Engine, device: str) -> str:
 
 
 def _processor() -> str:
-    """The processor's model name, as precisely as the system tells it."""
+    """The processor's model name, as precisely as the system states it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -144,11 +142,11 @@ def _kept(cache: Path) -> dict[str, float]:
 
 
 def _keep(cache: Path, key: str, windows_per_s: float) -> None:
-    """Where the folder cannot be written to, the next start measures again."""
+    """If the folder is not writable, the next start measures again."""
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         partial = cache.with_suffix(f".{os.getpid()}")
         partial.write_text(json.dumps({**_kept(cache), key: windows_per_s}), encoding="utf-8")
         partial.replace(cache)
     except OSError as error:
-        logger.info("the capacity is not kept: %s", error)
+        logger.info("cannot cache the capacity: %s", error)

@@ -1,4 +1,4 @@
-"""Is the process alive, may it have work, and what is it: /healthz, /readyz, /info."""
+"""Liveness, readiness and versions: /healthz, /readyz, /info."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from service.settings import Settings
 DISTRIBUTION = "rse-transcribe"
 LIBRARIES = ("torch", "numpy", "soxr", "soundfile", "fastapi", "uvicorn", "websockets")
 
-# Settings that tell nothing of the machine: no address, and no path a model may have come from.
+# Not shown to clients: addresses, paths and keys.
 HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "trusted_proxies"}
 
 
 class Health(BaseModel):
-    """The process answers."""
+    """The process is alive."""
 
     status: str = "ok"
 
@@ -38,7 +38,7 @@ class Ready(BaseModel):
 
 
 class Info(BaseModel):
-    """What is running here."""
+    """What runs here."""
 
     version: str
     python: str
@@ -56,7 +56,7 @@ class Info(BaseModel):
 
 
 def version_of(distribution: str) -> str:
-    """The version installed, "unknown" where the code runs without being installed."""
+    """The installed version; "unknown" if the code runs without being installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -74,7 +74,7 @@ def health_router(
         "/healthz", summary="Is the process alive", responses=responses(ErrorCode.NOT_READY)
     )
     async def healthz() -> Health:
-        """200 while the event loop runs and the model's worker shows that it lives."""
+        """200 while the event loop runs and the model's worker has a heartbeat."""
         if slot.hangs:
             detail = "the model's worker hangs and is being replaced"
             raise busy(ErrorCode.NOT_READY, detail, later)
@@ -82,11 +82,11 @@ def health_router(
 
     @router.get(
         "/readyz",
-        summary="May it have work",
+        summary="Is it ready for work",
         responses=responses(ErrorCode.NOT_READY, ErrorCode.DRAINING),
     )
     async def readyz(response: Response) -> Ready:
-        """200 once the weights are loaded and warmed up; 503 before, and while going down."""
+        """200 once the weights are loaded and warmed up; 503 before, and while shutting down."""
         if draining.is_set():
             raise busy(ErrorCode.DRAINING, "the server is going down", later)
         if not slot.running:

@@ -1,7 +1,6 @@
-"""Logs: for people one line each, for machines one JSON object a line (`RSE_LOG_FORMAT`).
+"""Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
-Every line that is written while a session is served carries its id; nothing that a client sent as
-a secret is ever given to a logger.
+Lines logged while serving a session carry its id. Keys and tokens are never logged.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from service.settings import LogFormat
 
 session_id: ContextVar[str] = ContextVar("session_id", default="")
-"""The session that the present task serves; tasks started by it inherit it."""
+"""The session that the current task serves; tasks that it starts inherit it."""
 
 
 class SessionFilter(logging.Filter):
@@ -65,7 +64,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def configure(log_format: LogFormat) -> None:
-    """Logs to standard error, from INFO on; for the command, not for a library."""
+    """Logs to standard error from INFO; for the command, not the library."""
     handler = logging.StreamHandler()
     handler.addFilter(SessionFilter())
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())

@@ -1,6 +1,6 @@
-"""The counters and timers of the service, for Prometheus at `GET /metrics`.
+"""Counters and timers for Prometheus at `GET /metrics`.
 
-Each application has a registry of its own. Names and meanings are stable: the dashboard in
+Each application has its own registry. Names and meanings are stable: the dashboard in
 docker/grafana reads them.
 """
 
@@ -24,16 +24,16 @@ from service.engine.batching import Priority
 
 router = APIRouter(tags=["state"])
 
-# About the deadline of a block of four frames of the shipped model, 46 ms.
+# Around 46 ms, the deadline of a block of four frames of the shipped model.
 STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The numbers of one application; implements `service.engine.interface.EngineObserver`.
+    """The metrics of one application; implements `service.engine.interface.EngineObserver`.
 
-    Counters may be moved from any thread.
+    Counters may be increased from any thread.
     """
 
     def __init__(self) -> None:
@@ -44,16 +44,16 @@ class Metrics:
         self.opened = count("sessions_opened", "Live sessions admitted")
         self.closed = count("sessions_closed", "Live sessions ended, by reason", "reason")
         self.refused = count("refused", "Requests refused, by code", "code")
-        self.uploads_ended = count("uploads_ended", "Recordings done with, by outcome", "outcome")
+        self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", "outcome")
         self.audio_s = count("audio_seconds", "Audio received, by way", "way")
         self.notes = count("notes", "Notes begun in live sessions")
         self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
-        self.lagging = count("lagging", "Times that a session was told to be lagging")
-        self.engine_restarts = count("engine_restarts", "Times that a hung engine was replaced")
+        self.lagging = count("lagging", "Messages that a session is lagging")
+        self.engine_restarts = count("engine_restarts", "Hung engines replaced")
         self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
         self.event_lateness_s = seconds(
             "event_lateness_seconds",
-            "Time of a note's message after its sound and the stated delay",
+            "Time of a note's message beyond its sound and the stated delay",
             LATENESS_BUCKETS_S,
         )
         self.behind_s = seconds(
@@ -61,17 +61,15 @@ class Metrics:
             "Audio received and not transcribed, at each progress message",
             LATENESS_BUCKETS_S,
         )
-        self.drain_s = Gauge(
-            "rse_drain_seconds", "Time that the drain has taken", registry=self.registry
-        )
+        self.drain_s = Gauge("rse_drain_seconds", "Duration of the drain", registry=self.registry)
         self._step_s = seconds(
             "step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way"
         )
         self._wait_s = seconds(
-            "queue_seconds", "Time that the oldest of a batch waited", STEP_BUCKETS_S, "way"
+            "queue_seconds", "Wait of the oldest request in a batch", STEP_BUCKETS_S, "way"
         )
         self._batch_windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
-        # Present from the start, so that a rate over them has a beginning.
+        # Present from the start, so that rates have a first value.
         for way in ("live", "file"):
             self.audio_s.labels(way)
             self._step_s.labels(way)
@@ -93,7 +91,7 @@ class Metrics:
         self.batch_failures.labels(priority.name.lower()).inc()
 
     def text(self) -> bytes:
-        """All of it in the text format."""
+        """All metrics in the text format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:

@@ -1,10 +1,9 @@
 """A uvicorn server that ends open sessions before it closes their sockets.
 
-At SIGTERM uvicorn itself first sends a close frame to every websocket, so that nothing more can
-be sent, and only then notifies the application. Here the signal first sets `draining`: new work is
-refused, and sessions send their last notes and `done`. Once they have finished, or most of
-`drain_timeout_s` is over, uvicorn shuts down as usual in the remaining time. A
-second signal skips the wait.
+On SIGTERM, uvicorn by itself sends a close frame to every websocket before it notifies the
+application, so sessions could not send their last notes. Here the signal first sets `draining`: new
+work is refused, and sessions send their last notes and `done`. When they have finished, or most of
+`drain_timeout_s` has passed, uvicorn shuts down as usual. A second signal skips the wait.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# A message above max_message_bytes is answered in words by the application; one so far above
-# that it should not even be held in memory is cut off by the websocket library with 1009.
+# The application answers a message above max_message_bytes with an error; the websocket library
+# closes with 1009 on one too large to hold in memory.
 HARD_SIZE_FACTOR = 4
 
 
@@ -41,10 +40,10 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws=partial(AbortingProtocol, patience_s=settings.send_timeout_s),  # type: ignore[arg-type]
         ws_max_size=HARD_SIZE_FACTOR * settings.max_message_bytes,
         ws_max_queue=4,
-        # PCM does not compress; deflate would cost time and memory for every connection.
+        # PCM does not compress; deflate would only cost time and memory.
         ws_per_message_deflate=False,
-        # A ping keeps proxies from closing a quiet socket. Its answer lies behind the audio that is
-        # not read yet, so that it must have no timeout: idle_timeout_s and send_timeout_s have one.
+        # Pings keep proxies from closing a quiet socket. The pong queues behind unread audio, so it
+        # has no timeout; idle_timeout_s and send_timeout_s apply instead.
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
         forwarded_allow_ips=list(settings.trusted_proxies),
@@ -56,14 +55,14 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 class AbortingProtocol(WebSocketsSansIOProtocol):
-    """A websocket that is aborted if its client does not even read its end.
+    """A websocket that is aborted if its client stops reading at the end.
 
-    uvicorn closes the connection once all is written, which a client that reads nothing puts off
-    for ever. One that reads slowly gets the whole of its last message.
+    uvicorn closes the connection once everything is written, which a client that reads nothing
+    delays forever. A slow client still gets its whole last message.
     """
 
     def __init__(self, *args: Any, patience_s: float, **kwargs: Any) -> None:
-        """patience_s: time in which the client has to take something, after its session's end."""
+        """patience_s: time without any progress after the session's end."""
         super().__init__(*args, **kwargs)
         self._patience_s = patience_s
         self._abort: asyncio.TimerHandle | None = None
@@ -91,16 +90,16 @@ class AbortingProtocol(WebSocketsSansIOProtocol):
 
 
 def drain_budget(drain_timeout_s: float) -> tuple[float, float, float]:
-    """Seconds of the drain for sessions and uploads, for closing sockets, for the worker's end."""
+    """Seconds of the drain for sessions and uploads, for closing sockets, for ending the worker."""
     rest_s = min(2.0, drain_timeout_s / 4)
     return drain_timeout_s - rest_s, rest_s / 2, rest_s / 2
 
 
 class Drained(Protocol):
-    """What the server needs of the application that it drains.
+    """What the server uses of the application.
 
     Attributes:
-        close_timeout_s: set to what the drain leaves for the engine's workers.
+        close_timeout_s: set to the time that the drain leaves for the engine's workers.
     """
 
     settings: Settings
@@ -126,10 +125,7 @@ class DrainingServer(uvicorn.Server):
         await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by a signal, between any two instructions of the main thread.
-
-        The signal is not kept to be raised again afterwards: a drained server exits with 0.
-        """
+        """The signal handler. It does not re-raise the signal: a drained server exits with 0."""
         if self._loop is None or self._state.draining.is_set():
             self.force_exit = self.should_exit
             self.should_exit = True
@@ -137,7 +133,7 @@ class DrainingServer(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def fail(self) -> None:
-        """Ends the server as failed; for the application, when its model cannot be loaded."""
+        """Ends the server as failed; called if the model cannot be loaded."""
         self.failed = True
         self.should_exit = True
 
@@ -150,7 +146,7 @@ class DrainingServer(uvicorn.Server):
         began_s = monotonic()
         logger.info("draining: %d sessions are open", self._state.sessions.taken)
         sessions_s, sockets_s, worker_s = drain_budget(self._state.settings.drain_timeout_s)
-        # uvicorn asks for whole seconds, and takes any.
+        # typed as int, but any number works
         self.config.timeout_graceful_shutdown = sockets_s  # type: ignore[assignment]
         self._state.close_timeout_s = worker_s
         try:

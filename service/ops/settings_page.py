@@ -1,4 +1,4 @@
-"""The table of SETTINGS.md from the code: ``python -m service.ops.settings_page`` writes it."""
+"""The tables of SETTINGS.md from the code: ``python -m service.ops.settings_page`` writes them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import re
 from pathlib import Path
 
 from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
 
-from service.settings import Settings
+from service.settings import ClusterSettings, Settings
 
 PAGE = Path(__file__).parents[1] / "SETTINGS.md"
-_ROWS = re.compile(r"(\| `RSE_\w+` \|.*\n)+")
+_TABLES: tuple[tuple[type[BaseSettings], re.Pattern[str]], ...] = (
+    (Settings, re.compile(r"(\| `RSE_(?!CLUSTER_)\w+` \|.*\n)+")),
+    (ClusterSettings, re.compile(r"(\| `RSE_CLUSTER_\w+` \|.*\n)+")),
+)
 
 
 def render(page: str) -> str:
     """The page with a row for every setting: variable, default, range, meaning."""
-    rows = "".join(f"{_row(name)}\n" for name in Settings.model_fields)
-    return _ROWS.sub(lambda _: rows, page, count=1)
+    for settings, rows in _TABLES:
+        prefix = settings.model_config["env_prefix"]
+        fields = settings.model_fields.items()
+        table = "".join(f"{_row(prefix + name.upper(), field)}\n" for name, field in fields)
+        page = rows.sub(lambda _, table=table: table, page, count=1)
+    return page
 
 
-def _row(name: str) -> str:
-    field = Settings.model_fields[name]
+def _row(variable: str, field: FieldInfo) -> str:
     default = field.default
     if isinstance(default, SecretStr):
         default = default.get_secret_value()
@@ -30,7 +38,7 @@ def _row(name: str) -> str:
     bounds = [getattr(m, end) for end in ("ge", "le") for m in field.metadata if hasattr(m, end)]
     allowed = " to ".join(f"{bound:,}" for bound in bounds)
     words = " ".join((field.description or "").split())
-    return f"| `RSE_{name.upper()}` | {text} | {allowed} | {words} |"
+    return f"| `{variable}` | {text} | {allowed} | {words} |"
 
 
 if __name__ == "__main__":

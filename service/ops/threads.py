@@ -1,4 +1,4 @@
-"""Work in a thread that the event loop does not wait for."""
+"""Threads that the end of the event loop does not wait for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ ResultT = TypeVar("ResultT")
 
 
 def start_thread(work: Callable[[], ResultT], name: str) -> asyncio.Future[ResultT]:
-    """Runs `work` in its own thread, which does not delay the end of the event loop.
+    """Runs `work` in a thread that, unlike `asyncio.to_thread`, does not delay the loop's end.
 
-    Threads of `asyncio.to_thread` would. A result that arrives after the future was cancelled is
-    dropped.
+    A result that arrives after the future was cancelled is dropped.
     """
     result: Future[ResultT] = Future()
     result.set_running_or_notify_cancel()

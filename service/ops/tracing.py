@@ -1,8 +1,8 @@
-"""One OpenTelemetry span a session, where `rse-transcribe[otel]` is installed and told where to.
+"""One OpenTelemetry span per session, with `rse-transcribe[otel]`.
 
-The endpoint and everything else are the variables of OpenTelemetry itself, OTEL_EXPORTER_OTLP_...;
-without OTEL_EXPORTER_OTLP_ENDPOINT nothing is loaded and nothing is sent. There is no span for a
-frame: at 86 a second they would cost more than the transcription.
+OpenTelemetry's own variables, OTEL_EXPORTER_OTLP_..., configure it; without
+OTEL_EXPORTER_OTLP_ENDPOINT nothing is loaded or sent. Frames have no spans: at 86 per second they
+would cost more than the transcription.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ else:
 
 
 def start_session(session_id: str, about: Mapping[str, object]) -> SessionSpan:
-    """Begins the span of a session; one that does nothing where nobody collects them."""
+    """Begins the span of a session; without OpenTelemetry, one that does nothing."""
     if not _available:
         return NO_SPAN
     tracer = trace.get_tracer("rse-transcribe")
@@ -57,9 +57,9 @@ def start_session(session_id: str, about: Mapping[str, object]) -> SessionSpan:
 
 
 def configure() -> None:
-    """Sends spans to the collector that the environment names; for the command.
+    """Sends spans to the collector named in the environment; for the command.
 
-    Raises RuntimeError where one is named and the extra is not installed.
+    Raises RuntimeError if one is named but the extra is not installed.
     """
     if not os.environ.get(ENDPOINT):
         return

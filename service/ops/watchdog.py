@@ -1,8 +1,8 @@
 """Replaces an engine whose worker hangs.
 
-A thread cannot be stopped from outside, so the engine is abandoned with its worker: its requests
-fail at once, new work is refused, and a new engine with freshly loaded weights takes its place.
-Sessions of the old engine end with `internal`, which is retryable, after the ends of their notes.
+A thread cannot be stopped from outside, so the engine and its worker are abandoned: pending
+requests fail at once, and a new engine with freshly loaded weights takes over. Sessions of the old
+engine end their notes and then fail with `internal`, which is retryable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Looks at the heartbeat of the engine; `run` goes on until it is cancelled."""
+    """Watches the engine's heartbeat; `run` ends when cancelled."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class Watchdog:
         restarts: Counter,
     ) -> None:
         """Args:
-        draining: once set, nothing is replaced any more.
-        build: makes a warm engine; called again where it fails.
-        restarts: counts the engines that were given up.
+        draining: once set, nothing is replaced.
+        build: makes a warm engine; retried if it fails.
+        restarts: counts abandoned engines.
         """
         self._slot = slot
         self._draining = draining
@@ -41,17 +41,17 @@ class Watchdog:
         self._restarts = restarts
 
     async def run(self) -> None:
-        """Watches, a few times in each timeout."""
+        """Checks several times per timeout."""
         pause_s = self._slot.hang_timeout_s / 8
         while True:
             asleep_s = monotonic()
             await asyncio.sleep(pause_s)
-            # Where the whole process stood still, the worker had no chance to show a sign either.
+            # If the whole process was suspended, the worker could not show a heartbeat either.
             if monotonic() - asleep_s < 2 * pause_s:
                 await self.look()
 
     async def look(self) -> None:
-        """Replaces the engine if it hangs or its worker has died; a failure to do so is logged."""
+        """Replaces the engine if it hangs or its worker died; logs a failure to do so."""
         if self._draining.is_set():
             return
         engine = self._slot.engine
@@ -59,7 +59,7 @@ class Watchdog:
             return
         if not self._slot.replacing and engine.heartbeat_age_s > self._slot.hang_timeout_s:
             logger.error(
-                "the engine shows no sign of life for %.1f s: it is replaced",
+                "the engine has had no heartbeat for %.1f s: replacing it",
                 engine.heartbeat_age_s,
             )
             self._restarts.inc()
@@ -70,7 +70,7 @@ class Watchdog:
         try:
             self._slot.engine = await self._build()
         except Exception:
-            logger.exception("no new engine came about; another attempt follows")
+            logger.exception("cannot build a new engine; retrying")
             return
         self._slot.replacing = False
-        logger.info("a new engine has taken over")
+        logger.info("a new engine took over")

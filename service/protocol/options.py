@@ -1,4 +1,4 @@
-"""What a stream is asked to be: its audio format and its way of emitting frames."""
+"""Options of a stream: its audio format and its way of emitting frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Encoding(StrEnum):
 
 
 class OptionsError(ValueError):
-    """A stream was asked to be what it cannot be; ``code`` is a stable snake_case word."""
+    """An impossible option of a stream; ``code`` is one of PROTOCOL.md's."""
 
     code: ClassVar[str] = "bad_start"
 
@@ -52,29 +52,13 @@ class UnsupportedEncodingError(OptionsError):
 
 
 class SampleRateError(OptionsError):
-    """The sample rate lies outside of what the resampler is made for."""
+    """The resampler does not support the sample rate."""
 
     code = "bad_sample_rate"
 
 
-class ChannelsError(OptionsError):
-    """Neither mono nor stereo."""
-
-
-class ModeError(OptionsError):
-    """The way of emitting frames is not one of ``Mode``."""
-
-
-class LookaheadError(OptionsError):
-    """The look-ahead is not a positive, finite number of milliseconds."""
-
-
-class BlockFramesError(OptionsError):
-    """The block does not fit into a window together with its look-ahead."""
-
-
 class InstrumentsError(OptionsError):
-    """An instrument that nobody knows, or that the loaded model does not tell from others."""
+    """An instrument that is unknown or that the loaded model cannot tell apart."""
 
     code = "bad_instruments"
 
@@ -84,7 +68,7 @@ class AudioFormat:
     """The PCM that a client sends.
 
     Raises:
-        UnsupportedEncodingError, SampleRateError, ChannelsError: subclasses of ValueError.
+        OptionsError: naming the field.
     """
 
     encoding: Encoding
@@ -107,7 +91,7 @@ class AudioFormat:
                 f"{MAX_SAMPLE_RATE_HZ} Hz, not {self.sample_rate_hz!r}"
             )
         if not _is_int(self.channels) or not 1 <= self.channels <= MAX_CHANNELS:
-            raise ChannelsError(f"channels must be 1 or 2, not {self.channels!r}")
+            raise OptionsError(f"channels must be 1 or 2, not {self.channels!r}")
 
     @property
     def frame_bytes(self) -> int:
@@ -124,16 +108,16 @@ class StreamOptions:
     """How a stream is transcribed.
 
     Attributes:
-        mode: ``block``, ``centre`` or ``anytime``; centre fixes the look-ahead to half a window
-            and the block to one frame, whatever the other two say, and anytime the block.
-        lookahead_ms: audio after a frame that the model sees, in anytime mode at most; taken to
+        mode: ``block``, ``centre`` or ``anytime``. Centre fixes the look-ahead to half a window
+            and the block to one frame; anytime fixes the block.
+        lookahead_ms: audio after a frame that the model sees, in anytime mode at most; rounded to
             whole hops of the model from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
-        block_frames: frames that one window yields; more cost less computing and more delay.
-        instruments: the only ones of ``model.config.INSTRUMENTS`` that a note may be of; none:
-            all that the model tells apart.
+        block_frames: frames that one window yields; more save computing and add delay.
+        instruments: those of ``model.config.INSTRUMENTS`` to consider; empty: all that the model
+            tells apart.
 
     Raises:
-        ModeError, LookaheadError, BlockFramesError, InstrumentsError: subclasses of ValueError.
+        OptionsError: naming the field.
     """
 
     mode: Mode = Mode.BLOCK
@@ -146,13 +130,13 @@ class StreamOptions:
             object.__setattr__(self, "mode", Mode(self.mode))
         except ValueError:
             known = ", ".join(Mode)
-            raise ModeError(f"mode must be one of {known}, not {self.mode!r}") from None
+            raise OptionsError(f"mode must be one of {known}, not {self.mode!r}") from None
         if not _is_number(self.lookahead_ms) or not 0 < self.lookahead_ms < math.inf:
-            raise LookaheadError(
+            raise OptionsError(
                 f"lookahead_ms must be a positive number of milliseconds, not {self.lookahead_ms!r}"
             )
         if not _is_int(self.block_frames) or not 1 <= self.block_frames <= MAX_BLOCK_FRAMES:
-            raise BlockFramesError(
+            raise OptionsError(
                 f"block_frames must be a whole number from 1 to {MAX_BLOCK_FRAMES}, "
                 f"not {self.block_frames!r}"
             )
@@ -172,12 +156,12 @@ class StreamOptions:
         return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))
 
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
-        """The look-ahead that whole hops make of ``lookahead_ms``."""
+        """``lookahead_ms`` in whole hops."""
         return self.lookahead_hops(model_rate_hz) * 1000.0 * HOP / model_rate_hz
 
 
 def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raises InstrumentsError where not all that are wanted are known."""
+    """Raises InstrumentsError unless all wanted names are known."""
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InstrumentsError(

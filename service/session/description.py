@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from model.config import ModelConfig
-from model.instruments import PROGRAMS, told_by
+from model.instruments import PROGRAMS, distinguished_by
 from service.protocol.options import StreamOptions
 
 
@@ -18,7 +18,7 @@ def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
         "block_frames": options.frames_per_window,
         "instruments": {
             name: PROGRAMS[name]
-            for name in told_by(config.heads)
+            for name in distinguished_by(config.heads)
             if name in options.instruments or not options.instruments
         },
     }

@@ -14,22 +14,19 @@ from service.audio.resample import RateRatio, Resampler, latency_ms
 from service.engine.batching import Priority
 from service.engine.framer import Framer, OnFrames
 from service.engine.interface import EngineLike
-from service.engine.windows import WindowSchedule
 from service.notes.events import Event, Note, PedalPress
-from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import AudioFormat, Mode, StreamOptions, check_instruments
+from service.protocol.options import AudioFormat, StreamOptions
 from service.session.delay import Delay, stated_delay
 from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
+from service.session.listening import listening, usual_on_frames, with_full_lookahead
 from service.session.resume import Replay, ResumePoint
 from service.session.session_state import SessionState, SessionStateError, Totals
 
 OnEvents = Callable[[list[Event], int], None]
 
-# Samples resampled in one go, so that a large chunk neither blocks the event loop nor doubles in
-# memory.
-_SLICE_SAMPLES = 1 << 15
+_SLICE_SAMPLES = 1 << 15  # resampled at once: a large chunk must not block the event loop
 
 
 class TranscriptionSession:
@@ -44,6 +41,9 @@ class TranscriptionSession:
 
     Not thread-safe: make all calls from one event loop. Concurrent ``push`` calls are processed in
     order of arrival.
+
+    Attributes:
+        delay: the stated delay of both kinds of events, for ``ready``.
     """
 
     def __init__(
@@ -61,17 +61,15 @@ class TranscriptionSession:
     ) -> None:
         """Args:
             audio: format of the bytes given to ``push``.
-            priority: windows of a FILE are run together and wait for those of LIVE streams.
+            priority: windows of a FILE run together and wait for those of LIVE streams.
             tracker: None uses the settings of the model's card.
-            on_frames: called with the first frame and the probabilities [heads, n, 128] of every
-                block, in order; used in evaluation. In anytime mode they have their full
-                look-ahead.
-            on_events: called with the events of each window and with the number of samples, at the
-                sent rate and from the beginning, needed for them; used in evaluation.
-            resume: where to continue a performance that another session began; ``push`` then gets
-                its audio from ``resume.from_sample`` on. Samples, frames, times and notes
-                count from the beginning of the performance, but ``notes`` and ``midi`` have only
-                what ends in this session.
+            on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
+                every block, in anytime mode with their full look-ahead.
+            on_events: called with the events of each window and the number of samples, at the sent
+                rate and from the beginning, needed for them; used in evaluation.
+            resume: where to continue a performance of another session; ``push`` then gets its audio
+                from ``resume.from_sample`` on. Samples, frames, times and notes count from the
+                beginning of the performance; ``notes`` and ``midi`` have what ends in this session.
 
         Raises:
             EngineClosedError: the engine accepts no more streams.
@@ -81,27 +79,14 @@ class TranscriptionSession:
         self._audio = audio
         self._limits = limits or SessionLimits()
         self._priority = priority
-        self._on_frames = on_frames
         self._on_events = on_events
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._refill_hops = engine.config.refill_hops
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
         settings = tracker or TrackerSettings.from_card(engine.card)
-        last_age = usual_on_frames = None
-        newest_hops = engine.config.newest_hops
-        if options.mode is Mode.ANYTIME:
-            last_age = max(0, options.lookahead_hops(model_rate_hz) - newest_hops)
-            if settings.usual_onset_age is not None:
-                usual_on_frames = newest_hops + settings.usual_onset_age
-        self._listener = Listener(
-            settings, HOP / model_rate_hz, engine.config.heads, options.instruments, last_age
-        )
-        check_instruments(options.instruments, self._listener.instruments)
-        if last_age is None:
-            self._schedule = WindowSchedule.of(options, model_rate_hz)
-        else:
-            self._schedule = WindowSchedule(newest_hops, 1, self._listener.columns - 1, last_age)
+        self._listener, self._schedule = listening(engine.config, options, settings)
+        self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames)
@@ -118,13 +103,13 @@ class TranscriptionSession:
             self._point.pedal,
             self._point.free,
         )
-        self._delay = stated_delay(
+        self.delay: Delay = stated_delay(
             options,
             model_rate_hz=model_rate_hz,
             resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
             tracker_on_frames=self._listener.on_delay_frames,
             tracker_off_frames=self._listener.off_delay_frames,
-            usual_on_frames=usual_on_frames,
+            usual_on_frames=usual_on_frames(engine.config, options, settings),
         )
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before can still be finished
@@ -148,11 +133,6 @@ class TranscriptionSession:
     def state(self) -> SessionState:
         """The session's state."""
         return self._state
-
-    @property
-    def delay(self) -> Delay:
-        """The stated delay of both kinds of events, for ``ready``."""
-        return self._delay
 
     @property
     def replay_ms(self) -> float:
@@ -284,8 +264,6 @@ class TranscriptionSession:
             return []
         return self._end(SessionState.ABORTED)
 
-    # -- internals --------------------------------------------------------------------------------
-
     async def _take(
         self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
     ) -> list[Event]:
@@ -345,20 +323,11 @@ class TranscriptionSession:
         if self._state is SessionState.ABORTED:
             raise SessionStateError("the session was aborted while audio was transcribed")
         if self._on_frames is not None:
-            self._hand_on(first_frame, frames)
+            self._on_frames(first_frame, frames)
         events = self._listener.push(first_frame, frames)
         if self._on_events is not None:
             self._on_events(events, self._needed(first_frame))
         self._note(events)
-
-    def _hand_on(self, first_frame: int, frames: NDArray[np.float32]) -> None:
-        """Pass each frame to ``on_frames`` once, with its full look-ahead."""
-        assert self._on_frames is not None
-        if not self._schedule.again_frames:
-            self._on_frames(first_frame, frames)
-        elif (frame := first_frame - self._schedule.late_blocks) >= 0:
-            column = self._schedule.again_frames - self._schedule.late_blocks
-            self._on_frames(frame, frames[:, column : column + 1])
 
     def _needed(self, first_frame: int) -> int:
         """Samples at the sent rate, from the beginning, needed for the window of a block."""

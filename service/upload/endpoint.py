@@ -17,7 +17,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, model_validator
 from starlette.responses import JSONResponse, Response
 
-from model.instruments import told_by
+from model.instruments import distinguished_by
 from service.access.clients import client_of
 from service.access.problems import Problem
 from service.protocol.client_messages import Choices
@@ -100,7 +100,7 @@ async def transcribe_recording(
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
         try:
-            check_instruments(options.instruments, told_by(state.loaded().config.heads))
+            check_instruments(options.instruments, distinguished_by(state.loaded().config.heads))
         except InstrumentsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         try:
@@ -120,8 +120,8 @@ async def transcribe_recording(
                 count(state, None, problem)
                 raise problem from error
             held = stack.pop_all()
-            told = chosen(options, state.loaded().config)
-            lines = write_lines(first, items, state, held, told, choices.updates)
+            started = chosen(options, state.loaded().config)
+            lines = write_lines(first, items, state, held, started, choices.updates)
             return HoldingResponse(lines, held, state.settings.send_timeout_s)
         performance = await run(request, items, state)
         if choices.answer is Answer.JSON:

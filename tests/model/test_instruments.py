@@ -1,7 +1,7 @@
 """Classes of instruments and General MIDI's programs."""
 
 from model.config import HEADS, INSTRUMENTS
-from model.instruments import PROGRAMS, instrument_of, told_by
+from model.instruments import PROGRAMS, distinguished_by, instrument_of
 
 
 def test_every_class_is_that_of_its_own_program() -> None:
@@ -12,6 +12,6 @@ def test_every_class_is_that_of_its_own_program() -> None:
 
 
 def test_the_heads_determine_the_predicted_classes() -> None:
-    assert told_by(HEADS) == INSTRUMENTS
-    assert told_by(("frame", "instrument:cello", "instrument:piano")) == ("piano", "cello")
-    assert told_by(("frame", "onset")) == ()
+    assert distinguished_by(HEADS) == INSTRUMENTS
+    assert distinguished_by(("frame", "instrument:cello", "instrument:piano")) == ("piano", "cello")
+    assert distinguished_by(("frame", "onset")) == ()

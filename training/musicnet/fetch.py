@@ -1,4 +1,4 @@
-"""Fetch MusicNet from its public record: ``python -m training.archive.fetch DIR``.
+"""Fetch MusicNet from its public record: ``python -m training.musicnet.fetch DIR``.
 
 Downloads 11 GB, verifies the record's checksum and unpacks the archive into DIR (another 22 GB in
 the meantime). Nothing else in this package uses the network. An interrupted download retries a few
@@ -55,7 +55,7 @@ class Download:
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="training.archive.fetch",
+        prog="training.musicnet.fetch",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("interrupted: run the same command again to resume", file=sys.stderr)
         return 1
     except (ArchiveError, OSError, http.client.HTTPException, tarfile.TarError) as error:
-        print(f"training.archive.fetch: {error}", file=sys.stderr)
+        print(f"training.musicnet.fetch: {error}", file=sys.stderr)
         return 1
     print(f"{options.folder}: {len(found)} recordings")
     return 0

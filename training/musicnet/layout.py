@@ -70,7 +70,7 @@ def find(root: Path) -> dict[int, Source]:
     else:
         raise ArchiveError(
             f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
-            f"Unpack musicnet.tar.gz there, or fetch it: python -m training.archive.fetch {root}"
+            f"Unpack musicnet.tar.gz there, or fetch it: python -m training.musicnet.fetch {root}"
         )
     found: dict[int, Source] = {}
     for data, labels in FOLDERS:

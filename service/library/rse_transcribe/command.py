@@ -146,7 +146,7 @@ def _transcribe_file(
         from rse_transcribe.models import DeviceError
         from rse_transcribe.recordings import IncompleteError, transcribe
         from rse_transcribe.transcription import write_csv
-        from service.protocol.options import LookaheadError
+        from service.protocol.options import OptionsError
 
         try:
             transcription = transcribe(
@@ -154,7 +154,7 @@ def _transcribe_file(
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)
-        except (WeightsError, DeviceError, LookaheadError) as error:
+        except (WeightsError, DeviceError, OptionsError) as error:
             parser.error(str(error))
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)

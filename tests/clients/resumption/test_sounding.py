@@ -28,7 +28,7 @@ def test_time_does_not_run_backwards() -> None:
     sounding = Sounding()
     sounding.follow(progress(200, 2.0))
     sounding.follow(on(0, 1.9))
-    assert sounding.silence() == [off(0, 2.0)]
+    assert sounding.keep(()) == [off(0, 2.0)]
 
 
 def test_notes_that_the_service_does_not_know_of_are_ended() -> None:

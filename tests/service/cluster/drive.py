@@ -20,8 +20,7 @@ from model import storage
 from model.transcriber import TranscriptionModel
 from service.cluster import deployment as cluster
 from service.cluster import drain as cluster_drain
-from service.cluster.settings import ClusterSettings
-from service.settings import Settings
+from service.settings import ClusterSettings, Settings
 
 # Two replicas of each kind fit, and those of an upgrade beside them, a fifth of one for each.
 LOGICAL_CPUS = 2

@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 
 from service.cluster.calls import Description, ReplicaLostError, WindowRequest
 from service.cluster.model import ModelWorker, weights_digest
-from service.cluster.settings import ClusterSettings
 from service.engine.batching import EngineError, Probabilities
 from service.engine.engine import Engine
 from service.engine.runner import Transcriber
+from service.settings import ClusterSettings
 
 # A machine that does much else may leave a stream alone for long, and take long over a request.
 SETTINGS = ClusterSettings(

@@ -17,7 +17,6 @@ from model import storage
 from model.config import WINDOW
 from service.cluster.engine import RemoteEngine
 from service.cluster.model import ModelWorker
-from service.cluster.settings import ClusterSettings
 from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
@@ -31,6 +30,7 @@ from service.engine.interface import EngineLike
 from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
+from service.settings import ClusterSettings
 from tests.fakes import FakeStream, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import DURATION_S, MELODY, RATE_HZ, pcm16
 from tests.service.cluster.replicas import SETTINGS, LocalReplicas, workers_of

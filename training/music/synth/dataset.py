@@ -8,27 +8,20 @@ number of workers determine a stream.
 
 from __future__ import annotations
 
-import multiprocessing
-import queue
 import signal
-import time
-import traceback
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Event
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import load_material, training_excerpt
 from training.music.synth.labels import PEDAL_UNKNOWN, Targets, segment_labels
 from training.music.synth.render import Rendered
-
-POLL_S = 0.2
-JOIN_S = 5.0
 
 
 class Batch(NamedTuple):
@@ -138,127 +131,65 @@ def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
         target[row, part] = nothing[0, part]
 
 
-def _work(config: SynthConfig, batch_size: int, seed: list[int], out: Any, stop: Event) -> None:
-    """A worker process: batches, or the traceback of the error that ended them, into a queue."""
+class _Batches(IterableDataset[Batch]):
+    """The batches of the process that iterates over it."""
+
+    def __init__(self, config: SynthConfig, batch_size: int, seed: int) -> None:
+        self._config, self._batch_size, self._seed = config, batch_size, seed
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        seed = [self._seed, worker.id if worker else 0]
+        return generate_batches(self._config, self._batch_size, seed)
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
+def _ignore_interrupt(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the consumer handles Ctrl-C and saves first
-    try:
-        for batch in generate_batches(config, batch_size, seed):
-            if not _put(out, tuple(batch), stop):
-                return
-    except BaseException:
-        _put(out, traceback.format_exc(), stop)
-    finally:
-        if not _wanted(stop):
-            out.cancel_join_thread()
-
-
-def _wanted(stop: Event) -> bool:
-    """Whether the stream is open and its consumer alive."""
-    parent = multiprocessing.parent_process()
-    return not stop.is_set() and (parent is None or parent.is_alive())
-
-
-def _put(out: Any, item: Any, stop: Event) -> bool:
-    """Queue an item unless the stream is closed or the consumer has died."""
-    while _wanted(stop):
-        try:
-            out.put(item, timeout=POLL_S)
-            return True
-        except queue.Full:
-            continue
-    return False
 
 
 class SynthStream:
     """Endless training batches from worker processes; an iterator and a context manager.
 
-    Raises RuntimeError with the traceback of a worker that failed, or if one died silently.
+    Raises what a worker raised, with its traceback, or RuntimeError if one died silently.
     ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
-    ``if __name__ == "__main__"`` guard, as they start with "spawn" by default.
+    ``if __name__ == "__main__"`` guard, as they start with "spawn".
     """
 
     def __init__(
-        self,
-        config: SynthConfig,
-        batch_size: int,
-        workers: int,
-        seed: int | None = None,
-        start_method: str = "spawn",
+        self, config: SynthConfig, batch_size: int, workers: int, seed: int | None = None
     ) -> None:
         if batch_size < 1 or workers < 0:
             raise ValueError("batch_size must be positive and workers not negative")
-        root = config.seed if seed is None else seed
-        self._closed = False
-        self._turn = 0
-        self._queues: list[Any] = []
-        self._processes: list[BaseProcess] = []
-        self._local = generate_batches(config, batch_size, [root, 0]) if workers == 0 else None
-        if workers == 0:
-            return
-        context = multiprocessing.get_context(start_method)
-        self._stop = context.Event()
         # Decode the bank once here: otherwise every worker would, at the same time.
         load_material(config, "train")
-        for worker in range(workers):
-            out = context.Queue(config.queue_batches)
-            process = context.Process(  # type: ignore[attr-defined]
-                target=_work,
-                args=(config, batch_size, [root, worker], out, self._stop),
-                name=f"synth-{worker}",
-                daemon=True,
-            )
-            process.start()
-            self._queues.append(out)
-            self._processes.append(process)
+        loader = DataLoader(
+            _Batches(config, batch_size, config.seed if seed is None else seed),
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            prefetch_factor=config.queue_batches if workers else None,
+            multiprocessing_context="spawn" if workers else None,
+            worker_init_fn=_ignore_interrupt,
+            generator=torch.Generator(),  # the loader's own seed leaves the global one alone
+        )
+        self._batches: Iterator[Batch] = iter(loader)
 
     def __iter__(self) -> SynthStream:
         return self
 
     def __next__(self) -> Batch:
-        if self._closed:
-            raise StopIteration
-        if self._local is not None:
-            return next(self._local)
-        worker = self._turn
-        self._turn = (worker + 1) % len(self._queues)
-        while True:
-            try:
-                item = self._queues[worker].get(timeout=POLL_S)
-                break
-            except queue.Empty:
-                if not self._processes[worker].is_alive() and self._queues[worker].empty():
-                    code = self._processes[worker].exitcode
-                    self.close()
-                    raise RuntimeError(f"synth worker {worker} died, exit code {code}") from None
-        if isinstance(item, str):
-            self.close()
-            raise RuntimeError(f"synth worker {worker} failed:\n{item}")
-        return Batch(*item)
+        return next(self._batches)
 
     def close(self) -> None:
-        """Stop the workers and wait for them; harmless when repeated."""
-        if self._closed:
-            return
-        self._closed = True
-        if not self._processes:
-            return
-        self._stop.set()
-        deadline = time.monotonic() + JOIN_S
-        for process in self._processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.terminate()
-                process.join()
-        for out in self._queues:
-            out.close()
-            out.cancel_join_thread()
+        """Ends the stream; its workers stop with the loader's iterator."""
+        self._batches = iter(())
 
     def __enter__(self) -> SynthStream:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_closed"):
-            self.close()

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -102,13 +105,14 @@ def test_silenced_edges_are_silent_in_both(seed: int) -> None:
     np.testing.assert_array_equal(batch.onset[0, :, 60], described.astype(np.uint8))
 
 
-# Threads of numeric libraries do not matter here: the workers only use numpy and scipy.
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_workers_are_deterministic_and_stop(synth_config: SynthConfig, start_method: str) -> None:
-    with SynthStream(synth_config, 4, 2, seed=3, start_method=start_method) as stream:
-        got = list(itertools.islice(stream, 4))
-        processes = stream._processes
+def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
+    with SynthStream(synth_config, 4, 2, seed=3) as stream:
+        got = list(itertools.islice(stream, 2))
+        processes = multiprocessing.active_children()
+        for process in processes:  # Ctrl-C reaches all; the consumer saves first
+            os.kill(process.pid or 0, signal.SIGINT)
+        got += itertools.islice(stream, 2)
+    assert len(processes) >= 2
     assert not any(process.is_alive() for process in processes)
     for worker in range(2):
         want = list(itertools.islice(generate_batches(synth_config, 4, [3, worker]), 2))
@@ -125,10 +129,9 @@ def test_an_error_in_a_worker_reaches_the_consumer(synth_config: SynthConfig) ->
     object.__setattr__(broken, "excerpt_max_s", -0.5)
     with (
         SynthStream(broken, 4, 1) as stream,
-        pytest.raises(RuntimeError, match="Traceback"),
+        pytest.raises(ValueError, match="Traceback"),
     ):
         next(stream)
-    assert not any(process.is_alive() for process in stream._processes)
 
 
 def test_missing_material_is_reported_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""The opening of a live session: its options, its checks, and `ready`."""
+
+from __future__ import annotations
+
+from model.config import HOP
+from model.instruments import PROGRAMS
+from service.live.heat import HeatLog
+from service.ops.capacity import LOAD
+from service.protocol.client_messages import Checkpoint, Start
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import AudioFormat, Mode, OptionsError, StreamOptions
+from service.protocol.server_messages import Limits, Ready
+from service.session.limits import SessionLimits
+from service.session.session import TranscriptionSession
+from service.session.wire import resume_point
+from service.state import ServiceState
+
+
+class Opening:
+    """The session that a client's `start` asks for.
+
+    Attributes:
+        heat: the frames to send, if the client asked for them.
+    """
+
+    def __init__(self, state: ServiceState, audio: AudioFormat, start: Start) -> None:
+        """Raises ProtocolError if the options cannot be met."""
+        self._settings = state.settings
+        self._engine = engine = state.loaded()
+        try:
+            self.options = start.options(StreamOptions(mode=self._settings.mode))
+            if self.options.mode is Mode.ANYTIME:
+                check_speed(state.slot.windows_per_s, engine.config.sample_rate / HOP)
+            point = resume_point(start.resume) if start.resume is not None else None
+            self.heat = HeatLog(point.frames if point else 0) if start.frames else None
+            self.session = TranscriptionSession(
+                engine,
+                audio,
+                self.options,
+                limits=SessionLimits(max_notes=self._settings.max_notes),
+                resume=point,
+                on_frames=self.heat.add if self.heat else None,
+            )
+        except OptionsError as error:
+            raise ProtocolError(ErrorCode(error.code), str(error)) from None
+
+    def ready(self, session_id: str, checkpoint: Checkpoint) -> Ready:
+        """The message that states the options in effect."""
+        config, session, delay = self._engine.config, self.session, self.session.delay
+        return Ready(
+            session_id=session_id,
+            model=config.name,
+            sample_rate_hz=config.sample_rate,
+            hop_samples=HOP,
+            frame_rate_hz=config.sample_rate / HOP,
+            mode=self.options.mode,
+            lookahead_ms=round(delay.lookahead_ms, 3),
+            block_frames=self.options.frames_per_window,
+            delay_ms=round(delay.note_on_ms, 3),
+            median_delay_ms=delay.note_on_median_ms,
+            note_off_delay_ms=round(delay.note_off_ms, 3),
+            replay_ms=round(session.replay_ms, 3),
+            instruments={name: PROGRAMS[name] for name in session.instruments} or None,
+            checkpoint=checkpoint,
+            limits=Limits.model_validate(self._settings, from_attributes=True),
+        )
+
+
+def check_speed(windows_per_s: float | None, needed_per_s: float) -> None:
+    """Refuses a stream that would lag from its start, if the machine's speed was measured."""
+    if windows_per_s is not None and LOAD * windows_per_s < needed_per_s:
+        raise ProtocolError(
+            ErrorCode.TOO_SLOW,
+            f"anytime mode needs {needed_per_s:.0f} windows per second; this machine computes "
+            f"{windows_per_s:.0f}, of which a session may use {LOAD * windows_per_s:.0f}",
+        )

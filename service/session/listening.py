@@ -1,0 +1,51 @@
+"""The listener of a session and the windows that it hears, from the options."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, ModelConfig
+from service.engine.framer import OnFrames
+from service.engine.windows import WindowSchedule
+from service.notes.listener import Listener
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import Mode, StreamOptions, check_instruments
+
+
+def listening(
+    config: ModelConfig, options: StreamOptions, settings: TrackerSettings
+) -> tuple[Listener, WindowSchedule]:
+    """Both for a stream. Raises InstrumentsError if the model cannot tell its instruments apart."""
+    rate_hz, newest_hops = config.sample_rate, config.newest_hops
+    last_age = None
+    if options.mode is Mode.ANYTIME:
+        last_age = max(0, options.lookahead_hops(rate_hz) - newest_hops)
+    listener = Listener(settings, HOP / rate_hz, config.heads, options.instruments, last_age)
+    check_instruments(options.instruments, listener.instruments)
+    if last_age is None:
+        return listener, WindowSchedule.of(options, rate_hz)
+    return listener, WindowSchedule(newest_hops, 1, listener.columns - 1, last_age)
+
+
+def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:
+    """Passes each frame on once, when it has its full look-ahead."""
+    if not schedule.again_frames:
+        return on_frames
+    column = schedule.again_frames - schedule.late_blocks
+
+    def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
+        if (frame := first_frame - schedule.late_blocks) >= 0:
+            on_frames(frame, frames[:, column : column + 1])
+
+    return pass_on
+
+
+def usual_on_frames(
+    config: ModelConfig, options: StreamOptions, settings: TrackerSettings
+) -> float | None:
+    """In anytime mode, the median frames from a note's time to the end of the window that decides
+    it; None if it was not measured."""
+    if options.mode is not Mode.ANYTIME or settings.usual_onset_age is None:
+        return None
+    return config.newest_hops + settings.usual_onset_age

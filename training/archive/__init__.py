@@ -1,1 +1,0 @@
-"""The command `training.archive.fetch`; the MusicNet archive is in `training.musicnet`."""

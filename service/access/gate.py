@@ -62,15 +62,7 @@ def install(
         full: why no session can begin now, None if one can.
         refused: counts refusals by their code.
     """
-    app.add_middleware(
-        Gate,
-        routes=app.router,
-        settings=settings,
-        keys=keys,
-        tokens=tokens,
-        full=full,
-        refused=refused,
-    )
+    app.add_middleware(Gate, app.router, settings, keys, tokens, full, refused)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -87,7 +79,6 @@ class Gate:
     def __init__(
         self,
         app: ASGIApp,
-        *,
         routes: Router,
         settings: Settings,
         keys: KeyRing,

@@ -24,7 +24,7 @@ def render(page: str) -> str:
         prefix = settings.model_config["env_prefix"]
         fields = settings.model_fields.items()
         table = "".join(f"{_row(prefix + name.upper(), field)}\n" for name, field in fields)
-        page = rows.sub(lambda _, table=table: table, page, count=1)
+        page = rows.sub(table.replace("\\", r"\\"), page, count=1)
     return page
 
 

@@ -1,4 +1,4 @@
-"""What a client says on the live protocol (PROTOCOL.md): its messages, and how they are read."""
+"""Messages of the client in the live protocol (PROTOCOL.md), and their parsing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from service.protocol.options import (
 
 
 class _ClientMessage(BaseModel):
-    # A misspelt field is told, not ignored: a client would wonder why its look-ahead does nothing.
+    # A misspelt field is an error: if ignored, a client would wonder why its setting has no effect.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
@@ -47,7 +47,7 @@ _OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments"}
 
 
 def _split(value: object) -> object:
-    """In an address several names stand in one, with commas between them."""
+    """Splits names that a query gives comma-separated."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, (list, tuple)) or not all(isinstance(v, str) for v in values):
         return value
@@ -55,7 +55,7 @@ def _split(value: object) -> object:
 
 
 class Choices(_ClientMessage):
-    """How audio is to be transcribed; what is left out is the server's to choose."""
+    """Options of a transcription; the server chooses those left out."""
 
     mode: Mode | None = None
     lookahead_ms: float | None = Field(default=None, gt=0)
@@ -72,12 +72,12 @@ class Choices(_ClientMessage):
         return replace(defaults, **made)
 
 
-_Count = Annotated[int, Field(ge=0, le=2**53)]  # what every JSON reader can count to
+_Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
 _Pitch = Annotated[int, Field(ge=0, le=127)]
 
 
 class _State(_ClientMessage):
-    # Comes from a server and goes to one, which may say more than this code knows.
+    # Passed from server to server, possibly with fields of a newer version.
     model_config = ConfigDict(extra="allow")
 
 
@@ -95,14 +95,14 @@ class SoundingNote(_State):
 
 
 class BeliefState(_State):
-    """Which instruments have played of late."""
+    """Which instruments have played recently."""
 
     frame: _Count
     weights: dict[_Instrument, Annotated[float, Field(gt=0)]]
 
 
 class Checkpoint(_State):
-    """A moment of a performance from which any server of its model can go on."""
+    """A resume point: any server with the same model can continue from it."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     from_sample: _Count
@@ -115,13 +115,13 @@ class Checkpoint(_State):
 
 
 class Resume(Checkpoint):
-    """A checkpoint as the server gave it, and what the client heard after it."""
+    """A checkpoint from the server, and the number of events received after it."""
 
     known_events: _Count = 0
 
 
 class Start(Choices):
-    """What the audio is and how it is to be transcribed; the first message of a session."""
+    """The first message of a session: format of the audio, and options."""
 
     type: Literal["start"] = "start"
     encoding: Encoding
@@ -143,19 +143,19 @@ class Start(Choices):
 
 
 class Stop(_ClientMessage):
-    """The audio is over: transcribe what is left, then `done`."""
+    """The end of the audio: transcribe the rest, then send `done`."""
 
     type: Literal["stop"] = "stop"
 
 
 class Keepalive(_ClientMessage):
-    """Nothing to send now, but the client is there."""
+    """Nothing to send, but the client is alive."""
 
     type: Literal["keepalive"] = "keepalive"
 
 
 class Flush(_ClientMessage):
-    """Answered by `flushed` with the same id once the audio sent before it is transcribed."""
+    """Answered by `flushed` with the same id once all earlier audio is transcribed."""
 
     type: Literal["flush"] = "flush"
     id: str = Field(max_length=128)
@@ -169,14 +169,14 @@ _CLIENT: TypeAdapter[Start | Stop | Keepalive | Flush] = TypeAdapter(ClientMessa
 
 
 def to_json(message: Start | Stop | Keepalive | Flush) -> str:
-    """What a client sends, without what it leaves to the server."""
+    """A message as JSON, without fields left to the server."""
     return json.dumps(
         {"type": message.type, **message.model_dump(mode="json", exclude_defaults=True)}
     )
 
 
 def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
-    """Read one text message of a client; `ProtocolError` says what is wrong with it."""
+    """Parses a text message of a client; raises `ProtocolError`."""
     try:
         return _CLIENT.validate_json(text)
     except ValidationError as error:
@@ -184,9 +184,9 @@ def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
-    """Read a start from the query of the websocket's address, None where there is none.
+    """Parses a start from the query of the websocket's address; None if there is no query.
 
-    The parameters are the fields of `Start` without its `type` and `resume`.
+    The parameters are the fields of `Start` except `type` and `resume`.
     """
     fields: dict[str, str] = {}
     for name, value in parameters:
@@ -204,7 +204,7 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
         raise _protocol_error(error, starting=True) from None
 
 
-# The same words as `service.protocol.options` uses for the same faults.
+# The same codes as in `service.protocol.options`.
 _CODE_BY_FIELD = {
     "encoding": ErrorCode.UNSUPPORTED_ENCODING,
     "sample_rate": ErrorCode.BAD_SAMPLE_RATE,
@@ -218,7 +218,7 @@ _CODE_BY_FIELD = {
 
 
 def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
-    """Turn pydantic's first complaint into the code and the sentence a client is told."""
+    """Turns pydantic's first error into a code and a message for the client."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     if not starting:

@@ -1,4 +1,4 @@
-"""Why a session or a request was refused or ended: a code for programs, a sentence for people."""
+"""Errors of sessions and requests: a code for programs, a sentence for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class ErrorCode(StrEnum):
-    """Why a session or a request was refused or ended, over the websocket and over HTTP."""
+    """Why a session or request was refused or ended, over websocket and HTTP."""
 
     # the client's messages
     BAD_MESSAGE = "bad_message"
@@ -119,7 +119,7 @@ RETRYABLE = frozenset(
         ErrorCode.INTERNAL,
     }
 )
-"""Errors after which the same client may well succeed with the same audio."""
+"""Errors after which the same client may succeed with the same audio."""
 
 
 class ProtocolError(Exception):

@@ -1,9 +1,9 @@
-"""What the server says on the live protocol (PROTOCOL.md), one model a message."""
+"""Messages of the server in the live protocol (PROTOCOL.md)."""
 
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -13,14 +13,14 @@ from service.protocol.options import Mode
 
 
 class _ServerMessage(BaseModel):
-    # A newer server may say more.
+    # A newer server may send more fields.
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     seq: int = Field(default=0, ge=0)
 
 
 class Limits(BaseModel):
-    """What the server will take from this session."""
+    """What the server accepts in this session."""
 
     max_message_bytes: int
     max_session_s: float
@@ -60,7 +60,7 @@ class NoteOn(_ServerMessage):
 
 
 class NoteUpdate(_ServerMessage):
-    """A note that sounds is played by another instrument than was told."""
+    """Corrects the instrument of a sounding note."""
 
     type: Literal["note_update"] = "note_update"
     note_id: int
@@ -112,8 +112,8 @@ class Lagging(_ServerMessage):
 
 
 class Draining(_ServerMessage):
-    """The server is going down: what follows ends this session. A client that resumes elsewhere
-    pays no heed to it."""
+    """The server is shutting down: the last messages of this session follow. A client that resumes
+    elsewhere ignores them."""
 
     type: Literal["draining"] = "draining"
 
@@ -125,7 +125,7 @@ class Flushed(_ServerMessage):
 
 
 class Totals(BaseModel):
-    """A session in numbers; samples are per channel, at the rate the client sent."""
+    """Counts of a session; samples are per channel, at the sent rate."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -153,7 +153,7 @@ class Done(_ServerMessage):
 
 class Error(_ServerMessage):
     type: Literal["error"] = "error"
-    code: ErrorCode | str  # a newer server may know more of them
+    code: ErrorCode | str  # a newer server may have more codes
     message: str
     retryable: bool
 
@@ -177,20 +177,7 @@ ServerMessage = (
     | Error
 )
 
-SERVER_MESSAGES: tuple[type[BaseModel], ...] = (
-    Ready,
-    NoteOn,
-    NoteUpdate,
-    NoteOff,
-    Pedal,
-    Frames,
-    Progress,
-    Lagging,
-    Draining,
-    Flushed,
-    Done,
-    Error,
-)
+SERVER_MESSAGES: tuple[type[BaseModel], ...] = get_args(ServerMessage)
 
 _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
     Annotated[ServerMessage, Field(discriminator="type")]

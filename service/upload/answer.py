@@ -19,10 +19,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.problems import Problem, responses
-from service.notes.events import NoteEvent, PedalEvent, is_update
+from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.protocol.faults import ErrorCode
 from service.protocol.options import StreamOptions
-from service.protocol.server_messages import Done, Totals
+from service.protocol.server_messages import Done, Error, Totals
 from service.session.description import chosen
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
@@ -44,33 +44,11 @@ class Answer(StrEnum):
     NDJSON = "ndjson"
 
 
-class NoteBody(BaseModel):
-    """A note of a recording; times in seconds and in frames."""
-
-    note_id: int
-    pitch: int
-    velocity: int
-    confidence: float
-    onset_s: float
-    offset_s: float
-    onset_frame: int
-    offset_frame: int
-    instrument: str | None = None
-    instrument_probability: float | None = None
-
-
-class PressBody(BaseModel):
-    """The sustain pedal is down; times in seconds."""
-
-    onset_s: float
-    offset_s: float
-
-
 class Transcript(BaseModel):
     """A transcribed recording."""
 
-    notes: list[NoteBody]
-    pedal: list[PressBody]
+    notes: list[Note]
+    pedal: list[PedalPress]
     duration_s: float
     frames: int
     model: str
@@ -82,11 +60,11 @@ class Transcript(BaseModel):
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The notes, in the form that `answer` asks for",
+        "description": "The notes, in the form given by `answer`",
         "content": {
             MIDI: {"schema": {"type": "string", "contentMediaType": MIDI}},
             JSON: {"schema": {"$ref": "#/components/schemas/Transcript"}},
-            NDJSON: {"schema": {"type": "string", "description": "one JSON object a line"}},
+            NDJSON: {"schema": {"type": "string", "description": "one JSON object per line"}},
         },
     },
     **responses(
@@ -120,7 +98,7 @@ class HoldingResponse(StreamingResponse):
     def __init__(
         self, lines: AsyncIterator[str], held: AsyncExitStack, send_timeout_s: float
     ) -> None:
-        # Proxies that buffer would keep the notes until the end.
+        # A buffering proxy would hold back the notes until the end.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(lines, media_type=NDJSON, headers=headers)
         self._held = held
@@ -135,7 +113,7 @@ class HoldingResponse(StreamingResponse):
             async with self._held:
                 await super().__call__(scope, receive, send_in_time)
         except TimeoutError:
-            logger.info("gave up on an answer that its client does not read")
+            logger.info("dropped an answer that its client does not read")
 
 
 async def write_lines(
@@ -148,9 +126,8 @@ async def write_lines(
 ) -> AsyncIterator[str]:
     """The lines of an NDJSON answer; the last is `done` unless the server itself failed.
 
-    The first says what the server chose: model, mode, look-ahead and block.
-
-    Before it, all that the upload held is given back: its client may go on to the next at once.
+    The first, `started`, states what the server chose: model, mode, look-ahead and block. The
+    upload's place is freed before the last line, so its client may send the next at once.
     """
     item: FileItem | None = first
     performance: Performance | None = None
@@ -172,17 +149,8 @@ async def write_lines(
     count(state, performance, problem)
     await held.aclose()
     if problem is not None:
-        yield (
-            json.dumps(
-                {
-                    "type": "error",
-                    "code": problem.code,
-                    "message": problem.detail,
-                    "retryable": False,
-                }
-            )
-            + "\n"
-        )
+        fault = Error(code=problem.code, message=problem.detail, retryable=False)
+        yield fault.model_dump_json(exclude={"seq"}) + "\n"
     if performance is not None:
         done = Done(
             reason="stop" if problem is None else "error",
@@ -197,8 +165,8 @@ def describe(
 ) -> dict[str, Any]:
     """The body of a JSON answer."""
     return Transcript(
-        notes=[NoteBody.model_validate(note, from_attributes=True) for note in performance.notes],
-        pedal=[PressBody.model_validate(p, from_attributes=True) for p in performance.pedal],
+        notes=performance.notes,
+        pedal=performance.pedal,
         duration_s=performance.totals.audio_s,
         frames=performance.totals.frames,
         **chosen(options, state.loaded().config),
@@ -206,7 +174,7 @@ def describe(
 
 
 def file_name(uploaded: str | None) -> dict[str, str]:
-    """Suggests the recording's own name with the ending .mid (RFC 6266)."""
+    """Suggests the recording's name with the suffix .mid (RFC 6266)."""
     stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
     name = quote(f"{stem[:100]}.mid", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}

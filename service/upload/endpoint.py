@@ -53,7 +53,7 @@ router = APIRouter(tags=["recordings"])
 
 
 class UploadChoices(Choices):
-    """The query of an upload; `encoding` and `sample_rate` where the file is raw PCM."""
+    """The query of an upload; `encoding` and `sample_rate` for raw PCM."""
 
     answer: Answer = Answer.MIDI
     encoding: Encoding | None = None
@@ -67,7 +67,7 @@ class UploadChoices(Choices):
         return self
 
     def pcm(self) -> AudioFormat | None:
-        """The format of raw PCM; None where the file says it itself."""
+        """The format of raw PCM; None for files, which state their own."""
         if self.encoding is None or self.sample_rate is None:
             return None
         return AudioFormat(
@@ -112,7 +112,7 @@ async def transcribe_recording(
             aclosing(start_transcription(state, upload.file, options, choices.pcm()))
         )
         if choices.answer is Answer.NDJSON:
-            # Bad files mostly show at once: then there is still a status to say so.
+            # Bad files usually fail at once, while the answer can still have an error status.
             try:
                 first = await anext(items)
             except Exception as error:

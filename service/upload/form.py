@@ -16,7 +16,7 @@ from service.access.problems import Problem
 from service.protocol.faults import ErrorCode
 from service.settings import Settings
 
-# A form field is not what we came for; a few small ones do no harm.
+# Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
 
@@ -57,7 +57,7 @@ async def receive_file(request: Request, settings: Settings, stack: AsyncExitSta
             async with asyncio.timeout(patience_s):
                 message = await request.receive()
         except TimeoutError:
-            detail = f"nothing of the upload came for {patience_s:g} s"
+            detail = f"no data of the upload for {patience_s:g} s"
             raise Problem(ErrorCode.IDLE_TIMEOUT, detail) from None
         received += len(message.get("body", b""))
         if received > max_bytes:

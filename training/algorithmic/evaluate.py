@@ -80,9 +80,9 @@ def generalisation(
         yield score_examples(network, draw_examples(problem, rng, length, examples))
 
 
-def load_trained(folder: Path, checkpoint: str = "best") -> tuple[SymbolNetwork, Problem]:
+def load_trained(folder: Path, weights: str = "best") -> tuple[SymbolNetwork, Problem]:
     """Network and problem of a run's folder. Raises WeightsError."""
-    path = folder / f"{checkpoint}.safetensors"
+    path = folder / f"{weights}.safetensors"
     if not path.is_file():
         raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
     network, name = load_symbol_network(path), read_card(path).get("name")
@@ -102,13 +102,13 @@ def table(scores: list[Score]) -> str:
 
 
 def evaluate_run(
-    folder: Path, checkpoint: str, lengths: tuple[int, ...], examples: int
+    folder: Path, weights: str, lengths: tuple[int, ...], examples: int
 ) -> list[Score]:
-    """Scores a run's checkpoint and keeps them in its folder. Raises WeightsError."""
-    network, problem = load_trained(folder, checkpoint)
+    """Scores the weights of a run and keeps the result in its folder. Raises WeightsError."""
+    network, problem = load_trained(folder, weights)
     network.to("cuda" if torch.cuda.is_available() else "cpu")
     scores = list(generalisation(network, problem, lengths, examples))
-    result = {"task": problem.name, "checkpoint": checkpoint, "scores": [*map(asdict, scores)]}
+    result = {"task": problem.name, "weights": weights, "scores": [*map(asdict, scores)]}
     write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
     return scores
 

@@ -44,9 +44,9 @@ class Result:
     """Passages too long for the released preprocessing, counted as wrong."""
 
 
-def load_reader(folder: Path, checkpoint: str = "best", device: str = "cpu") -> Reader:
+def load_reader(folder: Path, weights: str = "best", device: str = "cpu") -> Reader:
     """A run's network with its vocabulary and preprocessing. Raises WeightsError."""
-    path = folder / f"{checkpoint}.safetensors"
+    path = folder / f"{weights}.safetensors"
     if not path.is_file():
         raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
     card = read_card(path)

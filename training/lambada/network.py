@@ -38,8 +38,8 @@ class WordNetwork(SymbolNetwork):
 class FrozenEmbedding(nn.Module):
     """Looks words up in a table outside the network's state.
 
-    A million vectors take 1.2 GB: copies of the network share them, and no checkpoint repeats
-    them. They stay in main memory, and only the rows of a batch travel to the device.
+    A million vectors take 1.2 GB: copies of the network share them, and files of weights omit them.
+    They stay in main memory, and only the rows of a batch travel to the device.
     """
 
     def __init__(self, table: Tensor) -> None:

@@ -36,7 +36,7 @@ from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
 VOCABULARY = "vocabulary.json"
 VECTORS = "vectors.safetensors"
-"""The frozen embedding, which the checkpoints beside it share."""
+"""The frozen embedding, shared by the weights beside it."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class LambadaTask:
     score = "accuracy"
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
-        """folder: of the run, which keeps vocabulary and vectors beside the checkpoints; `resume`
-        takes them from there. Raises TextError, or WeightsError for what the folder holds.
+        """folder: of the run, which keeps vocabulary and vectors beside the weights; `resume` reads
+        them from there. Raises TextError, or WeightsError for the folder's contents.
         """
         self.config = config
         self.windows = config.batch_size

@@ -103,8 +103,8 @@ class MusicTask:
     def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
         """An endless stream, rendered in worker processes or read by threads.
 
-        # Windows include their context.
-        so a resumed run sees other music; windows of the archive depend only on seed and step.
+        Rendered music depends on seed and first step, so a resumed run hears other music; windows
+        of the archive depend only on seed and step.
         """
         config = self.config
         source: contextlib.AbstractContextManager[Iterable[Batch]]

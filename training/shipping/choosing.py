@@ -1,4 +1,4 @@
-"""The command line of what is chosen on validation material for a card's tracker settings."""
+"""The command line of programs that choose tracker settings on validation material."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(
     seconds: float,
     arguments: list[str] | None,
 ) -> int:
-    """Chooses settings and writes them into the card where asked; returns the exit status."""
+    """Chooses settings and optionally writes them into the card; returns the exit status."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

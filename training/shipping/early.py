@@ -1,10 +1,9 @@
 """Choose the thresholds by age of the anytime mode: ``python -m training.shipping.early --write``.
 
-On validation material alone, as ``training.shipping.tune``, whose settings are kept. For each age
-that a frame may have, all onset peaks of that age are gathered; T(a) is the lowest threshold above
-which at most a share of NEW_FALSE are new false ones: no note begins there, and at the full
-look-ahead none would be told either. So what is told early is nearly as rarely false as what is
-told late. T falls with age: no age is stricter than a younger one.
+Uses validation material only, like ``training.shipping.tune``, whose settings stay. For each age of
+a frame it gathers all onset peaks of that age; T(a) is the lowest threshold above which at most a
+share of NEW_FALSE are new false notes: no note begins there, and the full look-ahead would find
+none either. So early notes are almost as rarely false as late ones. T never rises with age.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ logger = logging.getLogger(__name__)
 FILE = Priority.FILE
 NEW_FALSE = 0.01
 LOOKAHEAD_MS = 200.0
-_NEAR_FRAMES = 4  # notes at the full look-ahead that near are the same
+_NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,8 @@ class Evidence:
         age: frames from the peak to the newest frame of its window.
         probability: of the onset.
         false: no note begins there.
-        new: at the full look-ahead none would be told there either.
-        note: the written note that begins there, counted over all pieces; -1 where none does.
+        new: the full look-ahead would find no note there either.
+        note: the written note that begins there, counted over all pieces; -1 if none does.
         waited: frames from that note's time to the newest frame of the window.
     """
 
@@ -76,9 +75,9 @@ def choose(evidence: Evidence, settings: TrackerSettings, last_age: int) -> Trac
         thresholds.insert(0, least)
     chosen = replace(settings, early_onset_thresholds=tuple(thresholds))
     needed = np.array([*thresholds, settings.onset_threshold])[evidence.age]
-    told = (evidence.probability >= needed) & (evidence.note >= 0)
+    sent = (evidence.probability >= needed) & (evidence.note >= 0)
     first: dict[int, float] = {}
-    for note, waited in zip(evidence.note[told].tolist(), evidence.waited[told], strict=True):
+    for note, waited in zip(evidence.note[sent].tolist(), evidence.waited[sent], strict=True):
         first[note] = min(waited, first.get(note, np.inf))
     if not first:
         return chosen
@@ -86,8 +85,8 @@ def choose(evidence: Evidence, settings: TrackerSettings, last_age: int) -> Trac
 
 
 def lowest_threshold(probability: NDArray[np.float64], bad: NDArray[np.bool_]) -> float:
-    """The lowest, in steps of 0.01, from which on at most NEW_FALSE of the peaks are bad; 1 where
-    there is none."""
+    """The lowest, in steps of 0.01, above which at most NEW_FALSE of the peaks are bad; 1 if there
+    is none."""
     order = np.argsort(-probability, kind="stable")
     share = np.cumsum(bad[order]) / np.arange(1, len(order) + 1)
     good = np.flatnonzero(share <= NEW_FALSE)
@@ -99,7 +98,7 @@ def lowest_threshold(probability: NDArray[np.float64], bad: NDArray[np.bool_]) -
 def gather(
     engine: Engine, audio: NDArray[np.float32], told: Truth, settings: TrackerSettings, notes: int
 ) -> Evidence:
-    """Hear a piece, [samples] at the model's rate; ``notes`` were written in those before."""
+    """The peaks of a piece, [samples] at the model's rate; ``notes``: written in earlier pieces."""
     frame_s = HOP / engine.config.sample_rate
     newest_hops = engine.config.newest_hops
     options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
@@ -145,7 +144,7 @@ def _nearest(
     at_pitch: NDArray[np.int64],
     within_s: float,
 ) -> NDArray[np.int64]:
-    """Of each place, the note of its pitch that begins nearest; -1 where none does so within."""
+    """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
     found = np.full(len(at_s), -1)
     for one in np.unique(at_pitch):
         notes = np.flatnonzero(pitch == one)
@@ -167,12 +166,12 @@ def together(parts: Sequence[Evidence]) -> Evidence:
 def early_settings(
     engine: Engine, settings: TrackerSettings, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
-    """With thresholds by age for a model, from rendered pieces and, where ``synth.real_root`` names
-    their folder, real recordings.
+    """The settings with thresholds by age, from rendered pieces and, if ``synth.real_root`` is
+    given, real recordings.
 
     Args:
-        pieces: number of rendered ones.
-        seconds: of each, and of each recording.
+        pieces: number of rendered pieces.
+        seconds: length of each, and of each recording.
     """
     rate = engine.config.sample_rate
     heard: list[tuple[NDArray[np.float32], Truth]] = []
@@ -192,7 +191,7 @@ def early_settings(
     for audio, told in heard:
         parts.append(gather(engine, audio, told, settings, notes))
         notes += len(told.onset_s)
-        logger.info("%d of %d pieces heard", len(parts), len(heard))
+        logger.info("piece %d of %d", len(parts), len(heard))
     options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
     last_age = options.lookahead_hops(rate) - engine.config.newest_hops
     return choose(together(parts), settings, last_age)

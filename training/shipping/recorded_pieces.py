@@ -1,7 +1,7 @@
-"""Real recordings with their scores, to judge the note tracker's settings on.
+"""Real recordings with scores, for judging the note tracker's settings.
 
-Scores do not determine key releases, so only onsets count. Where a score leaves open
-whether a note begins, a note found or missed is neither right nor wrong.
+Scores do not determine key releases, so only onsets count. Where a score leaves open whether a note
+begins, found and missed notes do not count.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Truth:
 
     Attributes:
         onset_s, pitch: of the written notes, [n] each.
-        unknown: (frames, PITCHES), where it leaves open whether a note begins.
-        frame_s: distance of frames.
+        unknown: (frames, PITCHES), where the score leaves open whether a note begins.
+        frame_s: seconds per frame.
     """
 
     onset_s: NDArray[np.float64]
@@ -46,8 +46,7 @@ class Truth:
 
 
 class RecordedPieces:
-    """Implements ``tune.Pieces``: probabilities of the recordings, to be tracked with many
-    settings."""
+    """Implements ``tune.Timed``: probabilities of the recordings."""
 
     def __init__(
         self, transcriber: TranscriptionModel, recordings: Sequence[ScoredRecording], seconds: float
@@ -75,7 +74,7 @@ class RecordedPieces:
         return float(np.mean(scores))
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        """How late the notes found are, all pieces together."""
+        """As in ``tune.Timed``."""
         errors = [np.zeros(0)]
         for probabilities, score in self.pieces:
             notes = tracked(settings, probabilities, self.frame_s, self.heads)
@@ -85,7 +84,7 @@ class RecordedPieces:
 
 
 def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
-    """Of the first ``frames`` of a recording."""
+    """The onsets in the first ``frames`` of a recording."""
     unknown = np.zeros((frames, PITCHES), bool)
     for begin_s, end_s, pitch, what in recording.unknown:
         if int(what) & ONSET_UNKNOWN:
@@ -96,10 +95,10 @@ def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
 
 
 def matches(score: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Written notes and notes found that are the same: index pairs, as many as can be.
+    """Indices of written notes and of the found notes that match them, as many pairs as possible.
 
-    Of a pitch, each written note takes the first found that is near enough and not taken: in one
-    dimension and with one tolerance, no other choice makes more pairs.
+    Each written note takes the first free found note of its pitch that is near enough: in one
+    dimension with one tolerance, no other choice makes more pairs.
     """
     pairs: list[tuple[int, int]] = []
     for pitch in np.unique(notes.pitch):
@@ -120,7 +119,7 @@ def matches(score: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def known_onset_f1(score: Truth, notes: NoteList) -> float:
-    """Onset F1 of the onsets that the score determines; 0 if there are none and none is found."""
+    """F1 of the onsets that the score determines; 0 if there are none and none is found."""
     written, found = matches(score, notes)
     written_known = score.knows(score.onset_s, score.pitch)
     hits = int(written_known[written].sum())

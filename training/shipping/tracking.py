@@ -11,7 +11,7 @@ from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import NoteList, estimated_notes
 
 LOOKAHEADS_MS = (100.0, 200.0)
-"""With which settings are judged."""
+"""Look-aheads at which settings are judged."""
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 
 

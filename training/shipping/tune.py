@@ -1,10 +1,10 @@
 """Choose the note tracker's settings: ``python -m training.shipping.tune --model live --write``.
 
-On synthesised pieces, played by the held-out instruments from validation scores, and with
-``--real DIR`` on the validation split of real recordings with their scores, which know false notes
-that no rendering has; recordings that the model is evaluated on never enter. The network runs once
-per look-ahead; then the settings are improved one at a time along their grids, at first in wide
-steps, until nothing improves the objective. ``--write`` puts them into the weights' card.
+Uses validation scores rendered with held-out instruments and, with ``--real DIR``, the validation
+split of real recordings with scores, which cause false notes that no rendering has; recordings for
+evaluation are never used. The network runs once per look-ahead; then the settings are improved one
+at a time along their grids, first in wide steps, until the objective no longer improves.
+``--write`` stores them in the weights' card.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
 logger = logging.getLogger(__name__)
 
 _PROBABILITIES = (0.02, *(i / 20 for i in range(1, 20)), 0.98)
-# Not onset_radius_frames: it is the delay of a note_on, and not for accuracy alone to choose.
+# Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone.
 GRID: dict[str, Sequence[Any]] = {
     "onset_threshold": _PROBABILITIES,
     "restrike_threshold": (*_PROBABILITIES, None),
@@ -47,20 +47,20 @@ GRID: dict[str, Sequence[Any]] = {
     "frame_start_frames": (2, 3, 4, 6, 8, 12, 16, 24, 32),
     "offset_threshold": (*_PROBABILITIES, None),
 }
-WIDE_STEP = 4  # of the first look along a grid
-REACH = 2  # a small step that does not help is passed over where the next one does
+WIDE_STEP = 4  # of the first pass along a grid
+REACH = 2  # steps in a row that may fail before a direction is given up
 ROUNDS = 4
 MAX_CORRECTION = 0.4  # frames
-REAL_WEIGHT = 2.0  # of onset F1 on recordings beside the same and two halves of rendered pieces
+REAL_WEIGHT = 2.0  # of onset F1 on recordings, against the objective of rendered pieces
 
 
 class Pieces(Protocol):
-    """What settings are judged on."""
+    """Material that settings are judged on."""
 
     heads: tuple[str, ...]
 
     def objective(self, settings: TrackerSettings) -> float:
-        """The higher, the better."""
+        """Higher is better."""
 
 
 class Timed(Pieces, Protocol):
@@ -69,11 +69,11 @@ class Timed(Pieces, Protocol):
     frame_s: float
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        """How late the notes found are."""
+        """Delays of the found notes, in seconds, over all pieces."""
 
 
 class HeldOutPieces:
-    """Probabilities of the validation pieces, to be tracked with many settings."""
+    """Implements ``Timed``: probabilities of the validation pieces."""
 
     def __init__(
         self, transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
@@ -102,7 +102,7 @@ class HeldOutPieces:
         return total / len(self.pieces)
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        """How late the notes found are, all pieces together."""
+        """As in ``Timed``."""
         errors = [np.zeros(0)]
         for probabilities, reference in self.pieces:
             notes = tracked(settings, probabilities, self.frame_s, self.heads)
@@ -112,7 +112,7 @@ class HeldOutPieces:
 
 
 class Together:
-    """Pieces of several kinds, each of its weight."""
+    """Pieces of several kinds, weighted."""
 
     def __init__(self, parts: Sequence[tuple[float, Timed]]) -> None:
         self.parts = parts
@@ -123,8 +123,8 @@ class Together:
         return sum(weight * pieces.objective(settings) for weight, pieces in self.parts)
 
     def correction_frames(self, settings: TrackerSettings) -> float:
-        """What sets the median of onset errors to zero, on average over the kinds of pieces; as
-        much as ``onset_correction_frames`` may be, to a tenth."""
+        """The correction that zeroes the median onset error, averaged over the kinds of pieces,
+        within the limits of ``onset_correction_frames`` and to a tenth."""
         bare = replace(settings, onset_correction_frames=0.0)
         frames = [
             float(np.median(errors)) / pieces.frame_s
@@ -203,7 +203,7 @@ class _Search:
                 at += step
 
     def _try(self, name: str, value: Any) -> bool:
-        """Whether the value makes sense and is better."""
+        """Whether the value is valid and better."""
         try:
             candidate = replace(self.best, **{name: value})
         except ValueError:
@@ -221,12 +221,12 @@ class _Search:
 def settings_for(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
-    """The best settings for a model, on rendered pieces and, where ``synth.real_root`` names their
-    folder, on real recordings.
+    """The best settings for a model on rendered pieces and, if ``synth.real_root`` is given, real
+    recordings.
 
     Args:
-        pieces: number of rendered ones.
-        seconds: of each; of a recording, so many times four.
+        pieces: number of rendered pieces.
+        seconds: length of each; four times as much of each recording.
     """
     parts: list[tuple[float, Timed]] = [(1.0, HeldOutPieces(transcriber, synth, pieces, seconds))]
     if synth.real_root is not None:

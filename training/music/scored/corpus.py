@@ -62,7 +62,7 @@ def load_recordings(
     places = {entry["id"]: cache / _key(root, entry) for entry in entries}
     missing = [entry for entry in entries if not (places[entry["id"]] / "labels.npz").exists()]
     if missing:
-        # Imported here: workers that only draw excerpts need no torch.
+        # Imported here: only needed while the cache is incomplete.
         from training.music.scored.prepare import prepare
 
         prepare(root, [(entry, places[entry["id"]]) for entry in missing])

@@ -1,5 +1,4 @@
-"""Makes one excerpt, audio with its notes: from a score, performed by instruments in a room, or
-from a real recording."""
+"""Excerpts, audio with notes: scores performed by instruments in a room, or real recordings."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Material:
-    """The bank, rooms with their sounds, and of one split the pieces, by group of ensembles, and
+    """The bank, the rooms and their sounds, and of one split the pieces, by group of ensembles, and
     the real recordings."""
 
     bank: Bank
@@ -56,7 +55,7 @@ class Material:
 
 
 def load_material(config: SynthConfig, split: str = "train") -> Material:
-    """Open bank and scores, and for training the real recordings. Raises ValueError where the split
+    """Opens bank and scores, and for training the real recordings. Raises ValueError if the split
     has no piece with notes, or ``real_root`` no recording with a score."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, config.cache, split):
@@ -79,8 +78,7 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
-    """One augmented excerpt of 20 to 30 s (by the configuration): a real recording, or a score,
-    random notes or noise."""
+    """One augmented excerpt: of a real recording, a score, random notes or noise."""
     rate = material.bank.sample_rate
     seconds = float(rng.uniform(config.excerpt_min_s, config.excerpt_max_s))
     if material.recordings and rng.random() < config.real_probability:
@@ -129,7 +127,7 @@ def _augmented(
 
 
 def labelled(notes: Notes, config: SynthConfig) -> Notes:
-    """The notes with the ends that ``SynthConfig.labels`` asks for."""
+    """The notes with ends according to ``SynthConfig.labels``."""
     return notes if config.labels == "sounding" else notes.moved(offset=notes.released)
 
 
@@ -180,7 +178,7 @@ def score_excerpt(
 
 
 def random_piece(material: Material, rng: np.random.Generator) -> Piece:
-    """A group in proportion to its weight, a piece to the square root of its length."""
+    """A group drawn by its weight, a piece of it by the square root of its length."""
     names = list(material.groups)
     pieces = material.groups[names[int(rng.choice(len(names), p=material.weights))]]
     share = np.sqrt([piece.seconds for piece in pieces])

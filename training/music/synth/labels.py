@@ -40,7 +40,7 @@ class Targets(NamedTuple):
     """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
     notes of a pitch."""
     velocity: NDArray[np.uint8]
-    """MIDI velocity of that note; 0 where ``onset`` is 0 or it is not known."""
+    """MIDI velocity of that note; 0 where ``onset`` is 0 or the velocity is unknown."""
     offset: NDArray[np.uint8]
     """Like ``onset`` around the ends of notes."""
     instrument: NDArray[np.uint8]
@@ -50,7 +50,7 @@ class Targets(NamedTuple):
     frame_unknown: NDArray[np.uint8]
     """1 where ``frame`` and ``offset`` are doubtful."""
     onset_unknown: NDArray[np.uint8]
-    """1 where ``onset`` is."""
+    """1 where ``onset`` is doubtful."""
 
 
 def segment_labels(

@@ -1,7 +1,7 @@
-"""From a score to a performance: when and how loudly its notes are played, and by what.
+"""From a score to a performance: timing, dynamics and instruments of its notes.
 
-Engraved scores are mechanical: times are exact, dynamics constant, notes last their full value and
-nobody presses the pedal. Without the changes made here a network would come to rely on that.
+Engraved scores are mechanical: exact times, constant dynamics, notes of full length, no pedal. A
+network would learn to rely on that without the changes made here.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ PIANOS = ("piano", "electric_piano", "electric_grand")
 SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
 OTHERS_VIBRATO = 0.4
-"""Other voices play with vibrato this much less often, organs never."""
+"""Relative frequency of vibrato in other voices; organs have none."""
 RINGING = ("harp", "zither", "vibraphone", "glockenspiel")
-"""Nothing stops their notes at once."""
+"""Their notes ring on."""
 
 
 def perform(
     piece: Piece, start_s: float, seconds: float, config: SynthConfig, rng: np.random.Generator
 ) -> tuple[Notes, NDArray[np.float64]]:
-    """Humanised notes of ``seconds`` of a piece from ``start_s`` on, and its pedal presses.
+    """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses.
 
-    Times count from the excerpt's beginning. Parts stay as in the score; the pedal is not yet
-    applied, as only a piano follows it.
+    Times count from the start of the excerpt. Parts stay as in the score; the pedal is not applied
+    yet, as it affects only pianos.
     """
     tempo = float(np.exp(rng.uniform(np.log(config.tempo_min), np.log(config.tempo_max))))
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
@@ -99,7 +99,7 @@ def _dynamics(
     seconds: float,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Velocities as played: phrases swell and fade, parts and single notes differ."""
+    """Velocities as played: phrases swell and fade, parts and notes differ."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
         velocity = mean + (notes.velocity - mean) * rng.uniform(0.8, 1.3) + rng.normal(0, 14)
@@ -121,12 +121,11 @@ def orchestrate(
     rng: np.random.Generator,
     only: tuple[str, ...] | None = None,
 ) -> tuple[Notes, list[Voice], NDArray[np.float64] | None]:
-    """Give each part to an instrument: notes, whose ``part`` indexes the voices, and the pedal.
+    """Assigns an instrument to each part: notes, whose ``part`` indexes the voices, and the pedal.
 
-    The pedal is [presses, 3] of begin s, end s and depth, or None where no piano plays.
-
-    Training leaves the held-out timbres alone; ``only`` names the ones to use instead (for
-    validation). Notes outside an instrument's range are dropped when rendered.
+    The pedal is [presses, 3] of begin s, end s and depth, or None if no piano plays. Held-out
+    timbres are not used; for validation, ``only`` names those to use instead. Notes outside an
+    instrument's range are dropped when rendered.
     """
     exclude = config.held_out.names if only is None else tuple(set(bank.instruments) - set(only))
     usable = [entry for entry in bank.instruments.values() if entry.name not in exclude]

@@ -1,8 +1,7 @@
 """Plays notes on the instruments of the bank.
 
 Each note is the nearest recorded one, read at another speed by linear interpolation of the
-oversampled bank, looped where it is held longer than the recording, shaped and added to the mix.
-Only the loop over notes is Python; their properties and their samples are numpy arrays.
+oversampled bank, looped if it is held longer than the recording, shaped and added to the mix.
 """
 
 from __future__ import annotations
@@ -56,24 +55,24 @@ class Voice:
 class Rendered:
     """Audio, float32 of shape [samples], and the notes that sound in it.
 
-    Offsets of ``notes`` are where each note stops sounding, or its damper begins to fall: the sound
-    that a damper leaves, and the room's, is after the end of the note.
+    A note's offset is where it stops sounding or its damper begins to fall; the residual sound of
+    strings and room comes after it.
     """
 
     audio: NDArray[np.float32]
     notes: Notes
     pedal: NDArray[np.float64] | None = None
-    """Sustain pedal, [presses, 3]: begin and end in seconds, depth from 0 to 1; None where no
-    piano plays or the pedal is unknown."""
+    """Sustain pedal, [presses, 3]: begin and end in seconds, depth from 0 to 1; None if no piano
+    plays or the pedal is unknown."""
     unknown: NDArray[np.float64] | None = None
     """Where the labels are doubtful, [n, 4]: begin and end in seconds, pitch (-1: all), and what
     (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
 
 
 def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
-    """End each note where its part strikes the same pitch again.
+    """Ends each note where its part strikes the same pitch again.
 
-    Of two notes struck within ``min_s`` of each other only one, the longer-lived, is kept.
+    Of two notes struck within ``min_s`` of each other, only the longer one is kept.
     """
     if len(notes) < 2:
         return notes
@@ -104,9 +103,9 @@ def render(
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio.
 
-    ``pedal``, [presses, 3] as in :class:`Rendered`, holds the dampers of pianos, whose keys sound
-    like ``mechanics``. Notes that begin outside 0..seconds or that no recording reaches are left
-    out, also from the returned notes.
+    ``pedal``, [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos, whose keys sound
+    like ``mechanics``. Notes that begin outside 0..seconds or that no recording reaches are
+    omitted, also from the returned notes.
     """
     length = int(seconds * bank.sample_rate)
     audio = np.zeros(length, np.float32)

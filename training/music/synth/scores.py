@@ -225,14 +225,10 @@ def merged(intervals: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([intervals[first, 0], reach[last]], axis=1)
 
 
-def with_pedal(notes: Notes, pedal: NDArray[np.float64], cap_s: float) -> Notes:
-    """Extend each offset that falls into a pedal press to the release of the pedal.
-
-    At most ``cap_s`` seconds are added: some scores hold one pedal for minutes.
-    """
+def with_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
+    """Extends each offset that falls into a pedal press to the release of the pedal."""
     if not len(pedal) or not len(notes):
         return notes
     press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
     release = np.where(press >= 0, pedal[press, 1], -np.inf)
-    limit = np.minimum(release, notes.offset + cap_s)
-    return notes.lengthened(np.maximum(notes.offset, limit))
+    return notes.lengthened(np.maximum(notes.offset, release))

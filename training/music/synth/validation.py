@@ -21,13 +21,13 @@ from training.music.synth.excerpts import (
 from training.music.synth.render import Rendered
 
 VALIDATION_PIANO = 0.6
-"""Fraction of the ensemble excerpts played by a piano; other held-out instruments play the rest."""
+"""Fraction of the ensemble excerpts on a piano; other held-out instruments play the rest."""
 WINDOWS_PER_EXCERPT = 8
 VALIDATION_EXCERPT_S = 12.0
 
 
 class ValidationPiece(NamedTuple):
-    """A long passage for note-level scores and for tuning the note tracker."""
+    """A long passage for note-level scores and tuning the note tracker."""
 
     name: str
     audio: NDArray[np.float32]
@@ -67,8 +67,7 @@ def validation_pieces(
 def dry_excerpts(
     material: Material, config: SynthConfig, n: int, rng: np.random.Generator
 ) -> list[Rendered]:
-    """``n`` excerpts of validation scores on the held-out instruments, as an ideal microphone
-    beside them would hear them."""
+    """``n`` excerpts of validation scores on the held-out instruments, without any room."""
     rendered = [_dry(material, config, VALIDATION_EXCERPT_S, rng) for _ in range(n)]
     return [Rendered(one.audio, labelled(one.notes, config), one.pedal) for one in rendered]
 

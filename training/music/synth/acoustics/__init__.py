@@ -1,4 +1,4 @@
-"""What lies between an instrument and the samples: rooms, microphones, channels, background sound.
+"""Rooms, microphones, channels and background sound between an instrument and the samples.
 
 Sound in, sound out; nothing here depends on notes.
 """

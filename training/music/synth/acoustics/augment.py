@@ -16,7 +16,7 @@ from training.music.synth.acoustics.speech import speech
 from training.music.synth.acoustics.surroundings import NOWHERE, Surroundings
 from training.music.synth.config import RecordingConfig
 
-IMPULSE_MIN_S = 0.1  # room for the ringing of the equaliser where there is no reverberation
+IMPULSE_MIN_S = 0.1  # space for the ringing of the equaliser without reverberation
 EVERYDAY = RecordingConfig()
 
 
@@ -64,8 +64,8 @@ def impulse_response(
 ) -> NDArray[np.float32]:
     """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
 
-    The reflections are measured (one of ``rooms``) or simulated. The equaliser's recursive filters
-    are minimum-phase and act on the short response instead of the audio, at no cost.
+    The reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase
+    filters act on the short response instead of the audio, at almost no cost.
     """
     in_room = rng.random() < config.room
     if in_room and rooms and rng.random() < config.measured:

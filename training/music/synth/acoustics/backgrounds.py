@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from training.music.synth.instruments.bank import replace_atomically
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
-"""Voices (parts of a segment's name) and drums (its file) kept out of training, for evaluation."""
+"""Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
 """Kinds of continuous sounds; others are occasional events."""
 CROSSFADE_S = 0.15
@@ -77,7 +77,7 @@ class Backgrounds:
         return raw.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
 
     def noise(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """A place with its sounds: steady ones, events, or both; float32 [length]."""
+        """Sounds of a place: steady ones, events, or both; float32 [length]."""
         steady = [kind for kind in self.kinds if kind in CONTINUOUS]
         sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
         out = np.zeros(length, np.float32)

@@ -38,8 +38,8 @@ ENVELOPE_BLOCK_S = 0.02
 BALANCE_LIMIT_DB = 8.0
 """Natural loudness differences between the notes of a layer are kept up to this limit."""
 NORMALISED = "normalised"
-"""An entry with this word in its remark lost the loudness of its notes before it was recorded
-here: ``orig_peak_db`` says nothing."""
+"""Entries with this word in their remark have lost the loudness of their notes: ``orig_peak_db`` is
+meaningless."""
 CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
 """Measured tuning of notes (entry, pitch) that the index gives as exact."""
 
@@ -159,16 +159,6 @@ class Bank:
         self.samples = samples
         self.sample_rate = sample_rate
 
-    def named(self, instrument: str, exclude: tuple[str, ...] = ()) -> list[Instrument]:
-        """Entries that record ``instrument`` ("piano", "violin", ...), without the excluded."""
-        entries = self.instruments.values()
-        return [e for e in entries if e.instrument == instrument and e.name not in exclude]
-
-    def family(self, family: str, exclude: tuple[str, ...] = ()) -> list[Instrument]:
-        """Entries of a family ("piano", "strings", "winds", "keyboard"), without the excluded."""
-        entries = self.instruments.values()
-        return [e for e in entries if e.family == family and e.name not in exclude]
-
 
 def load_bank(folder: Path, cache: Path) -> Bank:
     """Open the bank in ``folder``, decoding it into ``cache`` on first use.
@@ -239,10 +229,8 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
 
 
 def _make_seamless(sound: NDArray[np.float32], start: int, end: int, fade: int) -> None:
-    """Blend the last ``fade`` samples before ``end`` into those before ``start``, in place.
-
-    Reading may then jump from ``end`` to ``start`` without a click.
-    """
+    """Blends the last ``fade`` samples before ``end`` into those before ``start``, in place, so
+    that reading can jump from ``end`` to ``start`` without a click."""
     fade = min(fade, start, end - start)
     if fade <= 0:
         return
@@ -263,7 +251,7 @@ def _onset(sound: NDArray[np.float32], indexed_s: float, rate: int) -> int:
 
 
 def _audible_length(sound: NDArray[np.float32], rate: int) -> int:
-    """Samples until the envelope has fallen below SILENCE_DB of its peak for good."""
+    """Samples until the envelope stays below SILENCE_DB of its peak."""
     block = max(1, int(ENVELOPE_BLOCK_S * rate))
     padded = np.zeros(-(-len(sound) // block) * block, np.float32)
     padded[: len(sound)] = np.abs(sound)

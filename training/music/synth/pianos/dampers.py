@@ -17,7 +17,7 @@ from scipy import signal
 
 MIDDLE_PITCH = 60
 LONGEST_S = 2.0
-"""Time constant that even the slowest damper of the lowest string stays below."""
+"""Upper limit of the time constant, even for the lowest string."""
 SHORTEST_S = 0.025
 RESIDUE_RATIO = 4
 """Time constant of the residue, in those of the damper."""
@@ -27,7 +27,7 @@ TAIL_DB = 40.0
 """A damped note is rendered until it has fallen by this."""
 TAIL_FADE_S = 0.02
 RESTRIKE_CONSTANTS = 5
-"""A stroke has its effect within this many of its time constants."""
+"""A stroke takes full effect within this many time constants."""
 FADED = 3.5
 """Time constants (30 dB) after which a note under half a pedal counts as gone."""
 
@@ -39,9 +39,9 @@ class Dampers:
     middle_s: float = 0.12
     """Time constant of the amplitude of the low partials at middle C."""
     bass_semitones: float = 14.0
-    """Downwards from middle C the time constant doubles for every so many semitones."""
+    """Semitones below middle C over which the time constant doubles."""
     treble_semitones: float = 24.0
-    """Upwards it halves for every so many."""
+    """Semitones above middle C over which it halves."""
     treble_power: int = 2
     """High partials are damped this much faster."""
     residue: float = 0.06

@@ -65,8 +65,8 @@ def random_noise(
 ) -> NDArray[np.float32]:
     """Float32 [length]: the noise of each key at its release and of each press of a pedal [m, 3].
 
-    It lies at a random level of LEVEL_DB beside music with a peak of 1. The pedal sounds the
-    louder the farther it moves.
+    Its level is drawn from LEVEL_DB, relative to music with a peak of 1. The pedal is louder the
+    farther it moves.
     """
     out = np.zeros(length, np.float32)
     keys_db = float(rng.uniform(*LEVEL_DB))

@@ -49,8 +49,8 @@ def changed_pedal(pedal: NDArray[np.float64], longest_s: float) -> NDArray[np.fl
 def pedal_depths(pedal: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1.
 
-    Some players press halfway for some chords, or let the pedal rise to half before its end, which
-    thins a sound out without ending it.
+    Some players press halfway for some chords, or let the pedal rise halfway before its end, which
+    thins the sound without ending it.
     """
     half = rng.uniform(0.2, 0.6) if rng.random() < HALF_PEDAL else 0.0
     rows = []
@@ -70,17 +70,17 @@ def pedal_depths(pedal: NDArray[np.float64], rng: np.random.Generator) -> NDArra
 def held_by_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
     """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release.
 
-    A pedal that is pressed later catches the rest of a sound, but its note has ended: so do MIDI
-    instruments, and the labels of recordings made on them, understand a pedal.
+    A pedal pressed later catches the rest of a sound, but the note has ended: MIDI instruments, and
+    labels of recordings made on them, treat a pedal the same way.
     """
     down = merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2])
-    return with_pedal(notes, down, np.inf)
+    return with_pedal(notes, down)
 
 
 def contact(depth: NDArray[np.float64]) -> NDArray[np.float64]:
     """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings.
 
-    At half pedal felt still brushes the strings: sounds last three to four times as long.
+    At half pedal the felt still brushes the strings: sounds last three to four times as long.
     """
     return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
 
@@ -88,8 +88,8 @@ def contact(depth: NDArray[np.float64]) -> NDArray[np.float64]:
 def pedal_depth(pedal: NDArray[np.float64], length: int, sample_rate: int) -> NDArray[np.float64]:
     """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth).
 
-    It moves linearly, for PEDAL_TRAVEL_S after each begin and end: a foot that changes the pedal
-    faster than that does not get all the way up.
+    It moves linearly for PEDAL_TRAVEL_S after each begin and end; a faster change does not let it
+    rise completely.
     """
     depth = np.zeros(length)
     for begin, end, target in pedal:

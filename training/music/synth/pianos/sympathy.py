@@ -15,19 +15,19 @@ STRINGS = range(21, 109)
 STRING_PARTIALS = 6
 RESPONSE_S = 2.0
 SYMPATHY_DB = (-30.0, -15.0)
-"""Level of what sounds in sympathy."""
+"""Level of the resonance."""
 SYMPATHY_FADE_S = (0.08, 0.4)
 """Time constant with which the dampers end it."""
 RESPONSES = 3
-"""Different soundboards that are made once in a process."""
+"""Number of different soundboards, each made once per process."""
 
 
 @lru_cache(RESPONSES)
 def strings_response(variant: int, sample_rate: int) -> NDArray[np.float32]:
-    """Impulse response of all strings of a piano without their dampers: RESPONSE_S of samples.
+    """Impulse response of all undamped strings of a piano: RESPONSE_S of samples.
 
-    Each string answers at its first partials, with the decay of its register (60 dB in about 15 s
-    in the bass and 1.5 s in the treble) and whatever phase its place on the bridge gives it.
+    Each string resonates at its first partials, with the decay of its register (60 dB in about 15 s
+    in the bass and 1.5 s in the treble) and random phases.
     """
     rng = np.random.default_rng(variant)
     time = np.arange(int(RESPONSE_S * sample_rate), dtype=np.float32) / sample_rate
@@ -56,9 +56,8 @@ def sympathetic(
 ) -> NDArray[np.float32]:
     """The other strings, sounding along while the pedal frees them: float32 [n].
 
-    They are driven by ``audio`` [n] as far as the dampers are clear and end with a time constant
-    of ``fade_s`` once the pedal is up; in sum they lie ``level_db`` beside the sound that drives
-    them.
+    ``audio`` [n] drives them as far as the dampers are clear; they fade with a time constant of
+    ``fade_s`` once the pedal is up. ``level_db`` is their level relative to the driving sound.
     """
     free = (1 - contact(depth)).astype(np.float32)
     driven = audio * free

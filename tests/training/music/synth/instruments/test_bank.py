@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +11,7 @@ import soundfile
 from model.config import SAMPLE_RATE
 from tests.training.conftest import CENTS, INSTRUMENTS, PRE_S
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import HELD_OUT, OVERSAMPLING, load_bank
+from training.music.synth.instruments.bank import OVERSAMPLING, load_bank
 
 
 def test_every_note_of_the_index_is_loaded(synth_config: SynthConfig) -> None:
@@ -44,14 +43,6 @@ def test_the_cache_is_used_and_gives_the_same(synth_config: SynthConfig, tmp_pat
     np.testing.assert_array_equal(first.samples, again.samples)
     for name, entry in first.instruments.items():
         np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
-
-
-def test_held_out_timbres_can_be_excluded(synth_config: SynthConfig) -> None:
-    bank = load_bank(synth_config.root, synth_config.cache)
-    names = {entry.name for entry in bank.named("piano", exclude=HELD_OUT.names)}
-    assert names == {"piano_one", "piano_two"}
-    assert {entry.name for entry in bank.family("winds")} == {"clarinet_one", HELD_OUT.clarinet}
-    assert len(HELD_OUT.names) == len(dataclasses.fields(HELD_OUT))
 
 
 def test_a_wrong_sample_rate_is_refused(synth_config: SynthConfig, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from model.config import HOP, ModelConfig
 from service.protocol.options import (
     MAX_LOOKAHEAD_HOPS,
     MIN_LOOKAHEAD_HOPS,
-    LookaheadError,
+    OptionsError,
     StreamOptions,
 )
 
@@ -30,7 +30,7 @@ def stream_options(
     hop_ms = 1000 * HOP / config.sample_rate
     least, most = math.floor(MIN_LOOKAHEAD_HOPS * hop_ms), math.ceil(MAX_LOOKAHEAD_HOPS * hop_ms)
     if not isinstance(lookahead_ms, Real) or not least <= float(lookahead_ms) <= most:
-        raise LookaheadError(f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}")
+        raise OptionsError(f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}")
     names = [instruments] if isinstance(instruments, str) else instruments
     if block_frames is None:
         block_frames = defaults.block_frames

@@ -1,10 +1,13 @@
-"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside basic-pitch.
+"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside a peer.
 
 Both transcribe the same recordings and are scored by the same code: this service as a live stream
-with the look-ahead asked for, basic-pitch, which works on whole files, with its default settings.
-It needs an environment of its own:
+with the look-ahead asked for, the peer, which works on whole files, with its default settings. A
+peer needs an environment of its own, with one of
 
     python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' 'setuptools<81'
+    python3.11 -m venv VENV && VENV/bin/pip install transkun==2.0.1 soundfile 'setuptools<81'
+
+transkun knows the piano alone and has no frame probabilities, so its frame AP is missing.
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ from training.evaluation.reports.report import Report, interval, report
 from training.music.metrics import note_list
 from training.music.recordings import Recording, read_collection
 
-SCRIPT = Path(__file__).with_name("peer_basic_pitch.py")
+PEERS = {"basic_pitch": "basic-pitch", "transkun": "transkun"}  # package: name
 LOWEST = 21  # MIDI pitch of its first row
 FRAME_S = HOP / SAMPLE_RATE
 
 
 class PeerError(RuntimeError):
-    """basic-pitch is not there, it failed, or there is nothing to compare it with."""
+    """The peer is not there, it failed, or there is nothing to compare it with."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data-dir", type=Path, required=True, help="as for training.evaluate")
-    parser.add_argument("--peer", type=Path, required=True, help="environment with basic-pitch")
+    parser.add_argument("--peer", type=Path, required=True, help="environment with the peer")
     parser.add_argument("--lookahead-ms", type=float, default=200.0)
     parser.add_argument("--label-shift-ms", type=float, default=0.0)
     parser.add_argument("--model", default="live")
@@ -54,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     shift_s = options.label_shift_ms / 1000
     try:
-        check_peer(options.peer)
+        package = find_peer(options.peer)
         stream = StreamOptions(lookahead_ms=options.lookahead_ms)
         collection = read_collection(options.data_dir)
         (ours,) = evaluate_collection(
@@ -62,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         if ours["failures"]:  # means of other recordings than the peer's
             raise PeerError("; ".join(ours["failures"].values()))
-        theirs = evaluate_peer(options.peer, collection.recordings, shift_s)
+        theirs = evaluate_peer(options.peer, package, collection.recordings, shift_s)
     except (PeerError, WeightsError, ValueError, OSError) as error:
         print(f"tests.benchmarks.peer: {error}", file=sys.stderr)
         return 1
@@ -74,42 +77,55 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def check_peer(peer: Path) -> None:
-    """Raises PeerError, with what to do, where basic-pitch is not installed in ``peer``."""
-    hint = f"basic-pitch is not installed in {peer}; to install it: " + " ".join(
-        line.strip() for line in (__doc__ or "").splitlines() if "-m venv" in line
-    ).replace("VENV", str(peer))
+def find_peer(peer: Path) -> str:
+    """The package of PEERS that is installed in ``peer``.
+
+    Raises PeerError, with what to do, where there is none.
+    """
     python = peer / "bin" / "python"
-    if not python.exists():
-        raise PeerError(hint)
     # find_spec: an import alone would take seconds.
-    code = "import importlib.util as u, sys; sys.exit(not u.find_spec('basic_pitch'))"
-    if subprocess.run([python, "-c", code], check=False, capture_output=True).returncode:
-        raise PeerError(hint)
+    code = f"import importlib.util as u; print(*filter(u.find_spec, {list(PEERS)}))"
+    if python.exists():
+        found = subprocess.run([python, "-c", code], check=False, capture_output=True, text=True)
+        if found.stdout.split():
+            return found.stdout.split()[0]
+    lines = [line.strip() for line in (__doc__ or "").splitlines() if "-m venv" in line]
+    hint = " or ".join(lines).replace("VENV", str(peer))
+    raise PeerError(f"no peer is installed in {peer}; to install one: {hint}")
 
 
-def evaluate_peer(peer: Path, found: list[Recording], label_shift_s: float) -> Report:
+def evaluate_peer(
+    peer: Path, package: str, found: list[Recording], label_shift_s: float
+) -> Report:
     """As ``reports.report.report``, and ``times_real_time``. Raises PeerError."""
+    script = Path(__file__).with_name(f"peer_{package}.py")
     with tempfile.TemporaryDirectory() as folder:
         audio = [str(recording.audio.resolve()) for recording in found]
         done = subprocess.run(
-            [peer / "bin" / "python", SCRIPT, folder, *audio],
+            [peer / "bin" / "python", script, folder, *audio],
             check=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
         if done.returncode:
-            raise PeerError(f"basic-pitch failed:\n{done.stderr[-2000:]}")
+            raise PeerError(f"{PEERS[package]} failed:\n{done.stderr[-2000:]}")
         results, audio_s, took_s = {}, 0.0, 0.0
         for recording in found:
             with np.load(Path(folder) / f"{recording.audio.stem}.npz") as said:
                 length_s = soundfile.info(recording.audio).duration
-                heard = on_our_frames(said["frames"], said["times"], length_s)
+                notes = note_list(said["notes"])
                 reference = recording.notes.shifted(label_shift_s)
-                results[recording.name] = score(reference, note_list(said["notes"]), heard, FRAME_S)
+                if "frames" in said:
+                    heard = on_our_frames(said["frames"], said["times"], length_s)
+                else:
+                    heard = notes.roll(int(np.ceil(length_s / FRAME_S)), FRAME_S)
+                result = score(reference, notes, heard, FRAME_S)
+                if "frames" not in said:
+                    result.figures["frame_ap"] = float("nan")
+                results[recording.name] = result
                 audio_s, took_s = audio_s + length_s, took_s + float(said["seconds"])
-    return report(results) | {"model": "basic-pitch", "times_real_time": audio_s / took_s}
+    return report(results) | {"model": PEERS[package], "times_real_time": audio_s / took_s}
 
 
 def on_our_frames(

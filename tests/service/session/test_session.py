@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,13 +12,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES, WINDOW
+from model.config import HEADS, HOP, PITCHES, WINDOW
 from service.engine.engine import Engine, Priority
+from service.notes.events import Event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.sessions import FRAME_S, MELODY, OPTIONS, found, pcm, to_bytes, transcribe
+
+
+@pytest.fixture(scope="module")
+def listening_engine() -> Iterator[Engine]:
+    """With a model that tells instruments and the pedal as well."""
+    with Engine(FakeTranscriber(HEADS)) as engine:
+        yield engine
+
+
+def told(
+    engine: Engine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
+) -> list[tuple[Event, int]]:
+    """Each event of a stream with the number of samples that it needed; not those of the end."""
+    out: list[tuple[Event, int]] = []
+
+    async def run() -> None:
+        session = TranscriptionSession(
+            engine,
+            pcm(rate_hz),
+            options,
+            on_events=lambda events, needed: out.extend((event, needed) for event in events),
+        )
+        await session.push_samples(samples)
+        session.abort()
+
+    asyncio.run(run())
+    return out
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -60,6 +89,26 @@ def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -
     whole = transcribe(engine, raw, audio, options)
     assert transcribe(engine, raw, audio, options, sizes) == whole
     assert transcribe(engine, raw, audio, options, sizes, Priority.FILE) == whole
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_no_event_depends_on_audio_after_its_decision(
+    listening_engine: Engine, data: st.DataObject
+) -> None:
+    """Notes, their ends, names and corrections and the pedal, by the samples that each needed."""
+    rate_hz = data.draw(st.sampled_from([FAKE_RATE_HZ, 44_100, 48_000]))
+    options = data.draw(st.sampled_from(OPTIONS))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    samples = play(MELODY, 1.5, rate_hz, level=float(rng.uniform(0.1, 0.2)))
+    samples += 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
+    whole = told(listening_engine, samples, rate_hz, options)
+    assert whole
+    _, needed = whole[data.draw(st.integers(0, len(whole) - 1))]
+    other = 0.2 * rng.standard_normal(len(samples)).astype(np.float32)
+    other[:needed] = samples[:needed]
+    known = [one for one in whole if one[1] <= needed]
+    assert told(listening_engine, other, rate_hz, options)[: len(known)] == known
 
 
 @pytest.mark.parametrize("options", OPTIONS)

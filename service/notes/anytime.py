@@ -1,34 +1,44 @@
 """Windows of probabilities to notes that begin as soon as the evidence suffices.
 
-Every hop a window ends, and each window speaks again of the same frames: of the newest with next
-to no future, of older ones with more. Let n be the newest frame that a window shows, o_n[f] the
-onset and y_n[f] the frame probability that it gives a pitch at frame f, a = n - f the age of the
-frame there, A the age at which it has its full look-ahead, and r, m, R the settings' onset radius,
-least length and release frames. When window n comes, for f from n - A to n, a pitch
+One window is computed each hop, and successive windows predict the same frames again: the newest
+with almost no future audio, older ones with more. The tracker reads [heads, columns, 128] of each:
+its newest frame n and the columns - 1 before it. For one pitch, let
 
-* begins at frame f where the evidence suffices for its age,
+    o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
+    a = n - f         the age of the frame in that window
+    A                 the age at which a frame has its full look-ahead (``last_age``)
+    T(a)              the onset threshold for that age (``early_onset_thresholds``)
+    r, m, R           ``onset_radius_frames``, ``min_note_frames``, ``release_frames``
+    free              the first frame that no earlier event of the pitch has claimed:
+                      max(m, 2 r + 1) frames after a beginning, or the frame of an end
 
-      o_n[f] >= T(a),    o_n[f - k] < o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n,
-      max of y_n[f ... min(f + r, n)] >= frame_on_threshold,    f >= free,
+When window n arrives, the pitch
 
-  T falls from T(0) to T(A) = onset_threshold: what is certain is told at once, what is doubtful
-  waits for more future, the full look-ahead at most. The note's time is that of the peak;
-* is struck again where it sounds already and that holds, with ``restrike_threshold``, if any, as
-  the least onset probability: the old note ends where its frame probability fell just before, or
-  else where the new one begins;
-* ends at the first frame f from free on whose probability, and that of the next R - 1, have fallen
-  below frame_off_threshold, whatever their age (lower thresholds for young frames told ends later
-  and no better on validation material);
-* ends at frame n - A where the offset probability peaks (``offset_threshold``), and a silent pitch
-  begins there where its frame probability was high for long (``frame_start_threshold``), as in
-  ``service.notes.tracker``: these wait for the full look-ahead.
+* begins at frame f, n - A <= f <= n, if
 
-``free`` is the first frame of a pitch that is not spoken for: max(m, 2 r + 1) frames after a
-beginning and the frame of an end. A peak moves by up to r frames from window to window, either way,
-so an onset is begun once. Nothing is taken back.
+      f >= free,    o_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold,
+      o_n[f - k] < o_n[f] for k = 1 ... r,    o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n.
 
-The notes of different pitches come in the order in which they are decided, not in that of their
-times; of one pitch, each ends before the next begins.
+  Its time is that of the peak, interpolated between frames as in ``service.notes.tracker``;
+* is struck again if it sounds and the same holds, with at least ``restrike_threshold``. The old
+  note ends where its frame probability fell just before, or else where the new one begins;
+* ends at the first frame f >= max(free, n - A - R + 1) such that y_n[f ... f + R - 1] lie below
+  frame_off_threshold, whatever their age (lower thresholds for young frames ended notes later and
+  no better on validation material);
+* ends at frame n - A if the offset probability peaks there (``offset_threshold``), and begins
+  there, if silent, after a long run of high frame probability (``frame_start_threshold``). These
+  two wait for the full look-ahead, as in ``service.notes.tracker``.
+
+T falls with age to T(A) = onset_threshold: a clear onset begins its note at once, a doubtful one
+waits for more future audio, at most the full look-ahead. ``training.shipping.early`` chooses T(a)
+on validation material: the lowest threshold at which at most 1 % of the peaks of that age are false
+notes that the full look-ahead would not have begun. So early notes are about as reliable as late
+ones.
+
+The peak of one onset moves by up to r frames from window to window, either way; ``free`` keeps it
+from beginning a second note. Events are never retracted. They come in the order in which they are
+decided, which between pitches need not be that of their times; of one pitch, each note ends before
+the next begins.
 """
 
 from __future__ import annotations
@@ -46,10 +56,10 @@ from service.notes.tracker_settings import TrackerSettings
 
 
 class AnytimeTracker:
-    """Notes of one stream. Pure: no clock, no input but the windows, in order.
+    """Notes of one stream. Pure: no clock, no input except the windows, in order.
 
-    What is decided depends on the newest window, on ``free`` and on the notes that sound; by
-    ``frame_start_threshold`` also on ``history_frames`` before.
+    Decisions depend on the newest window, on ``free`` and on the notes that sound; those by
+    ``frame_start_threshold`` also on the ``history_frames`` windows before.
     """
 
     def __init__(
@@ -127,8 +137,7 @@ class AnytimeTracker:
 
     @property
     def free(self) -> dict[int, int]:
-        """By pitch, the first frame that is not spoken for: of silent pitches, where a window to
-        come shows a frame before it."""
+        """By silent pitch, the first unclaimed frame, if a coming window shows one before it."""
         oldest = self._pushed - self.last_age
         pitches = np.flatnonzero(self._free > max(0, oldest)).tolist()
         return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
@@ -197,7 +206,7 @@ class AnytimeTracker:
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
         """(age, pitch, onset probability) of what the window would begin were every threshold
-        ``onset_threshold`` and no pitch spoken for; for their choice."""
+        ``onset_threshold`` and every frame free; to choose the thresholds with."""
         known = np.zeros((self._n_heads, self.columns, PITCHES), np.float32)
         known[:, : window.shape[1]] = window
         onset = known[self._onset]
@@ -214,7 +223,7 @@ class AnytimeTracker:
         return self._end_all(end_frame)
 
     def close(self) -> list[NoteEvent]:
-        """End all notes at the first frame that has not been spoken of."""
+        """End all notes at the first frame that has not been evaluated."""
         return self._end_all(self.decided)
 
     # -- what a window decides --------------------------------------------------------------------
@@ -259,7 +268,7 @@ class AnytimeTracker:
     ) -> list[NoteEvent]:
         """The note_on, and before it the note_off of a note that is struck again.
 
-        head: the row of the probabilities that tells of the note.
+        head: the row of the probabilities that begins the note.
         """
         column = frame - self._pushed + self.columns  # one window more has been pushed
         time_frames = max(float(self._free[pitch]), frame + shift)

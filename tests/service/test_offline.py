@@ -9,7 +9,7 @@ import socket
 import pytest
 import soundfile
 
-from tests.service.apps import RATE_HZ, START, chunks, hear, melody, pcm16, serving
+from tests.service.apps import RATE_HZ, START, hear, melody, send_melody, serving
 
 
 def test_no_name_is_looked_up_and_no_connection_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +35,7 @@ def test_no_name_is_looked_up_and_no_connection_made(monkeypatch: pytest.MonkeyP
         assert uploaded.status_code == 200
         with client.websocket_connect("/ws/transcribe") as live:
             live.send_text(json.dumps(START))
-            for chunk in chunks(pcm16(melody())):
-                live.send_bytes(chunk)
+            send_melody(live)
             live.send_text('{"type": "stop"}')
             assert hear(live)[1] == 1000
     assert asked == []

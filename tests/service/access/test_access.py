@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.access.clients import Client
 from service.access.keys import hash_key
-from tests.service.apps import START, hear, serving
+from tests.service.apps import begin as start
+from tests.service.apps import hear, serving
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
 KEYS = (
@@ -36,8 +36,7 @@ def guarded(**settings: Any) -> Iterator[TestClient]:
 def begin(client: TestClient, **options: Any) -> str | None:
     """A whole, silent session; the subprotocol chosen."""
     with client.websocket_connect(LIVE, **options) as socket:
-        socket.send_text(json.dumps(START))
-        assert socket.receive_json()["type"] == "ready"
+        start(socket)
         socket.send_text('{"type": "stop"}')
         assert hear(socket)[1] == 1000
         chosen: str | None = socket.accepted_subprotocol
@@ -127,8 +126,7 @@ def test_a_key_is_no_query_parameter_and_comes_into_no_log(
 def test_a_key_has_limits_of_its_own() -> None:
     with guarded() as client:
         with client.websocket_connect(LIVE, headers=bearer(BOB)) as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+            start(socket)
             # One request in 100 s, and a burst in proportion: one.
             answer = client.get("/info", headers=bearer(BOB))
             assert answer.status_code == 429
@@ -140,8 +138,7 @@ def test_a_key_has_limits_of_its_own() -> None:
 def test_a_client_has_no_more_sessions_than_its_share() -> None:
     with serving(max_sessions_per_client=1) as (client, _):
         with client.websocket_connect(LIVE) as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+            start(socket)
             assert refused(client) == (429, "client_limit")
             assert told(client) == ("client_limit", 4429)
         assert begin(client) is None
@@ -152,8 +149,7 @@ def test_a_proxy_that_can_ask_another_server_is_told_by_status() -> None:
     from_proxy = {**to_page, "X-Refuse-With": "status"}
     with serving(max_sessions=1) as (client, _):
         with client.websocket_connect(LIVE) as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+            start(socket)
             assert refused(client, headers=from_proxy) == (503, "too_many_sessions")
             assert told(client, headers=to_page) == ("too_many_sessions", 4429)
 
@@ -167,8 +163,7 @@ def test_a_token_of_another_server_sends_a_proxy_there() -> None:
         assert refused(client, headers=from_proxy, subprotocols=offered) == (403, "unauthorized")
     with guarded(max_sessions=1) as client:
         with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+            start(socket)
             # Not whose it is, but that there is no room, is what its page should read.
             assert told(client, subprotocols=offered) == ("too_many_sessions", 4429)
             with (
@@ -186,8 +181,7 @@ def test_a_token_comes_from_a_server_with_room_if_a_proxy_asks() -> None:
     with guarded(max_sessions=1) as client:
         assert client.post("/token", headers=from_proxy).status_code == 200
         with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+            start(socket)
             answer = client.post("/token", headers=from_proxy)
             assert (answer.status_code, answer.json()["code"]) == (503, "too_many_sessions")
             assert "Retry-After" in answer.headers

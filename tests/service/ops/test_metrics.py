@@ -16,10 +16,10 @@ from tests.service.apps import (
     MELODY,
     RATE_HZ,
     START,
-    chunks,
+    begin,
     hear,
     melody,
-    pcm16,
+    send_melody,
     serving,
 )
 
@@ -40,11 +40,9 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     with serving() as (client, _):
         assert numbers(client)["rse_sessions"] == 0
         with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+            begin(socket)
             assert numbers(client)["rse_sessions"] == 1
-            for chunk in chunks(pcm16(melody())):
-                socket.send_bytes(chunk)
+            send_melody(socket)
             socket.send_text('{"type": "stop"}')
             hear(socket)
         after = numbers(client)
@@ -70,8 +68,7 @@ def test_a_resumed_session_counts_only_what_it_did_itself() -> None:
             hear(socket)
         with client.websocket_connect("/ws/transcribe") as socket:
             socket.send_text(json.dumps({**START, "resume": checkpoint}))
-            for chunk in chunks(pcm16(melody())):
-                socket.send_bytes(chunk)
+            send_melody(socket)
             socket.send_text('{"type": "stop"}')
             hear(socket)
         assert numbers(client)["rse_notes_total"] == len(MELODY)

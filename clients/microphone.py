@@ -17,11 +17,11 @@ from typing import Any
 from clients.client import TranscriptionClient
 from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
-from clients.midi.beat import Beat
 from clients.midi.notes import NoteList
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.options import add_instruments_option, add_tempo_option, beat_of
 from service.protocol.client_messages import Start
+from service.protocol.midi_file import Beat
 
 try:
     import soundfile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from clients.midi.beat import DEFAULT_BEAT, Beat
 from clients.midi.notes import NoteList
+from service.protocol.midi_file import DEFAULT_BEAT, Beat
 
 AUTO = "auto"
 SLOWEST_BPM, FASTEST_BPM = 20.0, 400.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clients.events import Connected
-from clients.midi.notes import CHANNELS, PEDALLED, SUSTAIN
+from service.protocol.midi_file import CHANNELS, PEDALLED, SUSTAIN
 from service.protocol.server_messages import NoteOff, NoteOn, Pedal
 
 VIRTUAL = "virtual"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.midi.beat import Beat
+from service.protocol.midi_file import Beat
 
 MIN_BPM = 50.0
 MAX_BPM = 200.0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from service.notes.events import PedalEvent
-
-PEDALLED = ("piano", "electric piano")
+from service.protocol.midi_file import PEDALLED as PEDALLED
 
 
 class PedalTracker:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clients.midi.beat import TICKS_PER_BEAT, Beat, TempoMap
-from clients.midi.notes import PEDALLED, NoteList
+from clients.midi.notes import NoteList
 from service.notes.events import Note as ServiceNote
 from service.notes.midi import midi_file
-from service.notes.pedal import PEDALLED as SERVICE_PEDALLED
+from service.protocol.midi_file import TICKS_PER_BEAT, Beat, TempoMap
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
 
@@ -153,4 +152,3 @@ def test_instruments_have_tracks_programs_and_the_pedal() -> None:
     assert viola.control_changes == []
     (only,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi(only="viola"))).instruments
     assert (only.name, [note.pitch for note in only.notes]) == ("viola", [70])
-    assert PEDALLED == SERVICE_PEDALLED

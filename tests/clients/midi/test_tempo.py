@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from clients.midi.beat import Beat
 from clients.midi.tempo import estimate_beat
+from service.protocol.midi_file import Beat
 
 
 def off_beat_s(beat: Beat, time_s: float) -> float:

@@ -263,7 +263,7 @@ class TranscriptionClient:
     async def _until_done(self) -> Done:
         performance = self._performance
         while True:
-            begun, told = performance.sessions, performance.decided
+            begun, known = performance.sessions, performance.decided
             try:
                 return performance.whole(await self._session())
             except TranscriptionError as error:
@@ -275,7 +275,7 @@ class TranscriptionClient:
                 raise performance.failed(failure)
             retry_s = self._retry.after(
                 connected=performance.sessions > begun,
-                fruitful=performance.decided > told,
+                fruitful=performance.decided > known,
                 audio_ended=self._audio.ended,
             )
             if retry_s is None:

@@ -83,7 +83,7 @@ def _send(connection: HTTPConnection, piece: bytes) -> None:
 
 
 def _refused(answer: HTTPResponse) -> TranscriptionError:
-    """The problem document of the service (RFC 9457) in words."""
+    """The error for a refused upload, from its problem document (RFC 9457)."""
     try:
         problem = json.loads(answer.read())
         words = f"{problem['detail']} ({problem['code']})"

@@ -1,4 +1,7 @@
-"""Checks of a configuration's fields; the ValueError names the field, its range and its value."""
+"""Checks of a configuration's fields; the ValueError names the field, its range and its value.
+
+Not pydantic's dataclasses: their errors take several lines and do not state the range.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The paper's runs one after another: ``python -m training.paper --out runs/paper``.
 
 Addition, sorting and multiplication with residual and gated units, then LAMBADA, at the paper's
-sizes. One call trains for at most --minutes and stops; the next call goes on where it stopped, so
-that hours fit into short sittings. A finished run is measured once, and every call writes
+sizes. One call trains for at most --minutes and stops; the next call continues there, so that
+hours fit into short sessions. A finished run is measured once, and every call writes
 OUT/results.md with the tables of what is finished. The exit status is 0 when all runs are, else 3.
 """
 

@@ -58,7 +58,7 @@ class Backlog:
     async def read(self, position: int) -> bytes | None:
         """The audio from sample ``position`` to the end of its block; waits for it.
 
-        None once there is nothing more to come.
+        None at the end of all audio.
 
         Raises:
             LookupError: that audio has been dropped.

@@ -53,7 +53,7 @@ class Session:
         options: format of the audio, and transcription options.
         on_message: is given ``Ready``, notes, ``Progress`` and ``Lagging`` in their order. A
             TranscriptionError that it raises ends the session.
-        resume: the checkpoint to continue from, with its ``known_events``.
+        resume: the resume point to continue from, with its ``known_events``.
         open_timeout_s: for the connection and the server's ``ready``.
         stall_timeout_s: silence of the server, while it owes an answer, that ends the session.
         max_unacknowledged_s: audio that may be under way; ``send`` waits while there is more. The

@@ -1,4 +1,4 @@
-"""Opening the websocket to the service, and the words for what keeps it from opening."""
+"""Opening the websocket to the service, and its errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ CLOSE_TIMEOUT_S = 2.0
 # The service is full, or goes down; a proxy before it finds none that is up (502, 504).
 RETRYABLE = (429, 502, 503, 504)
 
-# In the environment a key is not shown to everybody who lists the processes.
+# Unlike arguments, the environment is hidden from other users' lists of processes.
 KEY_VARIABLE = "RSE_KEY"
-KEY_HELP = f"An API key, where the service asks for one, is given as ${KEY_VARIABLE}."
+KEY_HELP = f"If the service requires an API key, set ${KEY_VARIABLE}."
 
 
 def websocket_url(url: str) -> str:
@@ -53,7 +53,7 @@ async def open_socket(
         key: API key (default: ``$RSE_KEY``).
 
     Raises:
-        ConnectError: no service there, or it takes no session now (``retryable``).
+        ConnectError: no service there, or it accepts no session now (``retryable``).
     """
     try:
         socket = await connect(
@@ -74,13 +74,13 @@ async def open_socket(
 
 
 def credentials(key: str | None) -> dict[str, str]:
-    """The header that shows an API key, of the environment where none is given."""
+    """The header with an API key; by default that of the environment."""
     key = key or os.environ.get(KEY_VARIABLE)
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _refused(error: InvalidStatus) -> ConnectError:
-    """The service's answer to a handshake that it refused (an RFC 9457 problem) in words."""
+    """The error for a refused handshake, from its problem document (RFC 9457)."""
     status = error.response.status_code
     detail = f"HTTP {status}"
     try:

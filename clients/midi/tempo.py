@@ -5,7 +5,8 @@ exp(2 pi i t / p) over the onsets t is long (Rayleigh's test for a direction on 
 notes also fall between beats, a period counts for R(p) and for R(p / 2). A faster period explains
 all that a slower one does, so of those that explain the onsets about as well the slowest is taken.
 
-One beat is found for a whole performance: playing whose tempo wanders has none.
+One beat is found for a whole performance; playing with a wandering tempo has none. pretty_midi's
+estimate is not used: it always finds a tempo.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class ResumePoint:
         if len({note.note_id for note in self.sounding}) < len(self.sounding):
             raise ResumeError("two notes have the same note_id")
         if any(not 0 <= pitch < PITCHES for pitch in self.free):
-            raise ResumeError(f"free has pitches that there are not: {sorted(self.free)}")
+            raise ResumeError(f"free has impossible pitches: {sorted(self.free)}")
         for note in self.sounding:
             if not 0 <= note.pitch < PITCHES:
                 raise ResumeError(f"there is no pitch {note.pitch}")

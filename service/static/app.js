@@ -1,4 +1,4 @@
-/** Wires the page: the stage, the panels beside it, and the words that say what is going on. */
+/** Wires the page: the stage, the panels beside it, and the status line. */
 
 import { FilterPanel } from "./panels/filter-panel.js";
 import { LivePanel } from "./panels/live-panel.js";

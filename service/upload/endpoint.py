@@ -164,7 +164,7 @@ async def run(
         # The model may be busy for a long time; a client that has left must not hold a place.
         await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not listening.done():
-            raise Problem(ErrorCode.BAD_UPLOAD, "the client has gone")
+            raise Problem(ErrorCode.BAD_UPLOAD, "the client is gone")
         await listening
     except Exception as error:
         extra = {"midi_base64": base64.b64encode(performance.midi).decode()} if performance else {}

@@ -63,7 +63,7 @@ export class Microphone extends PcmSource {
     navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
     this.context.addEventListener("statechange", () => {
       if (!INTERRUPTED.has(this.context?.state)) return;
-      this.tell("notice", "The system interrupted the audio; the take goes on when it returns.");
+      this.tell("notice", "The system interrupted the audio; the take continues when it returns.");
       this.context.resume().then(() => this.tell("notice", ""), () => {});
     });
   }
@@ -77,7 +77,7 @@ export class Microphone extends PcmSource {
     this.tell(
       "notice",
       `The input now runs at ${kilohertz(rate)}; the browser converts it to ` +
-        `${kilohertz(this.rate)} and the take goes on.`,
+        `${kilohertz(this.rate)} and the take continues.`,
     );
   }
 
@@ -93,7 +93,7 @@ function wordsFor(cause) {
   switch (cause.name) {
     case "NotAllowedError":
     case "SecurityError":
-      return "The browser may not use the microphone. Allow it beside the address, then press Listen.";
+      return "The browser blocks the microphone. Allow it next to the address, then press Listen.";
     case "NotFoundError":
     case "OverconstrainedError":
       return "That microphone is not there. Plug it in or choose another input.";

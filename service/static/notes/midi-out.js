@@ -37,7 +37,7 @@ export class MidiOut extends EventTarget {
     try {
       this.#access = await navigator.requestMIDIAccess();
     } catch (cause) {
-      throw new Error("The browser may not use MIDI. Allow it beside the address.", { cause });
+      throw new Error("The browser blocks MIDI. Allow it next to the address.", { cause });
     }
     this.#access.addEventListener("statechange", () => this.#portsChanged());
   }

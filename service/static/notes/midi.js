@@ -43,7 +43,7 @@ export function midiFile(notes, { programs = {}, pedal = [] } = {}) {
   ]);
 }
 
-/** The channel of the instrument with this index, 0 to 15, but for 9: that is percussion's. */
+/** The channel of the instrument with this index, 0 to 15 except 9, which is percussion's. */
 export const channelOf = (index) => [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15][index % 15];
 
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));

@@ -32,7 +32,7 @@ export class Take extends EventTarget {
   noteOn(key, { pitch, velocity, confidence, instrument = null }, onset) {
     this.noteOff(key, onset);
     const note = { pitch, velocity, confidence, instrument, onset, offset: null };
-    // Events come in order of time, so this ends at once but for a replay after a reconnect.
+    // Events come in order of time, so this ends at once except for a replay after a reconnect.
     let at = this.notes.length;
     while (at > 0 && this.notes[at - 1].onset > onset) at -= 1;
     this.notes.splice(at, 0, note);
@@ -51,7 +51,7 @@ export class Take extends EventTarget {
     this.#changed();
   }
 
-  /** A sounding note is of another instrument than was told. */
+  /** Corrects the instrument of a sounding note. */
   rename(key, instrument) {
     const note = this.open.get(key);
     if (!note) return;

@@ -12,7 +12,7 @@ const PLAY_ALONG_MS = 200; // longest wait of a doubtful note, unless a longer o
 const TAB_LOCK = "rse-transcribe-listening";
 const TWO_TABS =
   "Another tab of this page listens too: each has its own take and its own place on the server.";
-const IN_BACKGROUND = "Listening goes on in the background; the picture rests.";
+const IN_BACKGROUND = "Listening continues in the background; the picture pauses.";
 
 const $ = (id) => document.getElementById(id);
 
@@ -88,7 +88,7 @@ export class LivePanel extends EventTarget {
     if (live !== this.#live) return;
     this.#stage.show(take);
     this.#stage.roll.follow(() => (live === this.#live ? live.head() : take.head));
-    listDevices(); // names are told only once a microphone was allowed
+    listDevices(); // names are known only after a microphone was allowed
   }
 
   #listen(live, take) {
@@ -169,7 +169,7 @@ export class LivePanel extends EventTarget {
     else this.#changed();
   }
 
-  /** One tab at a time holds the lock; a second one may listen all the same, but is told. */
+  /** One tab at a time holds the lock; a second one may still listen, with a notice. */
   #enterTab() {
     navigator.locks?.request(TAB_LOCK, { ifAvailable: true }, (lock) => {
       if (!this.#live) return null; // it has ended meanwhile

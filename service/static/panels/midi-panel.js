@@ -24,7 +24,7 @@ export class MidiPanel {
     });
     $("midi-port").addEventListener("change", () => {
       midi.choose($("midi-port").value);
-      // A synthesiser is played along with; whoever listens already goes on as before.
+      // A synthesiser wants notes early; a take that is running continues as it is.
       if (!$("play-along").disabled) $("play-along").checked = $("midi-port").value !== "";
     });
     midi.addEventListener("ports", () => this.#list());

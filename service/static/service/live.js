@@ -95,7 +95,7 @@ export class LiveTake extends EventTarget {
 
   stop() {
     if (!this.#socket) {
-      // The browser may still be asking for leave to listen, for as long as nobody answers.
+      // The browser may still be asking for permission.
       this.#abandoned = true;
       this.#tell("abandoned");
       return;

@@ -125,7 +125,7 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("NotAllowedError", "may not use the microphone"),
+        ("NotAllowedError", "blocks the microphone"),
         ("NotFoundError", "is not there"),
         ("NotReadableError", "in use by another program"),
     ],

@@ -51,7 +51,7 @@ def is_collection(path: Path) -> bool:
 
 
 def read_novels(path: Path) -> Novels:
-    """Raises TextError where there are none or the archive is damaged."""
+    """Raises TextError if there are none or the archive is damaged."""
     index: dict[str, int] = {}
     text: list[int] = []
     starts: list[int] = []

@@ -73,7 +73,7 @@ def align_files(audio: Path, score: Path, coarse: Path | None, engine: Engine) -
 
 
 def unwritten(aligned: Aligned, heard: Heard) -> NDArray[np.float64]:
-    """[n, 3]: second, pitch and probability of the onsets heard that are none of the score's.
+    """[n, 3]: second, pitch and probability of heard onsets that the score does not contain.
 
     Peaks of the onset probability of at least FOUND, further than twice the tolerance from every
     note of their pitch.

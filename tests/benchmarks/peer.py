@@ -94,9 +94,7 @@ def find_peer(peer: Path) -> str:
     raise PeerError(f"no peer is installed in {peer}; to install one: {hint}")
 
 
-def evaluate_peer(
-    peer: Path, package: str, found: list[Recording], label_shift_s: float
-) -> Report:
+def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
     """As ``reports.report.report``, and ``times_real_time``. Raises PeerError."""
     script = Path(__file__).with_name(f"peer_{package}.py")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
 """transkun on audio files; run by the interpreter of an environment that has it.
 
 ``PEER/bin/python peer_transkun.py OUT AUDIO...`` writes OUT/STEM.npz for each file, with the
-weights in its package and its default settings: ``notes`` [n, 4] (onset s, offset s, MIDI pitch, velocity)
-and the ``seconds`` it took. It has no frame probabilities. It imports nothing of this project: that
-has packages of other versions.
+weights in its package and its default settings: ``notes`` [n, 4] (onset s, offset s, MIDI pitch,
+velocity) and the ``seconds`` it took. It has no frame probabilities. It imports nothing of this
+project: that has packages of other versions.
 """
 
 import importlib.resources

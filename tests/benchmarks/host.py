@@ -21,7 +21,7 @@ from service.app import create_app
 from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 from tests.benchmarks import load
-from tests.benchmarks.machine import spread, write_music
+from tests.benchmarks.machine import cpu_s, spread, write_music
 from tests.fakes import FakeStream, FakeTranscriber
 from tests.service.conftest import server_starter
 
@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         )
         used = []
         for _ in range(runs):
-            before_s = load.cpu_s(server)
+            before_s = cpu_s(server.process.pid)
             trial = load.measure(server, music, STREAMS, seconds)
             assert not trial["refused"], trial["refusals"]
-            used.append(1000 * (load.cpu_s(server) - before_s) / (STREAMS * seconds))
+            used.append(1000 * (cpu_s(server.process.pid) - before_s) / (STREAMS * seconds))
         server.terminate()
     return {"streams": STREAMS, "core_ms_a_stream_second": spread(used)}
 

@@ -47,6 +47,10 @@ def write_csv(notes: Iterable[Note], file: TextIO) -> None:
     csv.writer(file, lineterminator="\n").writerows([Note._fields, *notes])
 
 
+def _extra_missing(missing: ImportError) -> ImportError:
+    return ImportError(f"{missing.name} is missing: pip install 'rse-transcribe[library]'")
+
+
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -124,8 +128,10 @@ class Transcription:
 
     def to_pretty_midi(self) -> PrettyMIDI:
         """The MIDI file as a ``pretty_midi.PrettyMIDI``. Raises ImportError without pretty_midi."""
-        import pretty_midi
-
+        try:
+            import pretty_midi
+        except ImportError as missing:
+            raise _extra_missing(missing) from missing
         return pretty_midi.PrettyMIDI(io.BytesIO(self.performance.midi))
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -137,9 +143,11 @@ class Transcription:
         Raises:
             ImportError: matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-        from matplotlib.collections import LineCollection
-
+        try:
+            import matplotlib.pyplot as plt
+            from matplotlib.collections import LineCollection
+        except ImportError as missing:
+            raise _extra_missing(missing) from missing
         axes = axes or plt.gca()
         axes.imshow(
             self.frame_probabilities.T,

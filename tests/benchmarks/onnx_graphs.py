@@ -1,0 +1,128 @@
+"""Exported graphs beside torch, on one core.
+
+    python -m model.export_onnx live live.onnx
+    python -m model.export_onnx live live.int8.onnx --quantise
+    python -m tests.benchmarks.onnx_graphs live.onnx live.int8.onnx --recordings *.flac
+
+Prints how far each graph is from torch at most, over noise of several levels and over the
+recordings, and the least milliseconds of many runs. Torch is held to AVX2 by
+``ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2`` in the
+environment; onnxruntime has no such setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from model import export_onnx, storage
+from model.config import FRAMES, HOP, WINDOW
+from model.fast.network import FastNetwork, fast_network
+from model.transcriber import TranscriptionModel
+from service.engine.windows import WindowSchedule
+from service.protocol.options import StreamOptions
+from tests.benchmarks.machine import describe, seconds
+
+NOISE_LEVELS = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
+Windows = NDArray[np.float32]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("graphs", nargs="+", type=Path, metavar="OUT.onnx")
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--recordings", nargs="*", default=[])
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    ways: dict[str, Callable[[], object]] = {}
+    for path in options.graphs:
+        session = session_of(path)
+        about = session.get_modelmeta().custom_metadata_map
+        name, rate_hz, samples = (json.loads(about[k]) for k in ("model", "sample_rate", "samples"))
+        exact = storage.load(name, dtype=torch.float32)
+        rng = np.random.default_rng(0)
+        tried = [rng.normal(0, level, (4, samples)).astype(np.float32) for level in NOISE_LEVELS]
+        tried += [music(recording, rate_hz, samples) for recording in options.recordings]
+        worst = max(difference(exact, session, windows) for windows in tried)
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, at most {worst:.2g} from torch")
+        ways[f"window, {path}"] = running(session)
+        ways[f"step, {path}"] = running(session_of(path.with_suffix(f".step{path.suffix}")))
+    block = StreamOptions(block_frames=export_onnx.BLOCK_FRAMES)
+    positions = WindowSchedule.of(block, rate_hz).positions
+    for dtype in (torch.float32, torch.bfloat16):
+        fast = fast_network(storage.load(name, dtype=dtype))
+        assert fast is not None
+        ways[f"window, {dtype}"] = whole_window(fast)
+        ways[f"step, {dtype}"] = stream_step(fast, positions)
+    print(*(f"{what} {value}" for what, value in describe().items()), sep=", ")
+    print(f"onnxruntime {onnxruntime.__version__}, {torch.backends.cpu.get_cpu_capability()}")
+    for way, run in ways.items():
+        print(f"{way:<32} {1000 * min(seconds(run, options.runs)):6.1f} ms")
+    return 0
+
+
+def music(path: str, rate_hz: int, samples: int) -> Windows:
+    """Windows from all over a recording, at the model's rate more or less."""
+    audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    audio = audio.mean(axis=1)[:: round(rate / rate_hz)]
+    starts = np.linspace(0, len(audio) - samples, 16).astype(int)
+    return np.stack([audio[start : start + samples] for start in starts])
+
+
+def session_of(path: Path) -> onnxruntime.InferenceSession:
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, settings)
+
+
+def difference(
+    exact: TranscriptionModel, session: onnxruntime.InferenceSession, windows: Windows
+) -> float:
+    (ours,) = session.run(None, {"windows": windows})
+    return float(abs(ours - exact.predict(torch.from_numpy(windows)).numpy()).max())
+
+
+def running(session: onnxruntime.InferenceSession) -> Callable[[], object]:
+    """A graph on noise; a step's state does too."""
+    rng = np.random.default_rng(0)
+    feed = {
+        entry.name: rng.normal(0, 0.1, [1, *entry.shape[1:]]).astype(np.float32)
+        for entry in session.get_inputs()
+    }
+    return lambda: session.run(None, feed)
+
+
+def whole_window(fast: FastNetwork) -> Callable[[], object]:
+    """All frames, nothing kept from a window before."""
+    positions, window = slice(0, FRAMES), 0.1 * torch.randn(WINDOW)
+    return lambda: fast.predict_rows([fast.open_stream(positions).advance(window, 1)], positions)
+
+
+def stream_step(fast: FastNetwork, positions: slice) -> Callable[[], object]:
+    """What the service computes for the next block of a stream."""
+    stream, audio = fast.open_stream(positions), 0.1 * torch.randn(WINDOW)
+    hops = export_onnx.BLOCK_FRAMES
+
+    def step() -> None:
+        audio[:] = torch.cat([audio[hops * HOP :], 0.1 * torch.randn(hops * HOP)])
+        fast.predict_rows([stream.advance(audio, hops)], positions)
+
+    for _ in range(FRAMES):  # until it keeps what it can
+        step()
+    return step
+
+
+if __name__ == "__main__":
+    sys.exit(main())

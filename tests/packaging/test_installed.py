@@ -1,0 +1,210 @@
+"""What the READMEs and the library's users do, with an installed wheel and nothing else of ours."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+import soundfile
+
+from tests.conftest import REPOSITORY
+from tests.fakes import play
+from tests.packaging.conftest import run
+
+# Of a machine that does much else, while it installs torch.
+pytestmark = pytest.mark.timeout(1200)
+
+SNIPPETS = [
+    (document, kind, code)
+    for document in ("README.md", "clients/examples/README.md")
+    for kind, code in re.findall(
+        r"^```(python|console)\n(.*?)^```$", (REPOSITORY / document).read_text(), re.M | re.S
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recordings of the names that the READMEs use."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "album").mkdir()
+    for name in ("song.wav", "song.flac", "album/first.wav", "take-1.wav"):
+        soundfile.write(folder / name, play([(69, 0.2, 0.8)], 1.0, 22_050), 22_050)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [pytest.param(k, c, id=f"{d}-{n}") for n, (d, k, c) in enumerate(SNIPPETS)]
+)
+def test_what_the_readmes_show_runs(extended: Path, home: Path, kind: str, code: str) -> None:
+    shell = {"PATH": f"{extended}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "Agg"}
+    program = ["python", "-W", "error", "-c"] if kind == "python" else ["bash", "-euc"]
+    run(*program, code, folder=home, **shell)
+
+
+def test_the_environment_is_bare(bare: Path) -> None:
+    """Else the tests below would show nothing."""
+    program = """if True:
+        import sys
+        from importlib.metadata import distributions
+        import rse_transcribe
+
+        names = {d.name.lower() for d in distributions()}
+        assert not names & {"pytest", "matplotlib", "onnx", "onnxruntime", "rich", "pip"}, names
+        ours = [path for path in sys.path if path.endswith("site-packages")]
+        assert ours == [rse_transcribe.__file__.removesuffix("/rse_transcribe/__init__.py")], ours
+        print(ours[0])
+    """
+    assert run(bare / "python", "-c", program).startswith(str(bare.parent))
+
+
+def test_three_lines_and_one_command(bare: Path, home: Path) -> None:
+    three_lines = (
+        "import rse_transcribe as r; "
+        "t = r.transcribe('song.flac'); t.save('x.mid'); print(len(t.notes))"
+    )
+    notes = run(bare / "python", "-c", three_lines, folder=home)
+    said = run(bare / "rse-transcribe", "song.flac", "-o", "y.mid", folder=home)
+    assert said == f"song.flac: {notes.strip()} notes -> y.mid\n"
+    assert (home / "x.mid").read_bytes() == (home / "y.mid").read_bytes()
+
+
+def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -> None:
+    """As pipx and uv put it there: a link to the command of an environment nobody has entered. A
+    user's own model.py does not matter to it."""
+    (tmp_path / "rse-transcribe").symlink_to(bare / "rse-transcribe")
+    (home / "model.py").write_text("raise SystemExit('not mine')")
+    shell = ["env", "-i", f"PATH={tmp_path}:/usr/bin:/bin", "sh", "-c"]
+    try:
+        said = run(*shell, "rse-transcribe --version; rse-transcribe song.wav -o -", folder=home)
+    finally:
+        (home / "model.py").unlink()
+    version, head, *_ = said.splitlines()
+    assert run(bare / "python", "-c", f"from rse_transcribe import *; {version!r}") == ""
+    assert head.startswith("onset_s,offset_s,pitch,")
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    [("live", "clients"), ("train", "training"), ("evaluate", "training")],
+)
+def test_a_program_names_the_extra_that_it_needs(bare: Path, program: str, extra: str) -> None:
+    done = subprocess.run(
+        [bare / "rse-transcribe", program, "--help"],
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(
+        rf"\w+ is missing: pip install 'rse-transcribe\[{extra}\]'\n", done.stderr
+    ), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "extra"),
+    [
+        ("t.plot()", "library"),
+        ("t.to_pretty_midi()", "library"),
+        ("import model.export_onnx", "onnx"),
+    ],
+)
+def test_the_library_names_the_extra_that_it_needs(
+    bare: Path, home: Path, call: str, extra: str
+) -> None:
+    program = f"import rse_transcribe as r; t = r.transcribe('song.wav'); {call}"
+    done = subprocess.run(
+        [bare / "python", "-c", program],
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(f" is missing: pip install 'rse-transcribe[{extra}]'\n")
+
+
+def test_the_command_serves(bare: Path, home: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [bare / "rse-transcribe", "serve", "--port", str(port)],
+        env={**os.environ, "PYTHONPATH": ""},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            answer = httpx.get(
+                f"http://127.0.0.1:{port}/", transport=httpx.HTTPTransport(retries=12), timeout=60
+            )
+            assert "<html" in answer.text
+            url = f"http://127.0.0.1:{port}/transcribe?answer=midi"
+            with (home / "song.wav").open("rb") as song:
+                answer = httpx.post(url, files={"file": song}, timeout=120)
+            assert answer.content.startswith(b"MThd"), answer.text
+        finally:
+            server.send_signal(signal.SIGINT)
+    assert server.returncode == 0
+
+
+USER = """
+from pathlib import Path
+
+import numpy as np
+from rse_transcribe import (
+    Note, NoteEvent, PedalEvent, ResidualShuffleExchange, Stream, Transcription,
+    available_models, load, transcribe,
+)
+
+model = load(available_models()[0])
+transcription: Transcription = transcribe(Path("song.mp3"), model=model, lookahead_ms=100)
+notes: list[Note] = transcription.notes
+pitch: int = notes[0].pitch
+instrument: str | None = notes[0].instrument
+rows: int = transcription.frame_probabilities.shape[0]
+transcription.save("song.mid")
+transcribe(np.zeros(100), np.int64(48_000))
+with Stream(sample_rate=48_000) as stream:
+    for event in [*stream.push([0.0]), *stream.finish()]:
+        if isinstance(event, NoteEvent):
+            onset_s: float = event.time_s
+        else:
+            pedal: PedalEvent = event
+ResidualShuffleExchange(64, blocks=2)
+"""
+WRONG = {
+    'transcribe("song.mp3", look=100)': "call-arg",
+    'transcribe("song.mp3").notes[0].pitch.lower()': "attr-defined",
+    "Stream(48_000).push({})": "arg-type",
+    "load(5)": "arg-type",
+    "Stream(48_000).finish()[0].colour": "union-attr",
+}
+
+
+def test_it_is_typed(bare: Path, tmp_path: Path) -> None:
+    """mypy, strict, finds no fault in a user's program, and every one of another's."""
+    (tmp_path / "user.py").write_text(USER)
+    (tmp_path / "wrong.py").write_text(
+        "\n".join(["from rse_transcribe import Stream, load, transcribe", *WRONG])
+    )
+    # torch has its own types: they take a minute and are not ours.
+    (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-torch.*]\nfollow_imports = skip\n")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--hide-error-context"),
+            *("--python-executable", bare / "python", "user.py", "wrong.py"),
+        ],
+        env={**os.environ, "PYTHONPATH": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    found = re.findall(r"^(\w+)\.py:(\d+): error: .* \[([\w-]+)\]$", done.stdout, re.M)
+    wanted = [("wrong", str(line), code) for line, code in enumerate(WRONG.values(), 2)]
+    assert found == wanted, done.stdout + done.stderr

@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from importlib import metadata
 from pathlib import Path
 
 import httpx
@@ -41,8 +43,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("kind", "code"), [pytest.param(k, c, id=f"{d}-{n}") for n, (d, k, c) in enumerate(SNIPPETS)]
 )
-def test_what_the_readmes_show_runs(extended: Path, home: Path, kind: str, code: str) -> None:
-    shell = {"PATH": f"{extended}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "Agg"}
+def test_what_the_readmes_show_runs(
+    extended: Path, bare: Path, home: Path, kind: str, code: str
+) -> None:
+    shell = {"PATH": f"{extended}:{bare}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
     program = ["python", "-W", "error", "-c"] if kind == "python" else ["bash", "-euc"]
     run(*program, code, folder=home, **shell)
 
@@ -85,14 +89,11 @@ def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -
     finally:
         (home / "model.py").unlink()
     version, head, *_ = said.splitlines()
-    assert run(bare / "python", "-c", f"from rse_transcribe import *; {version!r}") == ""
+    assert version == metadata.version("rse-transcribe")
     assert head.startswith("onset_s,offset_s,pitch,")
 
 
-@pytest.mark.parametrize(
-    ("program", "extra"),
-    [("live", "clients"), ("train", "training"), ("evaluate", "training")],
-)
+@pytest.mark.parametrize(("program", "extra"), [("live", "clients"), ("train", "training")])
 def test_a_program_names_the_extra_that_it_needs(bare: Path, program: str, extra: str) -> None:
     done = subprocess.run(
         [bare / "rse-transcribe", program, "--help"],
@@ -101,32 +102,26 @@ def test_a_program_names_the_extra_that_it_needs(bare: Path, program: str, extra
         text=True,
     )
     assert done.returncode == 1
-    assert re.fullmatch(
-        rf"\w+ is missing: pip install 'rse-transcribe\[{extra}\]'\n", done.stderr
-    ), done.stderr
+    complaint = rf"\w+ is missing: pip install 'rse-transcribe\[{extra}\]'\n"
+    assert re.fullmatch(complaint, done.stderr), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("call", "extra"),
-    [
-        ("t.plot()", "library"),
-        ("t.to_pretty_midi()", "library"),
-        ("import model.export_onnx", "onnx"),
-    ],
-)
-def test_the_library_names_the_extra_that_it_needs(
-    bare: Path, home: Path, call: str, extra: str
-) -> None:
-    program = f"import rse_transcribe as r; t = r.transcribe('song.wav'); {call}"
-    done = subprocess.run(
-        [bare / "python", "-c", program],
-        cwd=home,
-        env={**os.environ, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr.endswith(f" is missing: pip install 'rse-transcribe[{extra}]'\n")
+def test_the_library_names_the_extra_that_it_needs(bare: Path, home: Path) -> None:
+    program = """if True:
+        import rse_transcribe as r
+
+        t = r.transcribe("song.wav")
+        for call in (t.plot, t.to_pretty_midi, lambda: __import__("model.export_onnx")):
+            try:
+                call()
+            except (ImportError, SystemExit) as error:
+                print(error)
+    """
+    assert run(bare / "python", "-c", program, folder=home).splitlines() == [
+        "matplotlib is missing: pip install 'rse-transcribe[library]'",
+        "pretty_midi is missing: pip install 'rse-transcribe[library]'",
+        "onnx is missing: pip install 'rse-transcribe[onnx]'",
+    ]
 
 
 def test_the_command_serves(bare: Path, home: Path) -> None:
@@ -140,17 +135,23 @@ def test_the_command_serves(bare: Path, home: Path) -> None:
         text=True,
     ) as server:
         try:
-            answer = httpx.get(
-                f"http://127.0.0.1:{port}/", transport=httpx.HTTPTransport(retries=12), timeout=60
-            )
-            assert "<html" in answer.text
-            url = f"http://127.0.0.1:{port}/transcribe?answer=midi"
-            with (home / "song.wav").open("rb") as song:
-                answer = httpx.post(url, files={"file": song}, timeout=120)
+            address = f"http://127.0.0.1:{port}"
+            while not _ready(address) and server.poll() is None:
+                time.sleep(0.1)
+            assert "<html" in httpx.get(address).text
+            files = {"file": (home / "song.wav").read_bytes()}
+            answer = httpx.post(f"{address}/transcribe?answer=midi", files=files, timeout=120)
             assert answer.content.startswith(b"MThd"), answer.text
         finally:
             server.send_signal(signal.SIGINT)
     assert server.returncode == 0
+
+
+def _ready(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/readyz").is_success
+    except httpx.TransportError:
+        return False
 
 
 USER = """
@@ -181,9 +182,8 @@ ResidualShuffleExchange(64, blocks=2)
 WRONG = {
     'transcribe("song.mp3", look=100)': "call-arg",
     'transcribe("song.mp3").notes[0].pitch.lower()': "attr-defined",
-    "Stream(48_000).push({})": "arg-type",
+    'Stream("48 kHz")': "arg-type",
     "load(5)": "arg-type",
-    "Stream(48_000).finish()[0].colour": "union-attr",
 }
 
 

@@ -69,30 +69,36 @@ class Recorder:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m clients.microphone", description=__doc__, epilog=KEY_HELP
+        prog="python -m clients.microphone",
+        usage="%(prog)s [options]",
+        description=(__doc__ or "").partition("\n\n")[2].replace("``", ""),
+        epilog=KEY_HELP,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=27),
     )
     parser.add_argument("--list-devices", action="store_true", help="show the input devices, end")
-    parser.add_argument("--device", help="number or a part of the name (default: the system's)")
+    parser.add_argument("--device", help="number or part of the name (default: the system's)")
     parser.add_argument("--channel", type=int, default=1, help="input channel, 1 for the first")
     parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
     parser.add_argument(
         "--lookahead-ms",
         type=float,
-        help=f"future audio a frame may wait for: later but surer (default: "
-        f"{DEFAULT_LOOKAHEAD_MS:g}, in anytime mode {ANYTIME_LOOKAHEAD_MS:g} at most)",
+        metavar="MS",
+        help=f"later but surer (default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: "
+        f"{ANYTIME_LOOKAHEAD_MS:g})",
     )
-    parser.add_argument("--block-frames", type=int, help="frames emitted together")
+    parser.add_argument("--block-frames", type=int, metavar="N", help="frames emitted together")
     parser.add_argument(
         "--mode",
         choices=["block", "centre", "anytime"],
-        help="anytime, the default with --midi-port: each note as soon as it is certain",
+        metavar="MODE",
+        help="block, centre, or anytime (default for a MIDI port)",
     )
     parser.add_argument("--model", help="name of the weights")
     add_instruments_option(parser)
     parser.add_argument(
         "--midi-port",
         metavar="NAME",
-        help=f"send notes to this MIDI port, or {VIRTUAL} for a new; a channel an instrument",
+        help=f"send notes to this MIDI port; {VIRTUAL}: a new one",
     )
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")

@@ -17,8 +17,7 @@ def add_tempo_option(parser: argparse.ArgumentParser) -> None:
         type=_tempo,
         default=DEFAULT_BEAT,
         metavar=f"BPM|{AUTO}",
-        help=f"beats a minute of the MIDI file, or {AUTO} to estimate the beat (default: 120); "
-        "the notes' times are the same with any",
+        help=f"of the MIDI file; {AUTO} estimates it (default: 120)",
     )
 
 
@@ -37,7 +36,7 @@ def add_instruments_option(parser: argparse.ArgumentParser) -> None:
         "--instruments",
         type=_names,
         metavar="NAME,NAME",
-        help="only these are considered, such as violin,cello (default: all)",
+        help="only these, such as violin,cello (default: all)",
     )
 
 

@@ -82,9 +82,11 @@ CACHE = Path("~/.cache/rse-transcribe").expanduser()
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="training.evaluate",
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="Each has its own --help; pydoc training.evaluate describes the figures.",
     )
-    commands = parser.add_subparsers(required=True)
+    commands = parser.add_subparsers(required=True, metavar="WHAT")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     common.add_argument("--block-frames", type=int, default=StreamOptions().block_frames)
@@ -93,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     real = commands.add_parser("real", parents=[common], help="recordings with note labels")
     real.set_defaults(run=_real)
     real.add_argument("--data-dir", type=Path, required=True)
-    real.add_argument("--lookahead-ms", type=float, nargs="+", default=[200.0])
+    real.add_argument("--lookahead-ms", type=float, metavar="MS", nargs="+", default=[200.0])
     real.add_argument(
         "--mode",
         choices=list(Mode),
@@ -152,7 +154,9 @@ def main(arguments: list[str] | None = None) -> int:
     musicnet.add_argument(
         "--stride", type=int, default=TEST_STRIDE, help="samples between windows (%(default)s)"
     )
-    musicnet.add_argument("--lookahead-ms", type=float, nargs="+", default=[MIDDLE_MS])
+    musicnet.add_argument(
+        "--lookahead-ms", type=float, metavar="MS", nargs="+", default=[MIDDLE_MS]
+    )
     musicnet.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
     )

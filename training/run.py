@@ -34,35 +34,44 @@ from training.loop.warm_start import warm_start
 from training.presets import COMMANDS, MusicRun, Run
 
 DEFAULT_PRESET = "laptop"
+HELP = """\
+Trains a network; Ctrl-C stops and saves, --resume continues.
+
+  python -m training.run musicnet --preset live --out runs/live
+  python -m training.run musicnet --preset live --help     every option, units
+"""
 
 
 def parse(arguments: list[str]) -> Run:
     """The run that a command line describes. Exits if it is invalid or asks for help."""
     parser = argparse.ArgumentParser(
         prog="training.run",
-        description=__doc__,
+        usage="python -m training.run TASK [--preset PRESET] [options]",
+        description=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
         allow_abbrev=False,
     )
-    parser.add_argument("command", choices=sorted(COMMANDS), help="what to train for")
+    parser.add_argument(
+        "command", choices=sorted(COMMANDS), metavar="TASK", help=", ".join(sorted(COMMANDS))
+    )
     parser.add_argument("--preset", default=DEFAULT_PRESET, help=list_presets())
     parser.add_argument(
-        "--task", choices=sorted(PROBLEMS), default="addition", help="which algorithmic task"
+        "--task",
+        choices=sorted(PROBLEMS),
+        metavar="NAME",
+        default="addition",
+        help=f"of algorithmic: {', '.join(sorted(PROBLEMS))}",
     )
     parser.add_argument(
         "--data",
         choices=["synth", "musicnet"],
+        metavar="SET",
         default="synth",
-        help="what musicnet trains on: audio rendered on the fly from notes and scores, or "
-        "the recordings of the MusicNet archive",
+        help="of musicnet: synth (rendered on the fly) or musicnet (its archive)",
     )
-    parser.add_argument("--data-dir", type=Path, help="folder of the data")
-    parser.add_argument(
-        "--max-minutes",
-        type=float,
-        help="save and stop after this many minutes; short for --loop.max-minutes",
-    )
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the data")
+    parser.add_argument("--max-minutes", type=float, metavar="N", help="save and stop after these")
     if not arguments or arguments[0] in ("-h", "--help"):
         parser.print_help()
         parser.exit()

@@ -173,7 +173,11 @@ def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         command.main(["--help"])
     assert end.value.code == 0
-    lines = capsys.readouterr().out.splitlines()
+    check_fits_a_screen(capsys.readouterr().out)
+
+
+def check_fits_a_screen(text: str) -> None:
+    lines = text.splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) < 80
 
@@ -190,7 +194,9 @@ def test_programs_are_the_modules(
     with pytest.raises(SystemExit) as end:
         command.main()
     assert end.value.code == 0
-    assert command.PROGRAMS[program][0] in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert command.PROGRAMS[program][0] in said
+    check_fits_a_screen(said)
 
 
 def test_a_missing_extra_is_named(

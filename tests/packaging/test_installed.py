@@ -21,13 +21,13 @@ from tests.packaging.conftest import run
 # Of a machine that does much else, while it installs torch.
 pytestmark = pytest.mark.timeout(1200)
 
-SNIPPETS = [
-    (document, kind, code)
-    for document in ("README.md", "clients/examples/README.md")
-    for kind, code in re.findall(
-        r"^```(python|console)\n(.*?)^```$", (REPOSITORY / document).read_text(), re.M | re.S
-    )
-]
+
+def shown(kind: str) -> str:
+    """Blocks of code of this kind in the READMEs."""
+    texts = [
+        (REPOSITORY / name).read_text() for name in ("README.md", "clients/examples/README.md")
+    ]
+    return "".join(re.findall(rf"^```{kind}\n(.*?)^```$", "".join(texts), re.M | re.S))
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"), [pytest.param(k, c, id=f"{d}-{n}") for n, (d, k, c) in enumerate(SNIPPETS)]
-)
-def test_what_the_readmes_show_runs(
-    extended: Path, bare: Path, home: Path, kind: str, code: str
-) -> None:
+def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path) -> None:
+    """The export of the graphs included, in some twenty seconds."""
     shell = {"PATH": f"{extended}:{bare}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
-    program = ["python", "-W", "error", "-c"] if kind == "python" else ["bash", "-euc"]
-    run(*program, code, folder=home, **shell)
+    assert "rse_transcribe" in shown("python")
+    run("python", "-W", "error", "-c", shown("python"), folder=home, **shell)
+    lines = [line.partition("  #")[0].rstrip() for line in shown("console").splitlines()]
+    assert {line.split()[0] for line in lines} == {"rse-transcribe", "python"}
+    run("bash", "-euc", "\n".join(dict.fromkeys(lines)), folder=home, **shell)
+    for graph in ("live.onnx", "live.step.onnx"):
+        assert (home / graph).stat().st_size > 1e6
 
 
 def test_the_environment_is_bare(bare: Path) -> None:

@@ -129,14 +129,14 @@ async def load(
 
 
 async def admit_by_capacity(state: ServiceState, engine: Engine, cache: Path) -> None:
-    """Admits as many sessions as the machine can carry by measurement."""
+    """Admits the sessions that the machine can carry by measurement."""
     device = state.slot.device
     try:
         found = await start_thread(lambda: capacity(engine, device, cache), "capacity")
     except BaseException:
         await asyncio.to_thread(engine.close, state.close_timeout_s)
         raise
-    state.sessions.total, state.slot.windows_per_s = found.sessions, found.windows_per_s
+    state.sessions.admit_by(found)
 
 
 async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:

@@ -102,8 +102,9 @@ class Settings(BaseSettings):
 
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures for a second or
-    two at start-up how many the machine can carry, and caches the result in `rse-transcribe` in the
-    user's cache folder. A cluster needs a number."""
+    two at start-up how many windows per second the machine computes, and admits each session by
+    those that it asks for: `anytime` four times as many as blocks of four frames (see `/info`). The
+    result is cached in `rse-transcribe` in the user's cache folder. A cluster needs a number."""
 
     max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)
     """Concurrent live sessions of one client; the next one gets 429."""

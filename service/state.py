@@ -10,8 +10,10 @@ from service.access.problems import Problem, busy
 from service.access.tokens import TokenBook
 from service.engine.interface import EngineLike
 from service.engine.slot import NOT_RUNNING, EngineSlot
+from service.ops.admission import SessionRoom
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import StreamOptions
 from service.settings import Settings
 
 
@@ -25,8 +27,7 @@ class ServiceState:
         if settings.has_keys and not self.keys:
             raise KeysError("the keys file has no keys, so nobody could use the service")
         self.tokens = tokens or TokenBook(settings.token_lifetime_s, settings.max_tokens)
-        # With `auto`, 0 until the machine has been measured.
-        self.sessions = Places(0 if settings.max_sessions == "auto" else settings.max_sessions)
+        self.sessions = SessionRoom(settings.max_sessions, StreamOptions(mode=settings.mode))
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
         self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
@@ -40,14 +41,28 @@ class ServiceState:
     def _watch(self) -> None:
         """Registers the gauges of this state."""
         watch = self.metrics.watch
-        watch("sessions", "Live sessions open", lambda: self.sessions.taken)
-        watch("sessions_limit", "Limit of open live sessions", lambda: self.sessions.total)
+        watch("sessions", "Live sessions open", lambda: self.sessions.count)
+        watch(
+            "sessions_limit",
+            "Limit of open live sessions with default options",
+            lambda: self.sessions.limit,
+        )
         watch(
             "capacity_windows_per_second",
             "Windows of default streams that the machine computes; 0 if not measured",
-            lambda: self.slot.windows_per_s or 0.0,
+            lambda: self.sessions.capacity.windows_per_s if self.sessions.capacity else 0.0,
         )
-        watch("uploads", "Recordings being transcribed", lambda: self.uploads.taken)
+        watch(
+            "sessions_windows_per_second",
+            "Windows that open sessions ask for; 0 if the capacity was not measured",
+            lambda: self.sessions.taken if self.sessions.capacity else 0.0,
+        )
+        watch(
+            "sessions_windows_per_second_limit",
+            "Windows that sessions may ask for; 0 if the capacity was not measured",
+            lambda: self.sessions.total if self.sessions.capacity else 0.0,
+        )
+        watch("uploads", "Recordings being transcribed", lambda: self.uploads.count)
         watch("uploads_limit", "Limit of concurrent recordings", lambda: self.uploads.total)
         watch("ready", "1 if new work is accepted", lambda: float(self.ready))
         watch("draining", "1 while shutting down", lambda: float(self.draining.is_set()))
@@ -75,7 +90,7 @@ class ServiceState:
 
     def full(self) -> ProtocolError | None:
         """Why no session of any client can begin now; None if one can."""
-        return self.session_refusal(self.sessions.free, True)
+        return self.session_refusal(self.sessions.has(self.sessions.first_size), True)
 
     def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
         """Why a session is refused; None if it is admitted."""
@@ -84,9 +99,7 @@ class ServiceState:
         if not self.slot.running:
             return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         if not placed:
-            return ProtocolError(
-                ErrorCode.TOO_MANY_SESSIONS, f"all {self.sessions.total} sessions are taken"
-            )
+            return self.sessions.refusal(self.sessions.first_size)
         if not client_placed:
             return ProtocolError(
                 ErrorCode.CLIENT_LIMIT, "this client has its maximum number of sessions"
@@ -101,7 +114,7 @@ class ServiceState:
         if not self.slot.running:
             return busy(ErrorCode.NOT_READY, NOT_RUNNING, later)
         if not placed:
-            detail = f"all {self.uploads.total} places for uploads are taken"
+            detail = f"all {self.uploads.total:.0f} places for uploads are taken"
             return busy(ErrorCode.TOO_MANY_UPLOADS, detail, later)
         if not client_placed:
             detail = "this client has as many uploads as it may have"

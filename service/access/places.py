@@ -9,39 +9,66 @@ from contextlib import contextmanager
 
 from service.access.clients import Client
 
+_ROUNDING = 1e-6  # of sums of sizes
+
 
 class Places:
-    """A fixed number of places, taken without waiting."""
+    """Limited room, taken without waiting.
 
-    def __init__(self, total: int) -> None:
+    Attributes:
+        total: all the room. A place takes up 1, or the size that is asked for.
+        taken: the room that is taken.
+        count: places taken.
+    """
+
+    def __init__(self, total: float) -> None:
         self.total = total
-        self.taken = 0
+        self.taken = 0.0
+        self.count = 0
         self._empty = asyncio.Event()
         self._empty.set()
 
-    @property
-    def free(self) -> bool:
-        """Whether a place is free."""
-        return self.taken < self.total
+    def has(self, size: float = 1.0) -> bool:
+        """Whether this much room is free."""
+        return self.taken + size <= self.total + _ROUNDING
 
     @contextmanager
-    def take(self) -> Iterator[bool]:
-        """Holds a place while the block runs; yields False, and holds none, where all are taken."""
-        if not self.free:
-            yield False
+    def take(self, size: float = 1.0) -> Iterator[Place | None]:
+        """Holds a place while the block runs; yields None, and holds none, if there is no room."""
+        if not self.has(size):
+            yield None
             return
-        self.taken += 1
+        place = Place(self, size)
+        self.count += 1
+        self.taken += size
         self._empty.clear()
         try:
-            yield True
+            yield place
         finally:
-            self.taken -= 1
-            if not self.taken:
+            self.count -= 1
+            self.taken = self.taken - place.size if self.count else 0.0
+            if not self.count:
                 self._empty.set()
 
     async def wait_until_empty(self) -> None:
         """Returns once no place is taken."""
         await self._empty.wait()
+
+
+class Place:
+    """A place that is taken."""
+
+    def __init__(self, places: Places, size: float) -> None:
+        self._places = places
+        self.size = size
+
+    def resize(self, size: float) -> bool:
+        """Changes the room that it takes up; False, and no change, if there is not so much."""
+        if not self._places.has(size - self.size):
+            return False
+        self._places.taken += size - self.size
+        self.size = size
+        return True
 
 
 class ClientPlaces:

@@ -15,8 +15,6 @@ class EngineSlot:
         device: where it runs; `auto` until the model is loaded.
         load_error: why there will be no engine.
         replacing: the engine hung, and a new one is being made.
-        windows_per_s: windows of default streams that the machine computes per second; None if
-            not measured (``service.ops.capacity``).
     """
 
     def __init__(self, device: str, hang_timeout_s: float) -> None:
@@ -25,7 +23,6 @@ class EngineSlot:
         self.device = device
         self.load_error: str | None = None
         self.replacing = False
-        self.windows_per_s: float | None = None
         self.hang_timeout_s = hang_timeout_s
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from model.config import HOP
 from model.instruments import PROGRAMS
+from service.access.places import Place
 from service.live.heat import HeatLog
-from service.ops.capacity import LOAD
 from service.protocol.client_messages import Checkpoint, Start
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Mode, OptionsError, StreamOptions
+from service.protocol.options import AudioFormat, OptionsError
 from service.protocol.server_messages import Limits, Ready
 from service.session.limits import SessionLimits
 from service.session.session import TranscriptionSession
@@ -23,14 +23,18 @@ class Opening:
         heat: the frames to send, if the client asked for them.
     """
 
-    def __init__(self, state: ServiceState, audio: AudioFormat, start: Start) -> None:
-        """Raises ProtocolError if the options cannot be met."""
+    def __init__(
+        self, state: ServiceState, place: Place | None, audio: AudioFormat, start: Start
+    ) -> None:
+        """place: resized to what the options ask for. Raises ProtocolError if they cannot be met.
+        """
         self._settings = state.settings
         self._engine = engine = state.loaded()
         try:
-            self.options = start.options(StreamOptions(mode=self._settings.mode))
-            if self.options.mode is Mode.ANYTIME:
-                check_speed(state.slot.windows_per_s, engine.config.sample_rate / HOP)
+            self.options = start.options(state.sessions.default)
+            size = state.sessions.size(self.options)
+            if place is not None and not place.resize(size):
+                raise state.sessions.refusal(size)
             point = resume_point(start.resume) if start.resume is not None else None
             self.heat = HeatLog(point.frames if point else 0) if start.frames else None
             self.session = TranscriptionSession(
@@ -63,14 +67,4 @@ class Opening:
             instruments={name: PROGRAMS[name] for name in session.instruments} or None,
             checkpoint=checkpoint,
             limits=Limits.model_validate(self._settings, from_attributes=True),
-        )
-
-
-def check_speed(windows_per_s: float | None, needed_per_s: float) -> None:
-    """Refuses a stream that would lag from its start, if the machine's speed was measured."""
-    if windows_per_s is not None and LOAD * windows_per_s < needed_per_s:
-        raise ProtocolError(
-            ErrorCode.TOO_SLOW,
-            f"anytime mode needs {needed_per_s:.0f} windows per second; this machine computes "
-            f"{windows_per_s:.0f}, of which a session may use {LOAD * windows_per_s:.0f}",
         )

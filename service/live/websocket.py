@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
 from service.access.clients import client_of
+from service.access.places import Place
 from service.access.refusal import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
 from service.live.inbox import End, Inbox
@@ -57,10 +58,10 @@ async def transcribe_live(websocket: WebSocket) -> None:
     state: ServiceState = websocket.app.state.service
     client = client_of(websocket.scope)
     with (
-        state.sessions.take() as placed,
+        state.sessions.take(state.sessions.first_size) as place,
         state.client_sessions.take(client, client.max_sessions) as client_placed,
     ):
-        refusal = state.session_refusal(placed, client_placed)
+        refusal = state.session_refusal(place is not None, client_placed)
         if refusal is not None:
             state.metrics.refused.labels(refusal.code).inc()
             await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
@@ -68,7 +69,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
         log = SessionLog(state.metrics, client)
         try:
-            await Connection(websocket, state, log).run()
+            await Connection(websocket, state, place, log).run()
         finally:
             log.closed("cancelled")  # no effect after a regular end
 
@@ -76,8 +77,11 @@ async def transcribe_live(websocket: WebSocket) -> None:
 class Connection:
     """One accepted socket, from `start` to the close."""
 
-    def __init__(self, websocket: WebSocket, state: ServiceState, log: SessionLog) -> None:
+    def __init__(
+        self, websocket: WebSocket, state: ServiceState, place: Place | None, log: SessionLog
+    ) -> None:
         self._websocket = websocket
+        self._place = place
         self._log = log
         self._service = state
         self._settings = state.settings
@@ -143,7 +147,7 @@ class Connection:
     async def _converse(self, start: Start) -> tuple[int, str]:
         """Runs the session from `ready` to `done`; returns the close code and reason."""
         audio = start.audio()
-        opening = Opening(self._service, audio, start)
+        opening = Opening(self._service, self._place, audio, start)
         session = opening.session
         if start.resume is not None:
             self._id = start.resume.session_id

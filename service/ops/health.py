@@ -10,9 +10,9 @@ from typing import Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
-from service.access.places import Places
 from service.access.problems import busy, responses
 from service.engine.slot import NOT_RUNNING, EngineSlot
+from service.ops.admission import SessionRoom
 from service.protocol.faults import ErrorCode
 from service.settings import Settings
 
@@ -37,6 +37,18 @@ class Ready(BaseModel):
     max_sessions: int
 
 
+class CapacityInfo(BaseModel):
+    """What the machine computes, if it was measured; windows are those of default streams."""
+
+    windows_per_s: float
+    sessions_windows_per_s_limit: float
+    """Those that sessions may ask for."""
+    sessions_windows_per_s: float
+    """Those that open sessions ask for."""
+    sessions: dict[str, int]
+    """Sessions that may be open if all are of one kind."""
+
+
 class Info(BaseModel):
     """What runs here."""
 
@@ -49,7 +61,7 @@ class Info(BaseModel):
     device: str
     sample_rate_hz: float | None
     max_sessions: int
-    windows_per_s: float | None
+    capacity: CapacityInfo | None
     heads: list[str]
     card: dict[str, Any]
     settings: dict[str, Any]
@@ -64,7 +76,7 @@ def version_of(distribution: str) -> str:
 
 
 def health_router(
-    settings: Settings, slot: EngineSlot, sessions: Places, draining: asyncio.Event
+    settings: Settings, slot: EngineSlot, sessions: SessionRoom, draining: asyncio.Event
 ) -> APIRouter:
     """The endpoints."""
     router = APIRouter(tags=["state"])
@@ -92,7 +104,7 @@ def health_router(
         if not slot.running:
             raise busy(ErrorCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
         response.headers["Cache-Control"] = "no-store"
-        return Ready(sessions=sessions.taken, max_sessions=sessions.total)
+        return Ready(sessions=sessions.count, max_sessions=sessions.limit)
 
     @router.get("/info", summary="What is running")
     async def info() -> Info:
@@ -107,11 +119,23 @@ def health_router(
             model=engine.config.name if engine else None,
             device=slot.device,
             sample_rate_hz=engine.config.sample_rate if engine else None,
-            max_sessions=sessions.total,
-            windows_per_s=slot.windows_per_s,
+            max_sessions=sessions.limit,
+            capacity=capacity_info(sessions),
             heads=list(engine.config.heads) if engine else [],
             card=dict(engine.card) if engine else {},
             settings=settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
         )
 
     return router
+
+
+def capacity_info(sessions: SessionRoom) -> CapacityInfo | None:
+    """None if the number of sessions was set."""
+    if sessions.capacity is None:
+        return None
+    return CapacityInfo(
+        windows_per_s=sessions.capacity.windows_per_s,
+        sessions_windows_per_s_limit=sessions.total,
+        sessions_windows_per_s=sessions.taken,
+        sessions=sessions.capacity.sessions_by_kind,
+    )

@@ -144,7 +144,7 @@ class DrainingServer(uvicorn.Server):
 
     async def _wait_for_sessions(self) -> None:
         began_s = monotonic()
-        logger.info("draining: %d sessions are open", self._state.sessions.taken)
+        logger.info("draining: %d sessions are open", self._state.sessions.count)
         sessions_s, sockets_s, worker_s = drain_budget(self._state.settings.drain_timeout_s)
         # typed as int, but any number works
         self.config.timeout_graceful_shutdown = sockets_s  # type: ignore[assignment]
@@ -154,7 +154,7 @@ class DrainingServer(uvicorn.Server):
                 await self._state.sessions.wait_until_empty()
                 await self._state.uploads.wait_until_empty()
         except TimeoutError:
-            open_sessions, uploads = self._state.sessions.taken, self._state.uploads.taken
+            open_sessions, uploads = self._state.sessions.count, self._state.uploads.count
             logger.warning("gave up on %d sessions and %d uploads", open_sessions, uploads)
         drained_s = monotonic() - began_s
         self._state.metrics.drain_s.set(drained_s)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,8 +18,10 @@ import httpx
 
 from service.engine.runners import available_cores
 from tests.benchmarks import machine
+from tests.benchmarks.streams import measured
 from tests.service.conftest import RunningServer, server_starter
 
+KINDS = {"block": "block_frames=8", "anytime": "anytime"}  # as `/info` calls them
 COLUMNS = ("streams", "refused", "p50", "p95", "p99", "cores", "memory_mb")
 
 
@@ -48,7 +48,7 @@ def measure(server: RunningServer, music: Path, count: int, seconds: float) -> d
     }
 
 
-def run(sessions: str, seconds: float, model: str, audio: Path | None) -> list[dict[str, Any]]:
+def run(sessions: str, seconds: float, model: str, audio: Path | None, mode: str) -> dict[str, Any]:
     """Figures at each load of a server that admits so many sessions, or `auto`."""
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         music = Path(folder, "music.wav")
@@ -61,11 +61,14 @@ def run(sessions: str, seconds: float, model: str, audio: Path | None) -> list[d
             RSE_MAX_REQUEST_BURST="1000000",
             XDG_CACHE_HOME=folder,
         )
-        admitted = httpx.get(f"{server.url}/readyz").json()["max_sessions"]
-        loads = sorted({1, max(1, admitted // 2), admitted, 2 * admitted})
-        figures = [measure(server, music, count, seconds) for count in loads]
+        info = httpx.get(f"{server.url}/info").json()
+        admitted = info["max_sessions"]
+        if info["capacity"] is not None:
+            admitted = info["capacity"]["sessions"][KINDS[mode]]
+        loads = sorted({1, max(1, admitted // 2), admitted, 2 * admitted} - {0})
+        figures = [measure(server, music, count, seconds, mode) for count in loads]
         server.terminate()
-    return figures
+    return {"capacity": info["capacity"], "admitted": admitted, "load": figures}
 
 
 def main() -> None:
@@ -74,18 +77,20 @@ def main() -> None:
     parser.add_argument(
         "--sessions", default="auto", help="that are admitted (default: as the server measures)"
     )
+    parser.add_argument("--mode", choices=KINDS, default="block", help="of the streams")
     parser.add_argument("--model", default="live", help="shipped weights, or a path")
     parser.add_argument("--audio", type=Path, help="a recording (default: synthetic chords)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     seconds = 10.0 if options.quick else 60.0
-    figures = run(options.sessions, seconds, options.model, options.audio)
+    figures = run(options.sessions, seconds, options.model, options.audio, options.mode)
     if options.json is not None:
-        everything = {"machine": machine.describe(), "load": figures}
+        everything = {"machine": machine.describe(), "mode": options.mode, **figures}
         options.json.write_text(json.dumps(everything, indent=1))
+    print(f"capacity: {figures['capacity']}")
     print("lateness beyond the stated delay in ms (p50, p95, p99)")
     print(" ".join(f"{name:>10}" for name in COLUMNS))
-    for row in figures:
+    for row in figures["load"]:
         values = (row.get(name, float("nan")) for name in COLUMNS)
         print(" ".join(f"{value:>10.4g}" for value in values))
 

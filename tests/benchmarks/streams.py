@@ -21,7 +21,7 @@ import numpy as np
 
 from service.engine.runners import available_cores
 from service.protocol.client_messages import Start
-from service.protocol.options import Encoding
+from service.protocol.options import Encoding, Mode
 from tests.benchmarks.live import PERCENTILES, RATE_HZ, read_pcm, stream
 from tests.benchmarks.machine import write_music
 from tests.service.conftest import server_starter
@@ -29,6 +29,10 @@ from tests.service.conftest import server_starter
 LATE_MS = 50.0
 MOST = 512
 STREAM = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=100.0, block_frames=8)
+STREAMS = {
+    "block": STREAM,
+    "anytime": STREAM.model_copy(update={"mode": Mode.ANYTIME, "lookahead_ms": 200.0}),
+}
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -62,10 +66,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def measured(url: str, music: Path, count: int, seconds: float) -> dict[str, Any]:
+def measured(
+    url: str, music: Path, count: int, seconds: float, mode: str = "block"
+) -> dict[str, Any]:
     """What so many streams at once see, in a client process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.streams"]
-    command += [url, str(music), str(count), str(seconds)]
+    command += [url, str(music), str(count), str(seconds), mode]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     figures: dict[str, Any] = json.loads(output)
     return figures
@@ -82,13 +88,13 @@ def search(carried: Callable[[int], bool]) -> int:
     return low
 
 
-async def trial(url: str, music: Path, count: int, seconds: float) -> dict[str, Any]:
+async def trial(url: str, music: Path, count: int, seconds: float, start: Start) -> dict[str, Any]:
     """So many streams at once, which begin at different moments of a chunk."""
     pcm = read_pcm(music, seconds)
 
     async def one(number: int) -> list[float]:
         await asyncio.sleep(number * 1.0 / count)
-        return (await stream(url, np.roll(pcm, number * RATE_HZ), STREAM)).lateness_ms
+        return (await stream(url, np.roll(pcm, number * RATE_HZ), start)).lateness_ms
 
     results = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
     late = [
@@ -106,9 +112,10 @@ async def trial(url: str, music: Path, count: int, seconds: float) -> dict[str, 
 
 
 def main() -> None:
-    """The client process: ``python -m tests.benchmarks.streams URL MUSIC COUNT SECONDS``."""
-    url, music, count, seconds = sys.argv[1:]
-    print(json.dumps(asyncio.run(trial(url, Path(music), int(count), float(seconds)))))
+    """The client process: ``python -m tests.benchmarks.streams URL MUSIC COUNT SECONDS MODE``."""
+    url, music, count, seconds, mode = sys.argv[1:]
+    result = trial(url, Path(music), int(count), float(seconds), STREAMS[mode])
+    print(json.dumps(asyncio.run(result)))
 
 
 if __name__ == "__main__":

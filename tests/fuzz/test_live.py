@@ -158,7 +158,7 @@ class Client(RuleBasedStateMachine):
             SERVER_MESSAGE.validate_python(message)
         errors = [message["code"] for message in messages if message["type"] == "error"]
         assert not NEVER & set(errors)
-        assert service.state.sessions.taken == 0
+        assert service.state.sessions.count == 0
         if self.end is None:
             assert (errors, code) == ([], 1006)  # the client has gone
             return

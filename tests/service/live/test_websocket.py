@@ -16,7 +16,6 @@ from tests.service.apps import (
     PITCHES,
     RATE_HZ,
     SAMPLES,
-    START,
     begin,
     check_notes,
     chunks,
@@ -157,24 +156,3 @@ def test_progress_acknowledges_the_audio() -> None:
             hear(socket)
     assert progress["received_samples"] == SAMPLES
     assert progress["time_s"] == pytest.approx(progress["frames"] * 128 / 11025, abs=1e-5)
-
-
-def test_anytime_mode_is_refused_where_the_machine_is_too_slow_for_it(client: TestClient) -> None:
-    slot = client.app.state.service.slot  # type: ignore[attr-defined]
-    slot.windows_per_s = 100.0  # of which a session may take 60, and needs 86
-    with client.websocket_connect(ADDRESS) as socket:
-        socket.send_json({**START, "mode": "anytime"})
-        error = socket.receive_json()
-        assert (error["type"], error["code"], error["retryable"]) == (
-            "error",
-            "too_slow",
-            False,
-        )
-    slot.windows_per_s = 1000.0
-    with client.websocket_connect(ADDRESS) as socket:
-        ready = begin(socket, mode="anytime", lookahead_ms=200)
-        send_melody(socket)
-        socket.send_json({"type": "stop"})
-        messages, _ = hear(socket)
-    assert (ready["mode"], ready["block_frames"]) == ("anytime", 1)
-    assert check_notes(messages) == PITCHES

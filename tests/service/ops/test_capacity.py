@@ -11,10 +11,12 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from model.config import HOP
 from service.app import create_app
 from service.engine.engine import Engine
 from service.ops import capacity as module
-from service.ops.capacity import Capacity, capacity
+from service.ops.capacity import LOAD, SESSION_WINDOWS_PER_S, Capacity, capacity
+from service.protocol.options import Mode, StreamOptions
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 
@@ -36,8 +38,21 @@ def no_trial(*_: object) -> float:
 
 
 def test_sessions_take_a_part_of_what_the_machine_computes() -> None:
-    assert Capacity.of(windows_per_s=100.0, window_s=0.5).sessions == 30
-    assert Capacity.of(windows_per_s=0.1, window_s=0.05).sessions == 1
+    capacity = Capacity(windows_per_s=1000.0, sample_rate_hz=100 * HOP)
+    assert capacity.admitted_per_s == LOAD * 1000
+    many, few = StreamOptions(mode=Mode.ANYTIME), StreamOptions(block_frames=8)
+    assert capacity.asked_per_s(many) == 100 + SESSION_WINDOWS_PER_S
+    assert capacity.asked_per_s(few) == 100 / 8 + SESSION_WINDOWS_PER_S
+    for options in (many, few):
+        asked = capacity.asked_per_s(options)
+        count = capacity.sessions(options)
+        assert count * asked <= capacity.admitted_per_s < (count + 1) * asked
+
+
+def test_the_slowest_machine_carries_one_session_with_default_options() -> None:
+    capacity = Capacity(windows_per_s=0.1, sample_rate_hz=100 * HOP)
+    assert capacity.sessions(StreamOptions()) == 1
+    assert capacity.sessions_by_kind["anytime"] == 0
 
 
 def test_a_figure_is_measured_once(
@@ -67,9 +82,8 @@ def test_a_folder_that_cannot_be_written_to_is_done_without(
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.INFO):
         found = capacity(engine, "cpu", tmp_path / "file" / "capacity.json")
-    assert found.sessions >= 1
     assert "cannot cache" in caplog.text
-    assert f"{found.sessions} live sessions" in caplog.text
+    assert f"of {found.windows_per_s:.0f} windows per second (measured)" in caplog.text
 
 
 def test_the_service_admits_as_many_as_it_measured(tmp_path: Path) -> None:
@@ -85,7 +99,9 @@ def test_the_service_admits_as_many_as_it_measured(tmp_path: Path) -> None:
         metrics = client.get("/metrics").text
     assert isinstance(app, FastAPI)
     assert info["settings"]["max_sessions"] == "auto"
-    assert info["windows_per_s"] > 0
+    assert info["capacity"]["windows_per_s"] > 0
     assert info["max_sessions"] == ready.json()["max_sessions"] >= 1
+    assert info["max_sessions"] == info["capacity"]["sessions"]["block_frames=4"]
+    assert info["capacity"]["sessions_windows_per_s"] == 0
     assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
     assert "rse_capacity_windows_per_second 0.0" not in metrics

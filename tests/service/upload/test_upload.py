@@ -256,7 +256,7 @@ def test_places_are_given_back(wav: bytes) -> None:
             for form in ("midi", "ndjson"):
                 assert post(client, data, form).status_code != 503
         state = client.app.state.service  # type: ignore[attr-defined]
-        assert state.uploads.taken == 0
+        assert state.uploads.count == 0
         with state.uploads.take():
             refused = check_problem(post(client, wav), 503, "too_many_uploads")
             assert post(client, wav).headers["Retry-After"]

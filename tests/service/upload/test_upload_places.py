@@ -71,7 +71,7 @@ def test_an_upload_that_stands_still_is_given_up() -> None:
     with serving(idle_timeout_s=0.1, progress_interval_ms=20) as (client, _):
         assert client.portal is not None
         assert client.portal.call(stall, client.app) == (408, "idle_timeout")
-        assert client.app.state.service.uploads.taken == 0  # type: ignore[attr-defined]
+        assert client.app.state.service.uploads.count == 0  # type: ignore[attr-defined]
 
 
 def test_the_last_line_finds_the_place_given_back() -> None:
@@ -87,7 +87,7 @@ def test_the_last_line_finds_the_place_given_back() -> None:
 
         async def send(message: Message) -> None:
             for line in message.get("body", b"").splitlines():
-                places[json.loads(line)["type"]] = uploads.taken
+                places[json.loads(line)["type"]] = uploads.count
 
         async with asyncio.timeout(PATIENCE_S):
             await app({**SCOPE, "query_string": b"answer=ndjson"}, receive, send)

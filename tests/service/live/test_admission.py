@@ -1,0 +1,100 @@
+"""Sessions are admitted by the windows a second that they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketTestSession
+
+from service.ops.capacity import LOAD, Capacity
+from service.protocol.options import Mode, StreamOptions
+from service.state import ServiceState
+from tests.service.apps import (
+    ADDRESS,
+    PITCHES,
+    START,
+    begin,
+    check_notes,
+    hear,
+    send_melody,
+    serving,
+)
+
+DEFAULT, ANYTIME = StreamOptions(), StreamOptions(mode=Mode.ANYTIME)
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    with serving(max_sessions=100) as (client, _):
+        yield client
+
+
+def state_of(client: TestClient) -> ServiceState:
+    state: ServiceState = client.app.state.service  # type: ignore[attr-defined]
+    return state
+
+
+def admit(client: TestClient, *sessions: StreamOptions) -> None:
+    """As on a machine that carries these sessions and no more."""
+    state = state_of(client)
+    rate_hz = state.loaded().config.sample_rate
+    asked = (Capacity(0.0, rate_hz).asked_per_s(options) for options in sessions)
+    state.sessions.admit_by(Capacity(sum(asked) / LOAD, rate_hz))
+
+
+def refused(socket: WebSocketTestSession, **options: object) -> tuple[str, bool]:
+    """The error's code after such a start, and whether the client may try again."""
+    socket.send_json({**START, **options})
+    error = socket.receive_json()
+    assert error["type"] == "error"
+    return error["code"], error["retryable"]
+
+
+def test_a_machine_too_slow_for_anytime_says_so(client: TestClient) -> None:
+    admit(client, DEFAULT, DEFAULT, DEFAULT)
+    with client.websocket_connect(ADDRESS) as socket:
+        assert refused(socket, mode="anytime") == ("too_slow", False)
+    admit(client, ANYTIME)
+    with client.websocket_connect(ADDRESS) as socket:
+        ready = begin(socket, mode="anytime", lookahead_ms=200)
+        send_melody(socket)
+        socket.send_json({"type": "stop"})
+        messages, _ = hear(socket)
+    assert (ready["mode"], ready["block_frames"]) == ("anytime", 1)
+    assert check_notes(messages) == PITCHES
+
+
+def test_a_session_takes_the_room_that_it_asks_for(client: TestClient) -> None:
+    admit(client, DEFAULT, ANYTIME)
+    with client.websocket_connect(ADDRESS) as first, client.websocket_connect(ADDRESS) as second:
+        begin(first, mode="anytime")
+        begin(second)
+        info = client.get("/info").json()["capacity"]
+        taken, limit = info["sessions_windows_per_s"], info["sessions_windows_per_s_limit"]
+        assert taken == pytest.approx(limit)
+        assert f"rse_sessions_windows_per_second {taken}" in client.get("/metrics").text
+        with pytest.raises(WebSocketDenialResponse) as full, client.websocket_connect(ADDRESS):
+            pytest.fail("connected")
+        assert full.value.json()["code"] == "too_many_sessions"
+    assert state_of(client).sessions.taken == 0
+
+
+def test_room_for_a_lighter_session_only(client: TestClient) -> None:
+    admit(client, DEFAULT, ANYTIME)
+    with client.websocket_connect(ADDRESS) as first:
+        begin(first, mode="anytime")
+        with client.websocket_connect(ADDRESS) as socket:
+            assert refused(socket, mode="anytime") == ("too_many_sessions", True)
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket, block_frames=8)
+            assert client.get("/readyz").json()["sessions"] == 2
+
+
+def test_a_number_that_was_set_counts_sessions_alike() -> None:
+    with serving(max_sessions=2) as (client, _):
+        with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:
+            begin(one, mode="anytime")
+            begin(other, block_frames=8)
+            info = client.get("/info").json()
+        assert (info["max_sessions"], info["capacity"]) == (2, None)

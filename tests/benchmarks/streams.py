@@ -22,7 +22,7 @@ import numpy as np
 from service.engine.runners import available_cores
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
-from tests.benchmarks.live import PERCENTILES, RATE_HZ, read_pcm, stream
+from tests.benchmarks.live import PERCENTILES, RATE_HZ, Stream, read_pcm, stream
 from tests.benchmarks.machine import write_music
 from tests.service.conftest import server_starter
 
@@ -92,23 +92,27 @@ async def trial(url: str, music: Path, count: int, seconds: float, start: Start)
     """So many streams at once, which begin at different moments of a chunk."""
     pcm = read_pcm(music, seconds)
 
-    async def one(number: int) -> list[float]:
+    async def one(number: int) -> Stream:
         await asyncio.sleep(number * 1.0 / count)
-        return (await stream(url, np.roll(pcm, number * RATE_HZ), start)).lateness_ms
+        return await stream(url, np.roll(pcm, number * RATE_HZ), start)
 
     results = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
-    late = [
-        value for result in results if not isinstance(result, BaseException) for value in result
-    ]
+    carried = [result for result in results if isinstance(result, Stream)]
+    late = [lateness for one in carried for lateness in one.lateness_ms]
+    behind = [behind_ms for one in carried for _, behind_ms in one.lag]
     failed = [repr(result) for result in results if isinstance(result, BaseException)]
     return {
         "failed": len(failed),
         "failures": sorted(set(failed)),
         "events": len(late),
-        "lateness_ms": {f"p{p}": float(np.percentile(late, p)) for p in PERCENTILES}
-        if late
-        else None,
+        "lateness_ms": percentiles(late),
+        "behind_ms": percentiles(behind),
     }
+
+
+def percentiles(values: list[float]) -> dict[str, float] | None:
+    """None of none."""
+    return {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES} if values else None
 
 
 def main() -> None:

@@ -91,7 +91,7 @@ async def transcribe_recording(
         placed = stack.enter_context(state.uploads.take())
         client = client_of(request.scope)
         client_placed = stack.enter_context(state.client_uploads.take(client))
-        refusal = state.upload_refusal(placed, client_placed)
+        refusal = state.upload_refusal(placed is not None, client_placed)
         if refusal is not None:
             state.metrics.refused.labels(refusal.code).inc()
             raise refusal

@@ -25,6 +25,8 @@ from model.filterbank import Filterbank
 from model.patches import HarmonicStack
 from model.transcriber import FilterbankNetwork
 
+FEW_FRAMES = 2
+
 
 class ColumnNetwork:
     """Filterbank, harmonic stack and convolutions of a network with history.
@@ -49,11 +51,12 @@ class ColumnNetwork:
         ]
         self._strides = [layer.stride[0] for layer in convolutions]  # over pitches
         self._harmonics = len(stack.shifts)
-        # Filters by rows: products of few frames read them as they lie in memory.
-        self._kernels = [
-            (int(size), kernel.detach().transpose(1, 2).flatten(1).contiguous())
-            for size, kernel in bank.kernels.items()
-        ]  # (2 * bins, samples) each
+        self._sizes = [int(size) for size in bank.kernels]
+        by_filter = [k.detach().transpose(1, 2).flatten(1) for k in bank.kernels.values()]
+        # (2 * bins, samples) each. Products of few frames read the filters as they lie in memory,
+        # those of many pack them first, which is quicker the other way round.
+        self._few = [kernel.contiguous() for kernel in by_filter]
+        self._many = [kernel.t().contiguous().t() for kernel in by_filter]
         self._real, self._imaginary = _parts(bank, stack)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
@@ -93,13 +96,14 @@ class ColumnNetwork:
     def _stacked(self, window: Tensor, frames: int) -> Tensor:
         """The newest complete frames of the filterbank as the first convolution reads them,
         (1, harmonics, frames, pitch rows)."""
-        longest = self._kernels[-1][0]
+        longest = self._sizes[-1]
+        kernels = self._few if frames <= FEW_FRAMES else self._many
         audio = window[max(0, WINDOW - longest - (frames - 1) * HOP) :]
         if (missing := longest + (frames - 1) * HOP - len(audio)) > 0:
             audio = F.pad(audio, (missing, 0))
         waves = [
             F.linear(audio[longest - size :].unfold(0, size, HOP), kernel)
-            for size, kernel in self._kernels
+            for size, kernel in zip(self._sizes, kernels, strict=True)
         ]
         squares = torch.cat([*waves, audio.new_zeros(frames, 1)], dim=1).square_()
         power = squares.index_select(1, self._real) + squares.index_select(1, self._imaginary)

@@ -26,7 +26,7 @@ class Opening:
     def __init__(
         self, state: ServiceState, place: Place | None, audio: AudioFormat, start: Start
     ) -> None:
-        """place: resized to what the options ask for. Raises ProtocolError if they cannot be met."""
+        """place: resized to the options. Raises ProtocolError if they cannot be met."""
         self._settings = state.settings
         self._engine = engine = state.loaded()
         try:

@@ -148,7 +148,7 @@ class FilterbankNetwork(nn.Module):
         return [*(p.transpose(0, 1) for p in routed), *skipped, self.pitch_bias]
 
     def open_stream(self) -> FeatureStream:
-        """A stream that keeps the constant-Q frames of the last window."""
+        """A stream that keeps the constant-Q columns of the last window."""
         return FilterbankStream(self.filterbank)
 
 
@@ -172,7 +172,7 @@ def place_pitches(logits: Tensor, lowest_pitch: int) -> Tensor:
 
 
 class FilterbankStream:
-    """Keeps the constant-Q frames that stay valid while the window slides."""
+    """Keeps the constant-Q columns that stay valid while the window slides."""
 
     def __init__(self, filterbank: Filterbank) -> None:
         self.filterbank = filterbank

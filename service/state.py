@@ -95,7 +95,7 @@ class ServiceState:
     def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
         """Why a session is refused; None if it is admitted."""
         if self.draining.is_set():
-            return ProtocolError(ErrorCode.DRAINING, "the server is going down")
+            return ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
         if not self.slot.running:
             return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         if not placed:
@@ -110,7 +110,7 @@ class ServiceState:
         """Why an upload is refused; None if it is admitted."""
         later = self.settings.retry_after_s
         if self.draining.is_set():
-            return busy(ErrorCode.DRAINING, "the server is going down", later)
+            return busy(ErrorCode.DRAINING, "the server is shutting down", later)
         if not self.slot.running:
             return busy(ErrorCode.NOT_READY, NOT_RUNNING, later)
         if not placed:

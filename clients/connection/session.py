@@ -208,7 +208,7 @@ class Session:
                 if message.retryable:
                     raise ServerError(message)
             case Draining():
-                raise SessionEndedError("the service is going down", retryable=True)
+                raise SessionEndedError("the service is shutting down", retryable=True)
             case Flushed():
                 self._flow.returned(message)
             case Ready():
@@ -231,7 +231,7 @@ class Session:
             )
         elif self.done is not None and self.done.reason == "draining":
             self.failure = SessionEndedError(
-                "the service is going down", retryable=True, done=self.done
+                "the service is shutting down", retryable=True, done=self.done
             )
         self.ended.set()
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Window = NDArray[np.float32]  # [WINDOW] samples
-Probabilities = NDArray[np.float32]  # [windows, heads, frames, PITCHES]
+Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
 
 
 class Priority(IntEnum):

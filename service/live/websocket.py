@@ -130,7 +130,7 @@ class Connection:
             try:
                 message = await self._receiver.receive()
             except DrainingError:
-                raise ProtocolError(ErrorCode.DRAINING, "the server is going down") from None
+                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down") from None
             if isinstance(message, bytes):
                 raise ProtocolError(ErrorCode.NOT_STARTED, "audio came before start")
             parsed = parse_message(message)

@@ -100,7 +100,7 @@ def health_router(
     async def readyz(response: Response) -> Ready:
         """200 once the weights are loaded and warmed up; 503 before, and while shutting down."""
         if draining.is_set():
-            raise busy(ErrorCode.DRAINING, "the server is going down", later)
+            raise busy(ErrorCode.DRAINING, "the server is shutting down", later)
         if not slot.running:
             raise busy(ErrorCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
         response.headers["Cache-Control"] = "no-store"

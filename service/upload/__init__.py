@@ -1,4 +1,4 @@
 """`POST /transcribe`: the form, the transcription and its answer.
 
-What a session computes lies in `session`; this room speaks HTTP.
+What a session computes lies in `session`; this package speaks HTTP.
 """

@@ -90,7 +90,7 @@ async def _set(event: asyncio.Event) -> None:
 
 
 def drain(client: TestClient) -> None:
-    """The server is going down, as at SIGTERM."""
+    """The server is shutting down, as at SIGTERM."""
     assert isinstance(client.app, FastAPI)
     assert client.portal is not None
     client.portal.call(_set, client.app.state.service.draining)

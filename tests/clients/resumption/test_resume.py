@@ -79,7 +79,7 @@ async def test_a_draining_service_is_left_for_its_successor() -> None:
     assert len(service.sessions) == 2
     assert notes_of(events) == notes_of(expected)  # what ended the old session is not heard
     (lost,) = [event for event in events if isinstance(event, Disconnected)]
-    assert "going down" in str(lost.error)
+    assert "shutting down" in str(lost.error)
 
 
 async def test_the_midi_file_holds_the_whole_performance() -> None:

@@ -269,7 +269,8 @@ async def test_clients_resume_through_a_rolling_upgrade(
     for one in them:
         assert one.client.sessions > 1
         # They were told: of the drain or, where that came first, of the weights.
-        assert any(re.search("going down|weights were replaced", reason) for reason in one.breaks)
+        told = "shutting down|weights were replaced"
+        assert any(re.search(told, reason) for reason in one.breaks)
 
 
 def test_two_ingress_replicas_have_twice_the_places(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from service.access.places import Places
 from service.ops.capacity import Capacity
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import StreamOptions
+from service.protocol.options import MAX_BLOCK_FRAMES, StreamOptions
 
 
 class SessionRoom(Places):
@@ -43,9 +43,10 @@ class SessionRoom(Places):
 
     @property
     def first_size(self) -> float:
-        """Room that a session takes up until its options are known: that of default options, or all
-        if there is less."""
-        return min(self.size(self.default), self.total)
+        """Room that a session takes up until its options are known: that of default options, or
+        what is left if that is enough for the lightest session."""
+        lightest = self.size(StreamOptions(block_frames=MAX_BLOCK_FRAMES))
+        return min(self.size(self.default), max(lightest, self.total - self.taken))
 
     def refusal(self, size: float) -> ProtocolError:
         """Why a session of this size is refused."""

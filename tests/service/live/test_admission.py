@@ -98,3 +98,13 @@ def test_a_number_that_was_set_counts_sessions_alike() -> None:
             begin(other, block_frames=8)
             info = client.get("/info").json()
         assert (info["max_sessions"], info["capacity"]) == (2, None)
+
+
+def test_light_sessions_fill_the_room(client: TestClient) -> None:
+    light = StreamOptions(block_frames=8)
+    admit(client, light, light)
+    with client.websocket_connect(ADDRESS) as one:
+        begin(one, block_frames=8)
+        with client.websocket_connect(ADDRESS) as other:
+            begin(other, block_frames=8)
+            assert client.get("/info").json()["capacity"]["sessions"]["block_frames=8"] == 2

@@ -129,7 +129,9 @@ class Listener:
             found[frame].append(event)
         known = as_probabilities(probabilities)
         self._namer.remember(known)
-        curve = known[self._pedal_row, :, _ANY_PITCH].tolist() if self._pedal_row else []
+        curve = (
+            known[self._pedal_row, :, _ANY_PITCH].tolist() if self._pedal_row is not None else []
+        )
         events: list[Event] = []
         for i in range(max(0, self._resumed - first_frame), probabilities.shape[1]):
             events += self._namer.step(first_frame + i, found[first_frame + i])
@@ -147,7 +149,7 @@ class Listener:
             return []
         events: list[Event] = [*self._namer.step(frame, found)]
         full = tracker.columns - 1 - tracker.last_age  # the column with its full look-ahead
-        if self._pedal_row and frame >= tracker.last_age:
+        if self._pedal_row is not None and frame >= tracker.last_age:
             probability = float(known[self._pedal_row, full, _ANY_PITCH])
             events += self._step_pedal(frame - tracker.last_age, probability)
         return events

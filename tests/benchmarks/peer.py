@@ -117,7 +117,7 @@ def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_
                 if "frames" in said:
                     heard = on_our_frames(said["frames"], said["times"], length_s)
                 else:
-                    heard = notes.roll(int(np.ceil(length_s / FRAME_S)), FRAME_S)
+                    heard = notes.roll(int(np.ceil(length_s / FRAME_S)), FRAME_S).astype(np.float32)
                 result = score(reference, notes, heard, FRAME_S)
                 if "frames" not in said:
                     result.figures["frame_ap"] = float("nan")

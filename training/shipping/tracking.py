@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from model.config import NOTE_HEADS
 from service.notes.score import Score
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
@@ -12,7 +13,6 @@ from training.music.metrics import NoteList, estimated_notes
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""
-NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 
 
 def note_heads(heads: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:

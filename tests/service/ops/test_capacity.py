@@ -55,6 +55,15 @@ def test_the_slowest_machine_carries_one_session_with_default_options() -> None:
     assert capacity.sessions_by_kind["anytime"] == 0
 
 
+@pytest.mark.parametrize(("windows_per_s", "sessions"), [(180.0, 1), (170.0, 0)])
+def test_one_session_in_anytime_mode_may_have_the_machine_to_itself(
+    windows_per_s: float, sessions: int
+) -> None:
+    capacity = Capacity(windows_per_s, sample_rate_hz=100 * HOP)
+    assert capacity.sessions_by_kind["anytime"] == sessions
+    assert capacity.admitted_per_s >= LOAD * windows_per_s
+
+
 def test_a_figure_is_measured_once(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from model.config import NOTE_HEADS
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.training.conftest import TINY
 from training.music.synth.config import SynthConfig
-from training.shipping.tracking import NOTE_HEADS
 from training.shipping.tune import (
     GRID,
     MAX_CORRECTION,

@@ -16,13 +16,18 @@ from model.config import ModelConfig
 from model.transcriber import FeatureStream
 from service.engine.runner import Transcriber
 
+MAX_CACHED_BYTES = 2**30
+
 
 class WindowMemo:
-    """Replaces a transcriber; caches the network's output for each row."""
+    """Replaces a transcriber; caches the network's output for each row, up to MAX_CACHED_BYTES (two
+    minutes of a recording in blocks of four frames, with all heads). Later windows are computed
+    every time."""
 
     def __init__(self, transcriber: Transcriber) -> None:
         self._transcriber = transcriber
-        self._seen: dict[bytes, Tensor] = {}  # about 100 KB per window: at most one recording's
+        self._seen: dict[bytes, Tensor] = {}
+        self._cached_bytes = 0
         self.computed = 0
         """Windows that were not in the cache."""
 
@@ -44,8 +49,12 @@ class WindowMemo:
         """A batch of rows -> (batch, heads, FRAMES, PITCHES), computing what is new."""
         keys = [row.numpy().tobytes() for row in features.cpu()]
         new = {key: row for row, key in enumerate(keys) if key not in self._seen}
+        fresh: dict[bytes, Tensor] = {}
         if new:
             found = self._transcriber.predict_features(features[list(new.values())])
-            self._seen.update(zip(new, found, strict=True))
+            fresh = dict(zip(new, found, strict=True))
             self.computed += len(new)
-        return torch.stack([self._seen[key] for key in keys])
+            if self._cached_bytes < MAX_CACHED_BYTES:
+                self._seen |= fresh
+                self._cached_bytes += found.nbytes
+        return torch.stack([fresh[key] if key in fresh else self._seen[key] for key in keys])

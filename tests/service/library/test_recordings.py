@@ -110,6 +110,7 @@ def test_a_bar_is_shown_in_a_terminal(
     song: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rse_transcribe.recordings._BAR_AFTER_S", 0)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # of other tests: no notebook
     transcribe(song)
     assert capsys.readouterr().err == ""  # of no terminal
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

@@ -52,7 +52,7 @@ def refused(socket: WebSocketTestSession, **options: object) -> tuple[str, bool]
 
 
 def test_a_machine_too_slow_for_anytime_says_so(client: TestClient) -> None:
-    admit(client, DEFAULT, DEFAULT, DEFAULT)
+    admit(client, DEFAULT, DEFAULT)
     with client.websocket_connect(ADDRESS) as socket:
         assert refused(socket, mode="anytime") == ("too_slow", False)
     admit(client, ANYTIME)

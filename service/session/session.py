@@ -64,7 +64,8 @@ class TranscriptionSession:
             priority: windows of a FILE run together and wait for those of LIVE streams.
             tracker: None uses the settings of the model's card.
             on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
-                every block, in anytime mode with their full look-ahead.
+                every block, in anytime mode with their full look-ahead. They are views of whole
+                windows: copy what outlives the call.
             on_events: called with the events of each window and the number of samples, at the sent
                 rate and from the beginning, needed for them; used in evaluation.
             resume: where to continue a performance of another session; ``push`` then gets its audio

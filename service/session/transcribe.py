@@ -209,7 +209,8 @@ async def _transcribe_array(
         priority=Priority.FILE,
         tracker=tracker,
         limits=_FILE_LIMITS,
-        on_frames=lambda _, probabilities: kept.append(probabilities),
+        # Copied, for a block is a view of its whole window.
+        on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
         on_events=remember,
     )
     try:

@@ -170,7 +170,7 @@ class MusicTask:
                     metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
                         probabilities[:, row, frame], truth[head][:, frame]
                     )
-        return metrics | _instruments_and_pedal(network.config.heads, probabilities, batch)
+        return metrics | _notes_and_pedal(network.config.heads, probabilities, batch)
 
     def card(self) -> dict[str, Any]:
         """Configuration and data."""
@@ -208,13 +208,21 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     return _audio(batch.audio, device), labels
 
 
-def _instruments_and_pedal(
+def _notes_and_pedal(
     heads: tuple[str, ...], probabilities: NDArray[np.float32], batch: Batch
 ) -> dict[str, float]:
-    """Accuracy of the instrument at onsets, of all notes and as a mean over classes, and F1 of the
-    pedal, over frames with at least 200 ms of look-ahead."""
+    """Mean error of the velocity at onsets (1 is the full range), accuracy of the instrument, of
+    all notes and as a mean over classes, and F1 of the pedal, over frames with at least 200 ms of
+    look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
+    if "velocity" in heads:
+        truth = batch.velocity[:, frames]
+        tops = (batch.onset[:, frames] > ONSET_SCALE * 0.8) & (truth > 0)
+        found = probabilities[:, heads.index("velocity"), frames]
+        if tops.any():
+            errors = np.abs(found - truth / VELOCITY_SCALE)[tops]
+            metrics["velocity_error"] = float(errors.mean())
     if INSTRUMENT_HEADS[0] in heads:
         first = heads.index(INSTRUMENT_HEADS[0])
         rows = slice(first, first + len(INSTRUMENT_HEADS))

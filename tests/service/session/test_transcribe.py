@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from model.config import HOP, PITCHES
+from model.config import FRAMES, HOP, PITCHES
 from service.audio import decode
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
@@ -182,6 +184,28 @@ def test_an_array_goes_the_same_way() -> None:
         assert onsets[near - 2 : near + 3, pitch].max() > 0.5
     assert set(np.flatnonzero(frames.any(axis=0))) <= set(FAKE_PITCHES)
     assert known_s.shape == (len(notes),)
+
+
+class TracedTranscriber(FakeTranscriber):
+    """Allocates its results where tracemalloc sees them."""
+
+    def predict_features(self, features: Tensor) -> Tensor:
+        return torch.from_numpy(super().predict_features(features).numpy().copy())
+
+
+def test_an_array_keeps_its_frames_and_not_their_windows() -> None:
+    seconds = 10.0
+    with Engine(TracedTranscriber()) as engine:
+        tracemalloc.start()
+        try:
+            heads, frames, pitches = transcribe_array(
+                play(MELODY, seconds, RATE_HZ), RATE_HZ, engine, ANYTIME
+            ).probabilities.shape
+            peak_bytes = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    windows_bytes = frames * heads * FRAMES * pitches * 4
+    assert peak_bytes < windows_bytes / 4
 
 
 def test_an_array_without_a_sample() -> None:

@@ -43,7 +43,6 @@ the next begins.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -51,12 +50,12 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.notes.events import NoteEvent
-from service.notes.tracker import as_probabilities, onset_shift, velocity_of
 from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracking import Known, Tracker, onset_shift
 
 
-class AnytimeTracker:
-    """Notes of one stream. Pure: no clock, no input except the windows, in order.
+class AnytimeTracker(Tracker):
+    """Notes of a stream whose frames are seen again in successive windows.
 
     Decisions depend on the newest window, on ``free`` and on the notes that sound; those by
     ``frame_start_threshold`` also on the ``history_frames`` windows before.
@@ -70,20 +69,12 @@ class AnytimeTracker:
         last_age: int,
     ) -> None:
         """Args:
-        frame_seconds: time from frame to frame.
-        heads: names of the rows of the probabilities; "frame" must be there.
         last_age: A, frames.
         """
-        self.settings = settings
-        self._frame_seconds = frame_seconds
-        self._n_heads = len(heads)
-        rows = {head: row for row, head in enumerate(heads)}
-        self._frame = rows["frame"]
-        self._onset = rows.get("onset")
-        self._velocity = rows.get("velocity")
-        self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        super().__init__(settings, frame_seconds, heads)
         self.last_age = last_age
         radius = settings.onset_radius_frames
+        self.columns = 1 + last_age + max(radius, settings.release_frames - 1)
         # Oldest first, as the columns of a window are.
         ages = np.arange(self.columns)[::-1]
         self._begin_from = np.array([settings.onset_threshold_at(a, last_age) for a in ages])
@@ -98,42 +89,19 @@ class AnytimeTracker:
             self._start_frames = settings.frame_start_frames
         self._high = np.zeros(PITCHES, np.int64)  # frames at full look-ahead above it, in a row
         self._free = np.zeros(PITCHES, np.int64)
-        self._pushed = 0
-        self._resumed = 0  # windows before this one were decided elsewhere
-        self._sounding: dict[int, NoteEvent] = {}
-        self._notes = 0
-
-    @property
-    def columns(self) -> int:
-        """Frames read from a window: the newest and those before it."""
-        settings = self.settings
-        return 1 + self.last_age + max(settings.onset_radius_frames, settings.release_frames - 1)
 
     @property
     def history_frames(self) -> int:
-        """Number of latest windows that affect the next decisions."""
         return self._start_frames if self._start_threshold is not None else 0
 
     @property
     def on_delay_frames(self) -> float:
-        """Frames beyond the full look-ahead from the time of a note_on until it is known, at most:
-        an onset may lie half a frame before its frame, before its time is corrected."""
+        # An onset may lie half a frame before its frame, before its time is corrected.
         return 0.5 - min(0.0, self.settings.onset_correction_frames)
 
     @property
     def off_delay_frames(self) -> float:
-        """Likewise of a note_off."""
         return max(self.on_delay_frames, self.settings.release_frames - 1)
-
-    @property
-    def pushed(self) -> int:
-        """Windows pushed so far, which is the number of frames evaluated."""
-        return self._pushed
-
-    @property
-    def sounding(self) -> int:
-        """Number of notes that have begun but not ended."""
-        return len(self._sounding)
 
     @property
     def free(self) -> dict[int, int]:
@@ -148,38 +116,21 @@ class AnytimeTracker:
         frames: int,
         notes: int,
         sounding: Iterable[NoteEvent],
-        free: Mapping[int, int],
+        free: Mapping[int, int] | None = None,
     ) -> None:
-        """Go on where another tracker of the same stream stopped after ``frames`` windows.
-
-        Nothing is decided until as many have been pushed. If ``history_frames`` of them are, or
-        all from the first, this one then is as the other was.
-
-        Args:
-            first_frame: the newest frame of the window that will be pushed first.
-            notes: notes that had begun.
-            sounding: the note_on of those that had not ended, one a pitch.
-            free: what the other one's property said.
-        """
-        self._pushed = first_frame
-        self._resumed = frames
-        self._notes = notes
-        self._sounding = {event.pitch: event for event in sounding}
-        for pitch, frame in free.items():
+        for pitch, frame in (free or {}).items():
             self._free[pitch] = frame
-        for event in self._sounding.values():
-            self._free[event.pitch] = event.frame + self._least_frames
+        super().resume(first_frame, frames, notes, sounding)
 
     @property
     def decided(self) -> int:
-        """Number of frames evaluated."""
         return max(self._pushed, self._resumed)
 
-    def push(self, newest_frame: int, window: NDArray[np.float32]) -> list[NoteEvent]:
+    def push_known(self, newest_frame: int, window: NDArray[np.float32]) -> Known:
         """Process the next window; return the events that it decides.
 
         Args:
-            newest_frame: n; must be ``pushed``.
+            newest_frame: n.
             window: [heads, columns, 128], frames n - columns + 1 ... n, those before the stream
                 included. After the end of a stream the columns beyond it are left out.
 
@@ -195,14 +146,18 @@ class AnytimeTracker:
                 f"got {window.shape}"
             )
         known = np.zeros((heads, self.columns, PITCHES), np.float32)
-        known[:, :given] = as_probabilities(window)
+        known[:, :given] = window
         first = newest_frame - self.columns + 1  # the frame of column 0
         known[:, : max(0, -first)] = 0  # before the stream
         self._count_high(first, known)
         self._pushed += 1
         if self._pushed <= self._resumed:  # decided elsewhere
             return []
-        return [*self._begin_all(first, known), *self._end_those(first, known, given)]
+        events = [*self._begin_all(first, known), *self._end_those(first, known, given)]
+        return [(newest_frame, event) for event in events]
+
+    def settled(self, window: NDArray[np.float32]) -> NDArray[np.float32]:
+        return window[:, self._last : self._last + 1]
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
         """(age, pitch, onset probability) of what the window would begin were every threshold
@@ -217,14 +172,9 @@ class AnytimeTracker:
             if self._is_onset(known, self._last + row, pitch)
         ]
 
-    def finish(self, end_frame: int) -> list[NoteEvent]:
-        """The stream has ended before ``end_frame``, and all windows that show a frame of it have
-        been pushed: end all notes there."""
-        return self._end_all(end_frame)
-
-    def close(self) -> list[NoteEvent]:
-        """End all notes at the first frame that has not been evaluated."""
-        return self._end_all(self.decided)
+    def finish_known(self, end_frame: int) -> Known:
+        """End all notes there; all windows that show a frame before it have been pushed."""
+        return [(end_frame, event) for event in self._end_all(end_frame)]
 
     # -- what a window decides --------------------------------------------------------------------
 
@@ -242,7 +192,7 @@ class AnytimeTracker:
                 if first + at >= self._free[pitch] and self._is_onset(known, at, pitch):
                     shift = onset_shift(onset[at - 1 : at + 2, pitch])
                     shift += self.settings.onset_correction_frames
-                    events += self._begin(first + at, shift, pitch, known, self._onset)
+                    events += self._strike(first + at, shift, pitch, known, self._onset)
         if self._start_threshold is not None and first + self._last >= 0:
             silent = (self._high >= self._start_frames) & (frames[0] >= self._free)
             if self._onset is not None:  # which begins the note, where one is coming
@@ -251,7 +201,7 @@ class AnytimeTracker:
                 )
             for pitch in np.flatnonzero(silent).tolist():
                 if pitch not in self._sounding:
-                    events += self._begin(first + self._last, 0.0, pitch, known, self._frame)
+                    events += self._strike(first + self._last, 0.0, pitch, known, self._frame)
         return events
 
     def _is_onset(self, known: NDArray[np.float32], at: int, pitch: int) -> bool:
@@ -263,7 +213,7 @@ class AnytimeTracker:
             and _is_peak(known[self._onset, :, pitch], at, radius)
         )
 
-    def _begin(
+    def _strike(
         self, frame: int, shift: float, pitch: int, known: NDArray[np.float32], head: int
     ) -> list[NoteEvent]:
         """The note_on, and before it the note_off of a note that is struck again.
@@ -274,36 +224,12 @@ class AnytimeTracker:
         time_frames = max(float(self._free[pitch]), frame + shift)
         events = []
         if pitch in self._sounding:
-            fell = frame
-            low = known[self._frame, :, pitch] < self.settings.frame_off_threshold
             # Not so far back that the end would come later than other ends do.
             latest = self.decided - 1 - self.last_age - int(self.off_delay_frames)
-            least = max(int(self._free[pitch]), latest)
-            while fell > least and low[fell - 1 - frame + column]:
-                fell -= 1
+            earliest = max(int(self._free[pitch]), latest)
+            fell = self._fell(known, column, frame, pitch, earliest)
             events.append(self._end(pitch, fell, time_frames if fell == frame else fell))
-        event = NoteEvent(
-            kind="note_on",
-            note_id=self._notes,
-            pitch=pitch,
-            velocity=self._velocity_at(column, pitch, known),
-            confidence=round(min(1.0, float(known[head, column, pitch])), 4),
-            frame=frame,
-            time_s=self._seconds(time_frames),
-        )
-        self._notes += 1
-        self._sounding[pitch] = event
-        self._free[pitch] = frame + self._least_frames
-        return [*events, event]
-
-    def _velocity_at(self, column: int, pitch: int, known: NDArray[np.float32]) -> int:
-        if self._velocity is None:
-            return self.settings.default_velocity
-        if self._onset is not None:  # the head is trained about onsets
-            radius = self.settings.onset_radius_frames
-            near = known[self._onset, column - radius : column + radius + 1, pitch]
-            column += int(np.argmax(near)) - radius
-        return velocity_of(float(known[self._velocity, column, pitch]))
+        return [*events, self._begin(known, column, frame, pitch, time_frames, head)]
 
     def _end_those(self, first: int, known: NDArray[np.float32], given: int) -> list[NoteEvent]:
         events = []
@@ -337,24 +263,19 @@ class AnytimeTracker:
             and known[self._frame, after, pitch] < self.settings.frame_on_threshold
         )
 
-    def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        on = self._sounding.pop(pitch)
-        self._free[pitch] = max(int(self._free[pitch]), frame)
-        return dataclasses.replace(
-            on, kind="note_off", frame=frame, time_s=self._seconds(time_frames)
-        )
+    def _hold(self, event: NoteEvent) -> None:
+        super()._hold(event)
+        self._free[event.pitch] = event.frame + self._least_frames
 
-    def _end_all(self, frame: int) -> list[NoteEvent]:
-        return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
+    def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
+        self._free[pitch] = max(int(self._free[pitch]), frame)
+        return super()._end(pitch, frame, time_frames)
 
     def _count_high(self, first: int, known: NDArray[np.float32]) -> None:
         if self._start_threshold is not None and first + self._last >= 0:
             high = known[self._frame, self._last] >= self._start_threshold
             # No further than it matters, so that ``history_frames`` windows tell it whole.
             self._high = np.where(high, np.minimum(self._high + 1, self._start_frames), 0)
-
-    def _seconds(self, frames: float) -> float:
-        return round(frames * self._frame_seconds, 6)
 
 
 def _is_peak(values: NDArray[np.float32], at: int, radius: int) -> bool:

@@ -14,8 +14,9 @@ from service.notes.belief import Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import PEDALLED, PedalTracker
-from service.notes.tracker import NoteTracker, as_probabilities
+from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracking import Tracker, as_probabilities
 
 _ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch
 
@@ -42,7 +43,7 @@ class Listener:
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead.
         """
-        self._tracker: NoteTracker | AnytimeTracker
+        self._tracker: Tracker
         if last_age is None:
             self._tracker = NoteTracker(settings, frame_seconds, heads)
         else:
@@ -65,12 +66,12 @@ class Listener:
     @property
     def columns(self) -> int:
         """Frames read from each window in anytime mode, else 1."""
-        return self._tracker.columns if isinstance(self._tracker, AnytimeTracker) else 1
+        return self._tracker.columns
 
     @property
     def free(self) -> Mapping[int, int]:
         """In anytime mode, the state of silent pitches that a resumed listener needs."""
-        return self._tracker.free if isinstance(self._tracker, AnytimeTracker) else {}
+        return self._tracker.free
 
     @property
     def instruments(self) -> tuple[str, ...]:
@@ -107,10 +108,7 @@ class Listener:
         """
         sounding = tuple(sounding)
         self._resumed = frames
-        if isinstance(self._tracker, AnytimeTracker):
-            self._tracker.resume(first_frame, frames, notes, sounding, free or {})
-        else:
-            self._tracker.resume(first_frame, frames, notes, sounding)
+        self._tracker.resume(first_frame, frames, notes, sounding, free)
         self._namer.resume(first_frame, frames, belief, sounding)
         self._pedal.down = pedal
 
@@ -122,36 +120,20 @@ class Listener:
         Raises:
             ValueError: frames are missing or repeated, or the shape is wrong.
         """
-        if isinstance(self._tracker, AnytimeTracker):
-            return self._push_window(self._tracker, first_frame, probabilities)
-        found = defaultdict(list)
-        for frame, event in self._tracker.push_known(first_frame, probabilities):
-            found[frame].append(event)
         known = as_probabilities(probabilities)
-        self._namer.remember(known)
-        curve = (
-            known[self._pedal_row, :, _ANY_PITCH].tolist() if self._pedal_row is not None else []
-        )
+        found = defaultdict(list)
+        for frame, event in self._tracker.push_known(first_frame, known):
+            found[frame].append(event)
+        settled = self._tracker.settled(known)
+        new = settled.shape[1]
+        self._namer.remember(first_frame - self._tracker.columns + 1, known, new)
         events: list[Event] = []
-        for i in range(max(0, self._resumed - first_frame), probabilities.shape[1]):
+        for i in range(max(0, self._resumed - first_frame), new):
             events += self._namer.step(first_frame + i, found[first_frame + i])
-            if curve:
-                events += self._step_pedal(first_frame + i, curve[i])
-        return events
-
-    def _push_window(
-        self, tracker: AnytimeTracker, frame: int, window: NDArray[np.float32]
-    ) -> list[Event]:
-        found = tracker.push(frame, window)
-        known = as_probabilities(window)
-        self._namer.remember_again(known, tracker.columns)
-        if frame < self._resumed:
-            return []
-        events: list[Event] = [*self._namer.step(frame, found)]
-        full = tracker.columns - 1 - tracker.last_age  # the column with its full look-ahead
-        if self._pedal_row is not None and frame >= tracker.last_age:
-            probability = float(known[self._pedal_row, full, _ANY_PITCH])
-            events += self._step_pedal(frame - tracker.last_age, probability)
+            frame = first_frame + i - self._tracker.last_age
+            if self._pedal_row is not None and frame >= 0:
+                probability = float(settled[self._pedal_row, i, _ANY_PITCH])
+                events += self._step_pedal(frame, probability)
         return events
 
     def _step_pedal(self, frame: int, probability: float) -> list[PedalEvent]:
@@ -162,11 +144,7 @@ class Listener:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and
         end all notes there."""
         events: list[Event] = []
-        if isinstance(self._tracker, AnytimeTracker):
-            last = [(end_frame, event) for event in self._tracker.finish(end_frame)]
-        else:
-            last = self._tracker.finish_known(end_frame)
-        for frame, event in last:
+        for frame, event in self._tracker.finish_known(end_frame):
             events += self._namer.step(frame, [event])
         return events + [*self._pedal.close(end_frame)]
 

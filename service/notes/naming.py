@@ -76,24 +76,21 @@ class InstrumentNamer:
         undecided = (e for e in self._sounding.values() if e.frame + self._update_frames >= frames)
         self._due.extend(sorted(undecided, key=lambda event: event.note_id))
 
-    def remember(self, probabilities: NDArray[np.float32]) -> None:
-        """Store the next frames, shape [heads, n, 128]; call ``step`` for each of them next."""
+    def remember(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
+        """Store the next ``new`` frames, and the latest values of those before them if given; call
+        ``step`` for each new frame next.
+
+        Args:
+            first: the frame of the first column.
+            probabilities: [heads, n, 128]; at the end of a stream n may leave out new frames.
+        """
         if self.classes:
             kept = self._recent[:, -self.history_frames :]
             self._first += self._recent.shape[1] - kept.shape[1]
-            self._recent = np.concatenate([kept, probabilities[self._rows]], axis=1)
-
-    def remember_again(self, window: NDArray[np.float32], columns: int) -> None:
-        """Store the next frame and the latest values of those before it.
-
-        Args:
-            window: [heads, n, 128], the frame and the columns - 1 before it, oldest first, without
-                frames after the end of the stream.
-        """
-        if self.classes:
-            self.remember(np.zeros_like(window[:, :1]))
-            at = self._recent.shape[1] - columns
-            self._recent[:, at : at + window.shape[1]] = window[self._rows]
+            unknown = np.zeros((len(kept), new, PITCHES), np.float32)
+            self._recent = np.concatenate([kept, unknown], axis=1)
+            at = first - self._first
+            self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._rows]
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
         """The tracker's events at ``frame`` with names, followed by corrections."""

@@ -54,10 +54,10 @@ def stated_delay(
     Args:
         model_rate_hz: sample rate of the model.
         resampler_ms: ``resample.latency_ms`` of the two rates.
-        tracker_on_frames: ``NoteTracker.on_delay_frames``.
+        tracker_on_frames: ``Tracker.on_delay_frames``.
         usual_on_frames: in anytime mode, median frames from a note's time to the end of the window
             that decides it; None if unknown.
-        tracker_off_frames: ``NoteTracker.off_delay_frames``.
+        tracker_off_frames: ``Tracker.off_delay_frames``.
     """
     hop_ms = 1000.0 * HOP / model_rate_hz
     median_ms = None

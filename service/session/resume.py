@@ -43,7 +43,7 @@ class ResumePoint:
         sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
         belief: about the instruments.
         pedal: whether the sustain pedal was down.
-        free: in anytime mode, ``AnytimeTracker.free``.
+        free: in anytime mode, ``Tracker.free``.
 
     Raises:
         ResumeError: these notes are impossible.

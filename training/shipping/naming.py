@@ -151,7 +151,7 @@ class Passages:
             settings.pedal_on_threshold, settings.pedal_off_threshold, self._frame_s
         )
         score = Score()
-        namer.remember(heard.probabilities.astype(np.float32))
+        namer.remember(0, heard.probabilities.astype(np.float32), heard.probabilities.shape[1])
         for frame, probability in enumerate(heard.pedal.tolist()):
             score.add(namer.step(frame, heard.events.get(frame, ())))
             present = namer.belief.share(PEDALLED) >= settings.pedal_presence_threshold

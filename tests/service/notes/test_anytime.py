@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.notes.anytime import AnytimeTracker
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracking import as_probabilities
 from tests.service.notes.drawn_notes import (
     ALL_HEADS,
     FRAME_S,
@@ -38,7 +39,9 @@ def windows_of(
     factor[: len(clarity)] = clarity[:columns]
     padded = np.concatenate([silence(columns - 1, len(probabilities)), probabilities], axis=1)
     return [
-        padded[:, n : n + columns] * factor[::-1][: frames + columns - 1 - n, None]
+        as_probabilities(
+            padded[:, n : n + columns] * factor[::-1][: frames + columns - 1 - n, None]
+        )
         for n in range(frames + tracker.last_age)
     ]
 

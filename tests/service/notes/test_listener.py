@@ -212,3 +212,10 @@ def test_without_heads_of_instruments_notes_have_no_name() -> None:
     assert without.instruments == ()
     assert without.belief == Belief()
     assert without.history_frames < 10
+
+
+def test_no_probability_is_silence() -> None:
+    probabilities = quiet(60)
+    draw(probabilities, 60, 10, 50)
+    probabilities[:, 30:] = np.nan
+    assert [event.frame for event in hear(probabilities)] == [10, 30]

@@ -188,13 +188,6 @@ def test_a_model_without_onset_head() -> None:
     assert on.velocity == TrackerSettings().default_velocity
 
 
-def test_no_probability_is_silence() -> None:
-    drawn = silence(60)
-    draw(drawn, 60, 10, 50)
-    drawn[:, 30:] = np.nan
-    assert [e.frame for e in track(drawn)] == [10, 30]
-
-
 def test_the_first_and_the_last_frame_can_hold_an_onset() -> None:
     drawn = silence(12)
     draw(drawn, 60, 0, 12)

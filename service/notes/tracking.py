@@ -1,0 +1,216 @@
+"""What both note trackers share: the heads that they read, and the notes that sound."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.notes.events import NoteEvent
+from service.notes.tracker_settings import MAX_VELOCITY, TrackerSettings
+
+Known = list[tuple[int, NoteEvent]]
+"""Events, each with the frame that made it known."""
+
+
+class Tracker(ABC):
+    """Notes of one stream. Pure: no clock, and no input except the probabilities, in order.
+
+    Probabilities are float32 [heads, n, 128] from 0 to 1 (see ``as_probabilities``).
+
+    Attributes:
+        columns: frames read from each window in anytime mode, else 1.
+        last_age: in anytime mode, frames from a frame to the newest of its window when it has its
+            full look-ahead, else 0.
+    """
+
+    columns = 1
+    last_age = 0
+
+    def __init__(
+        self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...]
+    ) -> None:
+        """Args:
+        frame_seconds: seconds from frame to frame.
+        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity" and
+            "offset" are used if present.
+        """
+        self.settings = settings
+        self._frame_seconds = frame_seconds
+        self._n_heads = len(heads)
+        rows = {head: row for row, head in enumerate(heads)}
+        self._frame = rows["frame"]
+        self._onset = rows.get("onset")
+        self._velocity = rows.get("velocity")
+        self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        self._pushed = 0
+        self._resumed = 0  # earlier frames were decided elsewhere
+        self._sounding: dict[int, NoteEvent] = {}
+        self._notes = 0
+
+    @property
+    @abstractmethod
+    def history_frames(self) -> int:
+        """Number of latest frames that affect the next decisions."""
+
+    @property
+    @abstractmethod
+    def on_delay_frames(self) -> float:
+        """Maximum frames, beyond the look-ahead, from the time of a note_on until it is known."""
+
+    @property
+    @abstractmethod
+    def off_delay_frames(self) -> float:
+        """Maximum frames, beyond the look-ahead, from the time of a note_off until it is known."""
+
+    @property
+    @abstractmethod
+    def decided(self) -> int:
+        """Number of frames whose beginnings are decided."""
+
+    @property
+    def free(self) -> dict[int, int]:
+        """In anytime mode, the state of silent pitches that a resumed tracker needs."""
+        return {}
+
+    def resume(
+        self,
+        first_frame: int,
+        frames: int,
+        notes: int,
+        sounding: Iterable[NoteEvent],
+        free: Mapping[int, int] | None = None,
+    ) -> None:
+        """Continue where another tracker of the same stream stopped after ``frames`` frames.
+
+        Nothing is decided until that frame is reached. If the ``history_frames`` frames before it
+        are pushed first, or all from frame 0, the state is then identical.
+
+        Args:
+            first_frame: the frame that will be pushed first, at most ``frames``.
+            notes: notes that had begun.
+            sounding: the note_on of each note that had not ended, one per pitch.
+            free: the other tracker's property.
+        """
+        self._pushed = first_frame
+        self._resumed = frames
+        self._notes = notes
+        for event in sounding:
+            self._hold(event)
+
+    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
+        """Like ``push_known``, without the frames."""
+        return [event for _, event in self.push_known(first_frame, probabilities)]
+
+    @abstractmethod
+    def push_known(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
+        """Process the next frames; return the events now known, in the order in which they became
+        known.
+
+        Raises:
+            ValueError: frames are missing or repeated, or the shape is wrong.
+        """
+
+    def settled(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The frames of one push that have their full look-ahead, which lie ``last_age`` before
+        those pushed: [heads, n, 128]."""
+        return probabilities
+
+    def finish(self, end_frame: int) -> list[NoteEvent]:
+        """Like ``finish_known``, without the frames."""
+        return [event for _, event in self.finish_known(end_frame)]
+
+    @abstractmethod
+    def finish_known(self, end_frame: int) -> Known:
+        """The stream ends before ``end_frame``: decide the last frames as if silence followed, and
+        end all notes there."""
+
+    def close(self) -> list[NoteEvent]:
+        """End all notes at the first frame whose beginnings are undecided."""
+        return self._end_all(self.decided)
+
+    def _begin(
+        self,
+        known: NDArray[np.float32],
+        at: int,
+        frame: int,
+        pitch: int,
+        time_frames: float,
+        head: int | None,
+    ) -> NoteEvent:
+        """The note_on at column ``at`` of known, [heads, n, 128]; ``head`` began it."""
+        event = NoteEvent(
+            kind="note_on",
+            note_id=self._notes,
+            pitch=pitch,
+            velocity=self._velocity_at(known, at, pitch),
+            confidence=round(float(known[head, at, pitch]), 4),
+            frame=frame,
+            time_s=self._seconds(time_frames),
+        )
+        self._notes += 1
+        self._hold(event)
+        return event
+
+    def _velocity_at(self, known: NDArray[np.float32], at: int, pitch: int) -> int:
+        """MIDI velocity, 1 to 127."""
+        if self._velocity is None:
+            return self.settings.default_velocity
+        if self._onset is not None:
+            # The head is trained around onsets: read it where an onset is likeliest.
+            radius = self.settings.onset_radius_frames
+            near = known[self._onset, at - radius : at + radius + 1, pitch]
+            at += int(np.argmax(near)) - radius
+        loudness = float(known[self._velocity, at, pitch])
+        return max(1, min(MAX_VELOCITY, math.floor(loudness * MAX_VELOCITY + 0.5)))
+
+    def _fell(
+        self, known: NDArray[np.float32], at: int, frame: int, pitch: int, earliest: int
+    ) -> int:
+        """Where a note ends that is struck again at ``frame``, which is in column ``at``: the first
+        of the consecutive frames below the off threshold that lead up to the strike."""
+        fell = frame
+        low = self.settings.frame_off_threshold
+        while fell > earliest and known[self._frame, at - frame + fell - 1, pitch] < low:
+            fell -= 1
+        return fell
+
+    def _hold(self, event: NoteEvent) -> None:
+        """The note of this note_on sounds."""
+        self._sounding[event.pitch] = event
+
+    def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
+        on = self._sounding.pop(pitch)
+        return dataclasses.replace(
+            on, kind="note_off", frame=frame, time_s=self._seconds(time_frames)
+        )
+
+    def _end_all(self, frame: int) -> list[NoteEvent]:
+        return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
+
+    def _seconds(self, frames: float) -> float:
+        return round(frames * self._frame_seconds, 6)
+
+
+def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """From 0 to 1, and 0 for NaN; several times as fast as ``nan_to_num``."""
+    return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
+
+
+def onset_shift(about: NDArray[np.float32]) -> float:
+    """Frames from a peak to the onset, -0.5 to 0.5: about has the onset probabilities of the frame
+    before, of the peak and, where it is known, of the frame after.
+
+    The onset head is trained towards a triangle, so the true top follows from the three exactly as
+    its two flanks meet.
+    """
+    if len(about) < 3:
+        return 0.0
+    before, peak, after = about.tolist()
+    lowest = min(before, after)
+    shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
+    return min(0.5, max(-0.5, shift))

@@ -67,9 +67,9 @@ class Recorder:
         self._client.finish()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m clients.microphone",
+        prog=prog,
         usage="%(prog)s [options]",
         description=(__doc__ or "").partition("\n\n")[2].replace("``", ""),
         epilog=KEY_HELP,
@@ -106,9 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.microphone") -> int:
     """Run the command line; returns the exit status."""
-    args = _parser().parse_args(arguments)
+    args = _parser(prog).parse_args(arguments)
     try:
         sounddevice = load_sounddevice()
         if args.list_devices:
@@ -119,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TranscriptionError, DeviceError, MidiPortError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
 
 
 async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
@@ -223,7 +225,4 @@ class _Interrupt:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        sys.exit(130)
+    sys.exit(main())

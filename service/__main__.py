@@ -20,11 +20,14 @@ from service.ops import logs, tracing
 from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 
+PROG = "python -m service"
 
-def read_settings(arguments: Sequence[str] | None) -> Settings:
+
+def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     """Settings of the environment, overridden by the command line; exits with 2 if impossible."""
     parser = argparse.ArgumentParser(
-        prog="python -m service",
+        prog=prog,
+        usage="%(prog)s [options]",
         description="Transcribes live audio and recordings to MIDI.",
         epilog="Every other setting is an environment variable; service/SETTINGS.md lists them.",
     )
@@ -53,9 +56,9 @@ def address_to_open(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
     """Runs the service until a signal ends it; returns the exit status."""
-    settings = read_settings(arguments)
+    settings = read_settings(arguments, prog)
     try:
         weights = pick_model(settings.model, pick_device(settings.device))
         storage.read_card(storage.resolve(weights))
@@ -102,5 +105,10 @@ def leave(status: int) -> NoReturn:
     sys.exit(status)
 
 
+def main(arguments: Sequence[str] | None = None, prog: str = PROG) -> NoReturn:
+    """Runs the service and ends the process with its exit status."""
+    leave(serve(arguments, prog))
+
+
 if __name__ == "__main__":
-    leave(main())
+    main()

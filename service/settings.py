@@ -208,7 +208,7 @@ class Settings(BaseSettings):
         if not (is_loopback(self.host) or self.has_keys or self.allow_open):
             raise ValueError(
                 f"others can reach host {self.host}, and there are no API keys: make one with "
-                "`python -m service.keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or serve "
+                "`rse-transcribe keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or serve "
                 "everybody with RSE_ALLOW_OPEN=1"
             )
         if self.lagging_ms > self.max_buffered_ms:

@@ -75,98 +75,153 @@ from training.musicnet.windows import TEST_STRIDE
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 
+PROG = "python -m training.evaluate"
 MAX_JUNK_S = 3600.0
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
+NEEDS_DATA = "%(prog)s --data-dir DIR [options]"
+LABELLED = "audio and labels, in any layout of training.music.recordings"
+FRAMES = "computed at once (default: %(default)s)"
+CACHED = "for resampled notes (default: ~/.cache/rse-transcribe)"
+DEFAULT = "default: %(default)g"
+SHIFT = "added to the labels' times"
+JOBS = "recordings at one time (default: %(default)s)"
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="training.evaluate",
-        description=(__doc__ or "").partition("\n")[0],
-        epilog="Each has its own --help; pydoc training.evaluate describes the figures.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="WHAT")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
-    common.add_argument("--block-frames", type=int, default=StreamOptions().block_frames)
-    common.add_argument("--json", type=Path, help="write all figures to this file")
-
-    real = commands.add_parser("real", parents=[common], help="recordings with note labels")
-    real.set_defaults(run=_real)
-    real.add_argument("--data-dir", type=Path, required=True)
-    real.add_argument("--lookahead-ms", type=float, metavar="MS", nargs="+", default=[200.0])
-    real.add_argument(
-        "--mode",
-        choices=list(Mode),
-        default=Mode.BLOCK,
-        help="way of streaming; anytime: --lookahead-ms is the longest wait",
-    )
-    real.add_argument(
-        "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
-    )
-    real.add_argument(
-        "--pictures", type=Path, help="folder for pictures of predictions over labels"
-    )
-    real.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
-    )
-
-    instruments = commands.add_parser(
-        "instruments", parents=[common], help="rendered scores on held-out instruments"
-    )
-    instruments.set_defaults(run=_instruments)
-    instruments.add_argument("--synth", type=Path, required=True, help="training data")
-    instruments.add_argument("--cache", type=Path, default=CACHE)
-    instruments.add_argument("--lookahead-ms", type=float, default=100.0)
-    instruments.add_argument(
-        "--passages", type=int, default=2, help="of each instrument; ten times as many of ensembles"
-    )
-    instruments.add_argument("--seconds", type=float, default=20.0, help="of a passage")
-    instruments.add_argument("--pictures", type=Path, help="folder for the confusion matrices")
-
-    errors = commands.add_parser("errors", parents=[common], help="errors by kind")
-    errors.set_defaults(run=_errors)
-    errors.add_argument("--data-dir", type=Path, required=True)
-    errors.add_argument("--lookahead-ms", type=float, default=200.0)
-    errors.add_argument(
-        "--label-shift-ms", type=float, default=0.0, help="added to the labels' times"
-    )
-
-    junk = commands.add_parser("junk", parents=[common], help="sounds without notes")
-    junk.set_defaults(run=_junk)
-    junk.add_argument("--lookahead-ms", type=float, default=200.0)
-    junk.add_argument(
-        "--seconds", type=float, default=60.0, help="length of each synthesised sound"
-    )
-    junk.add_argument("--data-dir", type=Path, help="a file or folder of audio without notes")
-    junk.add_argument("--synth", type=Path, help="training data with held-out speech and drums")
-    junk.add_argument("--cache", type=Path, default=CACHE)
-
-    musicnet = commands.add_parser(
-        "musicnet", parents=[common], help="test recordings of the MusicNet archive"
-    )
-    musicnet.set_defaults(run=_musicnet)
-    musicnet.set_defaults(mode=Mode.BLOCK)
-    musicnet.add_argument("--data-dir", type=Path, required=True)
-    musicnet.add_argument("--test", choices=sorted(TEST), default="paper", help="test set")
-    musicnet.add_argument("--cache", type=Path, help="for resampled audio; default: in DATA_DIR")
-    musicnet.add_argument(
-        "--stride", type=int, default=TEST_STRIDE, help="samples between windows (%(default)s)"
-    )
-    musicnet.add_argument(
-        "--lookahead-ms", type=float, metavar="MS", nargs="+", default=[MIDDLE_MS]
-    )
-    musicnet.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="recordings at one time"
-    )
-    options = parser.parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     try:
         status: int = options.run(options)
     except (WeightsError, ValueError, OSError) as error:
-        print(f"training.evaluate: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return 1
     return status
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        usage="%(prog)s WHAT [options]",
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="Each has its own --help; python -m pydoc training.evaluate describes the figures.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+    common.add_argument(
+        "--block-frames", type=int, metavar="N", default=StreamOptions().block_frames, help=FRAMES
+    )
+    common.add_argument("--json", type=Path, metavar="OUT", help="write all figures to this file")
+
+    real = commands.add_parser(
+        "real", parents=[common], usage=NEEDS_DATA, help="recordings with note labels"
+    )
+    real.set_defaults(run=_real)
+    real.add_argument("--data-dir", type=Path, metavar="DIR", required=True, help=LABELLED)
+    real.add_argument(
+        "--lookahead-ms",
+        type=float,
+        metavar="MS",
+        nargs="+",
+        default=[200.0],
+        help="one or several (default: 200)",
+    )
+    real.add_argument(
+        "--mode",
+        choices=list(Mode),
+        metavar="MODE",
+        default=Mode.BLOCK,
+        help="block, centre, anytime (--lookahead-ms is its longest wait)",
+    )
+    real.add_argument("--label-shift-ms", type=float, metavar="MS", default=0.0, help=SHIFT)
+    real.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="for pictures of predictions over labels"
+    )
+    real.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count() or 1, help=JOBS)
+
+    instruments = commands.add_parser(
+        "instruments",
+        parents=[common],
+        usage="%(prog)s --synth DIR [options]",
+        help="rendered scores on held-out instruments",
+    )
+    instruments.set_defaults(run=_instruments)
+    instruments.add_argument(
+        "--synth", type=Path, metavar="DIR", required=True, help="training data"
+    )
+    instruments.add_argument("--cache", type=Path, metavar="DIR", default=CACHE, help=CACHED)
+    instruments.add_argument(
+        "--lookahead-ms", type=float, metavar="MS", default=100.0, help=DEFAULT
+    )
+    instruments.add_argument(
+        "--passages",
+        type=int,
+        metavar="N",
+        default=2,
+        help="of each instrument; ten times as many of ensembles (default: %(default)s)",
+    )
+    instruments.add_argument(
+        "--seconds", type=float, metavar="S", default=20.0, help="of a passage (%(default)g)"
+    )
+    instruments.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="for the confusion matrices"
+    )
+
+    errors = commands.add_parser(
+        "errors", parents=[common], usage=NEEDS_DATA, help="errors by kind"
+    )
+    errors.set_defaults(run=_errors)
+    errors.add_argument("--data-dir", type=Path, metavar="DIR", required=True, help=LABELLED)
+    errors.add_argument("--lookahead-ms", type=float, metavar="MS", default=200.0, help=DEFAULT)
+    errors.add_argument("--label-shift-ms", type=float, metavar="MS", default=0.0, help=SHIFT)
+
+    junk = commands.add_parser(
+        "junk", parents=[common], usage="%(prog)s [options]", help="sounds without notes"
+    )
+    junk.set_defaults(run=_junk)
+    junk.add_argument("--lookahead-ms", type=float, metavar="MS", default=200.0, help=DEFAULT)
+    junk.add_argument(
+        "--seconds", type=float, metavar="S", default=60.0, help="of a made sound (%(default)g)"
+    )
+    junk.add_argument("--data-dir", type=Path, metavar="DIR", help="audio without notes, or a file")
+    junk.add_argument(
+        "--synth", type=Path, metavar="DIR", help="training data: its held-out speech and drums"
+    )
+    junk.add_argument("--cache", type=Path, metavar="DIR", default=CACHE, help=CACHED)
+
+    musicnet = commands.add_parser(
+        "musicnet",
+        parents=[common],
+        usage=NEEDS_DATA,
+        help="test recordings of the MusicNet archive",
+    )
+    musicnet.set_defaults(run=_musicnet)
+    musicnet.set_defaults(mode=Mode.BLOCK)
+    musicnet.add_argument(
+        "--data-dir", type=Path, metavar="DIR", required=True, help="the unpacked archive"
+    )
+    musicnet.add_argument("--test", choices=sorted(TEST), default="paper", help="test set")
+    musicnet.add_argument(
+        "--cache", type=Path, metavar="DIR", help="for resampled audio (default: in --data-dir)"
+    )
+    musicnet.add_argument(
+        "--stride",
+        type=int,
+        metavar="N",
+        default=TEST_STRIDE,
+        help="samples between windows (default: %(default)s)",
+    )
+    musicnet.add_argument(
+        "--lookahead-ms",
+        type=float,
+        metavar="MS",
+        nargs="+",
+        default=[MIDDLE_MS],
+        help=f"one or several (default: {MIDDLE_MS:g})",
+    )
+    musicnet.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count() or 1, help=JOBS)
+    return parser
 
 
 def _real(options: argparse.Namespace) -> int:
@@ -262,7 +317,7 @@ def _together(reports: list[Report]) -> Report:
 def _status(failures: dict[str, str]) -> int:
     """The exit status, after printing what was not scored."""
     for reason in failures.values():
-        print(f"training.evaluate: not scored: {reason}", file=sys.stderr)
+        print(f"not scored: {reason}", file=sys.stderr)
     return 1 if failures else 0
 
 

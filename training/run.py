@@ -5,7 +5,7 @@
     python -m training.run algorithmic --task sorting --preset laptop --out runs/sorting
 
 Every field of a preset can be overridden, for example --loop.minutes 10 --algorithmic.rse.maps 96;
---help after the preset lists them with their units. The run's folder receives the last and the best
+--help-all lists them with their units. The run's folder receives the last and the best
 weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and --resume
 continues, so long training fits into short sessions; Ctrl-C saves too.
 
@@ -34,20 +34,26 @@ from training.loop.warm_start import warm_start
 from training.presets import COMMANDS, MusicRun, Run
 
 DEFAULT_PRESET = "laptop"
-HELP = """\
+PROG = "python -m training.run"
+DESCRIPTION = """\
 Trains a network; Ctrl-C stops and saves, --resume continues.
 
-  python -m training.run musicnet --preset live --out runs/live
-  python -m training.run musicnet --preset live --help     every option, units
+  {prog} musicnet --preset live --out runs/live
+"""
+MORE = """\
+  --out DIR        weights, state and metrics of the run (default: runs/TASK)
+  --resume         continue from the state in that folder
+  --help-all       every option of TASK and PRESET, with units
 """
 
 
-def parse(arguments: list[str]) -> Run:
+def parse(arguments: list[str], prog: str = PROG) -> Run:
     """The run that a command line describes. Exits if it is invalid or asks for help."""
     parser = argparse.ArgumentParser(
-        prog="training.run",
-        usage="python -m training.run TASK [--preset PRESET] [options]",
-        description=HELP,
+        prog=prog,
+        usage="%(prog)s TASK [--preset PRESET] [options]",
+        description=DESCRIPTION.format(prog=prog),
+        epilog=MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
         allow_abbrev=False,
@@ -72,7 +78,7 @@ def parse(arguments: list[str]) -> Run:
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the data")
     parser.add_argument("--max-minutes", type=float, metavar="N", help="save and stop after these")
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or {"-h", "--help"} & set(arguments):
         parser.print_help()
         parser.exit()
     known, rest = parser.parse_known_args(arguments)
@@ -82,10 +88,9 @@ def parse(arguments: list[str]) -> Run:
         parser.error(f"{known.command} has no preset {known.preset!r}: {sorted(presets)}")
     run: Run = tyro.cli(
         command.run,
-        prog=f"{parser.prog} {known.command} --preset {known.preset}",
-        description=parser.format_help(),
+        prog=f"{prog} {known.command} --preset {known.preset}",
         default=adjusted(presets[known.preset], known),
-        args=rest,
+        args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
     return run
@@ -143,16 +148,16 @@ def make_trainer(run: Run) -> Trainer:
     return trainer
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     """Returns the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
         signal.signal(stop, signal.default_int_handler)
     try:
-        metrics = train(parse(sys.argv[1:] if arguments is None else arguments))
+        metrics = train(parse(sys.argv[1:] if arguments is None else arguments, prog))
         leave()
     except (ArithmeticError, OSError, ValueError) as error:
-        print(f"training.run: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return 1
     if metrics:  # the first of several processes
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))

@@ -132,9 +132,10 @@ def _positive(text: str, what: str) -> float:
     return value
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m service.keys new NAME >> keys` shows the key and appends its hash to the file."""
-    parser = argparse.ArgumentParser(prog="python -m service.keys", description=main.__doc__)
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m service.keys") -> int:
+    """Makes a key; returns the exit status."""
+    about = f"`{prog} new NAME >> keys` shows the key and appends its hash to the file."
+    parser = argparse.ArgumentParser(prog=prog, description=about)
     commands = parser.add_subparsers(dest="command", required=True)
     new = commands.add_parser("new", help="make a key")
     new.add_argument("name", help="name of its owner; shown in logs")

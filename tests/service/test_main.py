@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.__main__ import address_to_open, main
+from service.__main__ import address_to_open, serve
 from service.app import pick_model
 from service.ops import logs
 from service.ops.server import DrainingServer
@@ -46,12 +46,12 @@ def test_a_server_that_cannot_begin_is_a_status_to_leave_with(
 ) -> None:
     """An exit from within would take the interpreter down under a model that is being loaded."""
 
-    async def serve(self: DrainingServer) -> None:
+    async def port_taken(self: DrainingServer) -> None:
         raise SystemExit(3)  # as uvicorn does where the port is taken
 
-    monkeypatch.setattr(DrainingServer, "serve", serve)
+    monkeypatch.setattr(DrainingServer, "serve", port_taken)
     monkeypatch.setattr(logs, "configure", lambda log_format: None)
-    assert main(["--device", "cpu"]) == 3
+    assert serve(["--device", "cpu"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_command_refuses_what_cannot_be(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     try:
-        status: object = main(arguments)
+        status: object = serve(arguments)
     except SystemExit as end:
         status = end.code
     assert status == 2

@@ -63,7 +63,7 @@ def test_lists_are_given_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "music.local"])
 def test_an_address_that_others_reach_needs_keys_or_a_word(host: str) -> None:
-    with pytest.raises(ValidationError, match="service.keys new"):
+    with pytest.raises(ValidationError, match="rse-transcribe keys new"):
         Settings(host=host)
     assert Settings(host=host, allow_open=True).host == host
     assert Settings(host=host, keys_file="keys").has_keys

@@ -94,7 +94,7 @@ def test_help_lists_every_field_with_its_unit(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stop:
-        parse([command, "--help"])
+        parse([command, "--help-all"])
     assert stop.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--loop.max-minutes" in text

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,8 +21,9 @@ from rse_transcribe import __version__
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
 PROGRAMS = {  # module, and the extra that it needs
-    "serve": ("service", ""),
+    "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
+    "keys": ("service.access.keys", ""),
     "train": ("training.run", "[training]"),
     "evaluate": ("training.evaluate", "[training]"),
 }
@@ -34,8 +36,9 @@ Writes the notes of recordings as MIDI, without a server.
   rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
   rse-transcribe serve                     the service on 127.0.0.1:8000
   rse-transcribe live                      a microphone, through that service
-  rse-transcribe train musicnet --help     training
-  rse-transcribe evaluate real --help      accuracy on recordings with labels
+  rse-transcribe keys new NAME             an API key for that service
+  rse-transcribe train --help              training
+  rse-transcribe evaluate --help           accuracy on recordings with labels
 """
 
 
@@ -50,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="rse-transcribe",
         usage="rse-transcribe RECORDING ... [-o OUT] [options]",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=27),
     )
     parser.add_argument(
         "recordings", nargs="+", metavar="RECORDING", help="WAV, FLAC, OGG, MP3; folder; pattern"
@@ -62,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
         "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
+    )
+    parser.add_argument(
+        "--instruments",
+        metavar="NAME,NAME",
+        default="",
+        help="only these, such as violin,cello (default: all)",
     )
     parser.add_argument("--version", action="version", version=__version__)
     return parser
@@ -87,13 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(program: str, arguments: list[str]) -> int:
     module, extra = PROGRAMS[program]
-    sys.argv[1:] = arguments
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        status: int = import_module(module).main(arguments, prog=f"rse-transcribe {program}")
     except ModuleNotFoundError as missing:
         print(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'", file=sys.stderr)
         return INCOMPLETE
-    return WHOLE
+    return status
 
 
 def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
@@ -150,7 +158,11 @@ def _transcribe_file(
 
         try:
             transcription = transcribe(
-                path, model=args.model, lookahead_ms=args.lookahead_ms, device=args.device
+                path,
+                model=args.model,
+                lookahead_ms=args.lookahead_ms,
+                device=args.device,
+                instruments=[name.strip() for name in args.instruments.split(",") if name],
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)

@@ -138,6 +138,7 @@ def test_one_bad_recording_does_not_stop_the_others(
         (["{album}", "-o", "-"], "2 recordings need a folder, not -"),
         (["{one}", "{empty}/../album/one.wav", "-o", "{empty}"], "two recordings would be written"),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
+        (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         ([], "the following arguments are required: RECORDING"),
     ],
 )
@@ -182,21 +183,29 @@ def check_fits_a_screen(text: str) -> None:
     assert max(map(len, lines)) < 80
 
 
-@pytest.mark.parametrize("program", ["serve", "live", "train", "evaluate"])
-def test_programs_are_the_modules(
-    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("serve", "live", "keys", "keys new", "train", "train musicnet --preset live"),
+        *("evaluate", "evaluate real", "evaluate instruments", "evaluate errors"),
+        *("evaluate junk", "evaluate musicnet"),
+    ],
+)
+def test_help_of_every_program_fits_a_screen(
+    arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["rse-transcribe", program, "--help"])
-    # The command runs modules that its process has not imported; other tests here may have.
-    module = command.PROGRAMS[program][0]
-    for name in (module, f"{module}.__main__"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(SystemExit) as end:
-        command.main()
+        command.main([*arguments.split(), "--help"])
     assert end.value.code == 0
     said = capsys.readouterr().out
-    assert command.PROGRAMS[program][0] in said
+    assert said.startswith(f"usage: rse-transcribe {arguments.split()[0]}")
     check_fits_a_screen(said)
+
+
+def test_a_program_ends_with_its_own_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["keys", "new", "a:b"]) == 2
+    assert command.main(["evaluate", "junk", "--model", "nothing"]) == 1
+    assert "rse-transcribe evaluate: no weights 'nothing'" in capsys.readouterr().err
 
 
 def test_a_missing_extra_is_named(

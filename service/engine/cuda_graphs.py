@@ -22,8 +22,9 @@ from torch import Tensor
 
 from model.config import HOP, WINDOW
 from model.fast.network import FastNetwork
+from model.transcriber import FeatureStream
 from service.engine.batching import EngineSettings, Probabilities
-from service.engine.runner import FeatureStream, Plan, least_ms
+from service.engine.runner import Plan, least_ms
 
 _MOST_GRAPHS = 64
 _LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing

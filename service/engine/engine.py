@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from model.config import HOP, WINDOW, ModelConfig
+from model.transcriber import FeatureStream
 from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
@@ -41,7 +42,7 @@ from service.engine.batching import (
     Window,
 )
 from service.engine.interface import EngineObserver
-from service.engine.runner import FeatureStream, Transcriber
+from service.engine.runner import Transcriber
 from service.engine.runners import runner_of
 
 __all__ = [
@@ -51,7 +52,6 @@ __all__ = [
     "EngineError",
     "EngineSettings",
     "EngineStream",
-    "FeatureStream",
     "Priority",
     "Transcriber",
 ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import ModelConfig
+from model.transcriber import FeatureStream
 from service.engine.batching import EngineSettings, Probabilities
 
 _TIMED_RUNS = 3
@@ -29,12 +30,6 @@ class Plan:
     workers: int
     threads: int | None
     batch_windows: int
-
-
-class FeatureStream(Protocol):
-    """Front-end state of one stream (see ``model.transcriber``)."""
-
-    def advance(self, window: Tensor, new_hops: int) -> Tensor: ...
 
 
 class Transcriber(Protocol):

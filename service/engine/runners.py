@@ -20,10 +20,11 @@ from torch import Tensor
 
 from model.config import WINDOW
 from model.fast.network import FastNetwork, fast_network
+from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.batching import EngineSettings, Probabilities
 from service.engine.cuda_graphs import GraphRunner
-from service.engine.runner import FeatureStream, Plan, Runner, Transcriber, least_ms
+from service.engine.runner import Plan, Runner, Transcriber, least_ms
 from service.engine.windows import common_positions
 
 # A window that takes one core longer than this is split across all cores.

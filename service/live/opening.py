@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from model.config import HOP
-from model.instruments import PROGRAMS
 from service.access.places import Place
 from service.live.heat import HeatLog
 from service.protocol.client_messages import Checkpoint, Start
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, OptionsError
 from service.protocol.server_messages import Limits, Ready
+from service.session.description import chosen
 from service.session.limits import SessionLimits
 from service.session.session import TranscriptionSession
 from service.session.wire import resume_point
@@ -50,20 +50,17 @@ class Opening:
     def ready(self, session_id: str, checkpoint: Checkpoint) -> Ready:
         """The message that states the options in effect."""
         config, session, delay = self._engine.config, self.session, self.session.delay
+        described = chosen(self.options, config)
         return Ready(
+            **described | {"instruments": described["instruments"] or None},
             session_id=session_id,
-            model=config.name,
             sample_rate_hz=config.sample_rate,
             hop_samples=HOP,
             frame_rate_hz=config.sample_rate / HOP,
-            mode=self.options.mode,
-            lookahead_ms=round(delay.lookahead_ms, 3),
-            block_frames=self.options.frames_per_window,
             delay_ms=round(delay.note_on_ms, 3),
             median_delay_ms=delay.note_on_median_ms,
             note_off_delay_ms=round(delay.note_off_ms, 3),
             replay_ms=round(session.replay_ms, 3),
-            instruments={name: PROGRAMS[name] for name in session.instruments} or None,
             checkpoint=checkpoint,
             limits=Limits.model_validate(self._settings, from_attributes=True),
         )

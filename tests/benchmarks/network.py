@@ -23,9 +23,8 @@ from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
 from model.fast.network import FastNetwork, fast_network
 from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
-from model.transcriber import TranscriptionModel
+from model.transcriber import FeatureStream, TranscriptionModel
 from service.engine.batching import EngineSettings
-from service.engine.runner import FeatureStream
 from service.engine.runners import CrewRunner
 from service.engine.windows import WindowSchedule
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions

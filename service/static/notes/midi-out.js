@@ -7,13 +7,8 @@
  */
 
 import { hasPedal } from "./instruments.js";
-import { channelOf } from "./midi.js";
+import { channelOf, CONTROL, NOTE_OFF, NOTE_ON, PROGRAM, SUSTAIN } from "./midi.js";
 
-const NOTE_ON = 0x90;
-const NOTE_OFF = 0x80;
-const CONTROL = 0xb0;
-const PROGRAM = 0xc0;
-const SUSTAIN = 64;
 const ALL_NOTES_OFF = 123;
 const RELEASE = 64; // velocity of a note's end
 const SCHEDULED_MS = 500; // further ahead than this nothing was handed over

@@ -12,11 +12,11 @@ import { countInstruments, hasPedal } from "./instruments.js";
 const TICKS_PER_BEAT = 480;
 const TICKS_PER_SECOND = TICKS_PER_BEAT * 2; // 120 bpm
 const TEMPO_US_PER_BEAT = 500_000;
-const NOTE_ON = 0x90;
-const NOTE_OFF = 0x80;
-const CONTROL = 0xb0;
-const PROGRAM = 0xc0;
-const SUSTAIN = 64;
+export const NOTE_ON = 0x90;
+export const NOTE_OFF = 0x80;
+export const CONTROL = 0xb0;
+export const PROGRAM = 0xc0;
+export const SUSTAIN = 64;
 
 /** `programs`: instrument -> its program; `pedal`: [{onset, offset}]. */
 export function midiFile(notes, { programs = {}, pedal = [] } = {}) {

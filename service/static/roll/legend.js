@@ -4,6 +4,7 @@
  */
 
 import { colourOf, countInstruments } from "../notes/instruments.js";
+import { coalesce } from "./coalesce.js";
 
 const UPDATE_MS = 300;
 
@@ -13,8 +14,7 @@ export class Legend extends EventTarget {
   #filter;
   #take = null;
   #rows = new Map(); // instrument -> {item, count, mute, solo, save}
-  #pending = false;
-  #soon = () => this.#schedule();
+  #soon = coalesce(() => this.#fill(), () => UPDATE_MS);
 
   constructor(list, filter) {
     super();
@@ -33,15 +33,6 @@ export class Legend extends EventTarget {
     this.#list.replaceChildren();
     this.#filter.hearAll();
     this.#fill();
-  }
-
-  #schedule() {
-    if (this.#pending) return;
-    this.#pending = true;
-    setTimeout(() => {
-      this.#pending = false;
-      this.#fill();
-    }, UPDATE_MS);
   }
 
   #fill() {

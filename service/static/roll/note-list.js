@@ -1,6 +1,7 @@
 /** The notes as a table, for reading with a screen reader or by eye; filled while it is open. */
 
 import { clockText, noteName } from "../notes/pitch.js";
+import { coalesce } from "./coalesce.js";
 
 const MAX_ROWS = 500; // the newest; the MIDI file has all
 const UPDATE_MS = 300;
@@ -10,8 +11,7 @@ export class NoteList {
   #body;
   #filter;
   #take = null;
-  #pending = false;
-  #soon = () => this.#schedule();
+  #soon = coalesce(() => this.#fill(), () => UPDATE_MS);
 
   constructor(panel, body, filter) {
     this.#panel = panel;
@@ -25,19 +25,11 @@ export class NoteList {
     this.#take?.removeEventListener("change", this.#soon);
     this.#take = take;
     take.addEventListener("change", this.#soon);
-    this.#schedule();
-  }
-
-  #schedule() {
-    if (this.#pending || !this.#take || !this.#panel.open) return;
-    this.#pending = true;
-    setTimeout(() => {
-      this.#pending = false;
-      this.#fill();
-    }, UPDATE_MS);
+    this.#soon();
   }
 
   #fill() {
+    if (!this.#take || !this.#panel.open) return;
     const rows = this.#filter.notesOf(this.#take).slice(-MAX_ROWS).map((note) => {
       const row = document.createElement("tr");
       const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;

@@ -1,5 +1,6 @@
 /** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
 
+import { coalesce } from "./coalesce.js";
 import { Palette } from "./palette.js";
 import { pitchRange } from "../notes/pitch.js";
 
@@ -12,15 +13,14 @@ export class Overview {
   #palette = new Palette();
   #filter;
   #take = null;
-  #pending = false;
-  #redraw = () => this.#soon();
+  #soon = coalesce(() => this.#draw(), () => (this.#take?.live ? LIVE_WAIT_MS : 0));
 
   constructor(canvas, filter) {
     this.#canvas = canvas;
     this.#filter = filter;
-    filter.addEventListener("change", this.#redraw);
+    filter.addEventListener("change", this.#soon);
     this.#context = canvas.getContext("2d");
-    new ResizeObserver(this.#redraw).observe(canvas);
+    new ResizeObserver(this.#soon).observe(canvas);
     Palette.onChange(() => {
       this.#palette = new Palette();
       this.#soon();
@@ -28,22 +28,10 @@ export class Overview {
   }
 
   show(take) {
-    this.#take?.removeEventListener("change", this.#redraw);
+    this.#take?.removeEventListener("change", this.#soon);
     this.#take = take;
-    take.addEventListener("change", this.#redraw);
+    take.addEventListener("change", this.#soon);
     this.#soon();
-  }
-
-  #soon() {
-    if (this.#pending) return;
-    this.#pending = true;
-    setTimeout(
-      () => {
-        this.#pending = false;
-        this.#draw();
-      },
-      this.#take?.live ? LIVE_WAIT_MS : 0,
-    );
   }
 
   #draw() {

@@ -246,6 +246,11 @@ class RemoteStream:
         self._begin(0)
 
     @property
+    def depth(self) -> int:
+        """One request: a stream's are computed one after the other."""
+        return self._engine.settings.limit(self.priority)
+
+    @property
     def route(self) -> str:
         """Requests with the same route go to the same replica while it exists."""
         return f"{self._name}-{self._detours}"

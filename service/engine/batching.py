@@ -107,12 +107,15 @@ class Request(Generic[StreamT]):
         windows: list[Window],
         new_hops: int,
         due_s: float = math.inf,
+        unread: int = 0,
     ) -> None:
-        """due_s: by the monotonic clock; later than that of the stream's earlier requests."""
+        """due_s: by the monotonic clock; later than that of the stream's earlier requests.
+        unread: first windows, which only prepare the stream and are not answered."""
         self.stream = stream
         self.windows = windows
         self.new_hops = new_hops
         self.due_s = due_s
+        self.unread = unread
         self.submitted_s = time.monotonic()
         self.future: Future[Probabilities] = Future()
         self.taken = 0  # windows handed out, by the queue
@@ -133,7 +136,8 @@ class Request(Generic[StreamT]):
         """Add the probabilities of the windows from ``first`` on; the last resolves."""
         with self._lock:
             self._answers[first] = part
-            missing = len(self.windows) - sum(len(one) for one in self._answers.values())
+            answered = self.unread + sum(len(one) for one in self._answers.values())
+            missing = len(self.windows) - answered
             if missing or self._settled:
                 return
             self._settled = True
@@ -163,6 +167,11 @@ class Part(Generic[StreamT]):
     def windows(self) -> list[Window]:
         """Oldest first."""
         return self.request.windows[self.first : self.stop]
+
+    @property
+    def unread(self) -> int:
+        """How many of them, the first, are not answered."""
+        return min(len(self), max(0, self.request.unread - self.first))
 
     def __len__(self) -> int:
         return self.stop - self.first
@@ -220,9 +229,9 @@ class RequestQueue(Generic[StreamT]):
         """Raises EngineBusyError, EngineClosedError, or ValueError for a request that is too
         large or empty."""
         stream, count = request.stream, len(request.windows)
-        limit = self._settings.limit(stream.priority)
-        if not 1 <= count <= limit:
-            raise ValueError(f"a request holds 1 to {limit} windows, not {count}")
+        limit, read = self._settings.limit(stream.priority), count - request.unread
+        if not 1 <= read <= limit:
+            raise ValueError(f"a request holds 1 to {limit} windows, not {read}")
         with self._changed:
             self._refuse_if_closed()
             if self._windows + count > self._settings.max_queued_windows:

@@ -44,6 +44,7 @@ from service.engine.batching import (
 from service.engine.interface import EngineObserver
 from service.engine.runner import Transcriber
 from service.engine.runners import runner_of
+from service.engine.segments import SegmentedStream
 
 __all__ = [
     "Engine",
@@ -69,9 +70,16 @@ class EngineStream(RequestStream):
         self.engine = engine
         self.features: FeatureStream | None = None  # used by workers; None: to be opened
 
-    def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
+    @property
+    def depth(self) -> int:
+        """See ``EngineStreamLike``."""
+        return self.engine.settings.limit(self.priority)
+
+    def submit(
+        self, windows: Sequence[Window], new_hops: int, unread: int = 0
+    ) -> Future[Probabilities]:
         """``Engine.submit`` for this stream."""
-        return self.engine.submit(self, windows, new_hops)
+        return self.engine.submit(self, windows, new_hops, unread)
 
     def close(self) -> None:
         """Give up the place; safe to call twice."""
@@ -164,11 +172,20 @@ class Engine:
         self._warm = True
         logger.info("%s", plan)
 
-    def open_stream(self, priority: Priority, positions: slice) -> EngineStream:
+    def open_stream(self, priority: Priority, positions: slice) -> EngineStream | SegmentedStream:
         """Register a stream whose answers hold these of the model's FRAMES positions.
+
+        Where there are several workers, a recording is computed in segments.
 
         Raises EngineClosedError.
         """
+        if priority is Priority.FILE and self.workers > 1:
+            return SegmentedStream(
+                lambda: self._open(priority, positions), self.config.refill_hops, self.workers
+            )
+        return self._open(priority, positions)
+
+    def _open(self, priority: Priority, positions: slice) -> EngineStream:
         stream = EngineStream(self, priority, positions)
         self._requests.enter(stream)
         return stream
@@ -178,13 +195,14 @@ class Engine:
         self._requests.leave(stream)
 
     def submit(
-        self, stream: EngineStream, windows: Sequence[Window], new_hops: int
+        self, stream: EngineStream, windows: Sequence[Window], new_hops: int, unread: int = 0
     ) -> Future[Probabilities]:
         """Request the probabilities of a stream's next windows, oldest first.
 
         Args:
             windows: float32, [WINDOW] each; they must not change until the future is done.
             new_hops: hops from each window to the next, and to the first from the stream's last.
+            unread: first windows that only prepare the stream, without an answer.
 
         Returns:
             A future of float32 [windows, heads, positions, PITCHES]. It fails with EngineError.
@@ -197,7 +215,7 @@ class Engine:
         due_s = float("inf")
         if stream.priority is Priority.LIVE:
             due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
-        request = Request(stream, list(windows), new_hops, due_s)
+        request = Request(stream, list(windows), new_hops, due_s, unread)
         self._requests.put(request)
         return request.future
 
@@ -274,8 +292,9 @@ class Engine:
         rows: list[Tensor] = []
         run: list[_EnginePart] = []
         for part in batch:
-            if (features := self._features(part)) is not None:
-                rows += features
+            features = self._features(part)
+            if features is not None and part.unread < len(part):
+                rows += features[part.unread :]
                 run.append(part)
         if not run:
             return
@@ -292,8 +311,9 @@ class Engine:
             self._observer.batch_done(priority, len(rows), step_s, waited_s)
         first = 0
         for part in run:
-            part.request.answer(part.first, probabilities[first : first + len(part)])
-            first += len(part)
+            read = len(part) - part.unread
+            part.request.answer(part.first, probabilities[first : first + read])
+            first += read
 
     def _features(self, part: _EnginePart) -> list[Tensor] | None:
         """Rows of the part's windows; None if nobody waits for them or they failed."""

@@ -52,8 +52,10 @@ class Framer:
         self._schedule = schedule
         self._max_pending_windows = max_pending_windows
         self._on_frames = on_frames
-        # A file submits its next request before the last is answered, so that no core idles.
-        self._requests = 2 if priority is Priority.FILE else 1
+        self._stream = engine.open_stream(priority, schedule.positions)
+        self._requests = 1
+        if priority is Priority.FILE:  # submits more before the first is answered
+            self._requests = max(2, self._stream.depth // max_pending_windows)
         # The windows of requests stay in the ring until the engine has answered.
         pending = self._requests * max_pending_windows
         reach = (pending - 1) * schedule.block_frames * HOP
@@ -63,7 +65,6 @@ class Framer:
         self._blocks = first_block  # blocks whose windows are due or done
         self._frames = schedule.first_frame(first_block)
         self._end_frame: int | None = None  # set at the end: frames from here on are dropped
-        self._stream = engine.open_stream(priority, schedule.positions)
 
     @property
     def frames(self) -> int:

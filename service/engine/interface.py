@@ -19,6 +19,11 @@ from service.engine.batching import EngineSettings, Priority, Probabilities, Win
 class EngineStreamLike(Protocol):
     """One stream's place in an engine."""
 
+    @property
+    def depth(self) -> int:
+        """Windows of a recording to have unanswered, so that no core idles."""
+        ...
+
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
         """Request the probabilities of the stream's next windows, oldest first.
 

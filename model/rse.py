@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import RSEConfig
-from model.gated_switch import GatedBenesBlock, GatedSwitchUnit
 from model.shuffle import Direction, deinterleave, interleave
 from model.switch import ResidualSwitchUnit, depth_scaled
-from model.switch_layers import fits, switch_layers
+from model.switches.gated import GatedBenesBlock, GatedSwitchUnit
+from model.switches.layers import fits, switch_layers
 
 
 class BenesBlock(nn.Module):

@@ -29,10 +29,10 @@ from model.config import (
     ModelConfig,
     StridedConfig,
 )
-from model.filterbank import Filterbank
-from model.patches import HarmonicStack, OctavePatches, PitchConvolutions
+from model.front_end.filterbank import Filterbank
+from model.front_end.patches import HarmonicStack, OctavePatches, PitchConvolutions
+from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
-from model.strided import StridedFrontEnd
 
 IMPOSSIBLE = -30.0  # logit of notes outside a network's range
 

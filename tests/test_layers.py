@@ -13,8 +13,8 @@ from tests.conftest import REPOSITORY
 # fits tells a module's room.
 LAYERS = [
     ["model"],
-    ["model.fast", "model.released"],
-    ["model.import_tf"],
+    ["model.fast", "model.released", "model.onnx"],
+    ["model.import_tf", "model.export_onnx"],
     ["service.protocol"],
     ["clients"],
     ["service.settings"],

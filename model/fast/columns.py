@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import HOP, STEM_REACH, WINDOW
-from model.filterbank import Filterbank
-from model.patches import HarmonicStack
+from model.front_end.filterbank import Filterbank
+from model.front_end.patches import HarmonicStack
 from model.transcriber import FilterbankNetwork
 
 FEW_FRAMES = 2

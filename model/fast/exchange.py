@@ -31,8 +31,8 @@ from torch import Tensor
 from model.config import KEPT_HOPS
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.fast.sliding import Sliding
-from model.filterbank import GRID
-from model.patches import OctavePatches
+from model.front_end.filterbank import GRID
+from model.front_end.patches import OctavePatches
 
 Compute = Callable[[int, Tensor], None]
 """Writes the positions from a patch on, (positions, m) float32, given the patch."""

@@ -24,7 +24,7 @@ from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.fast.stream import NetworkStream, StreamedNetwork
-from model.patches import SEMITONES
+from model.front_end.patches import SEMITONES
 from model.transcriber import (
     FeatureStream,
     FilterbankNetwork,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from model.fast.columns import ColumnNetwork, ColumnState
 from model.fast.exchange import FirstHalf, Kept
 from model.fast.sliding import Sliding
-from model.filterbank import GRID
-from model.patches import OctavePatches
+from model.front_end.filterbank import GRID
+from model.front_end.patches import OctavePatches
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model import export_onnx, storage
+from model import storage
 from model.config import FRAMES, HOP, WINDOW
 from model.fast.network import FastNetwork, fast_network
+from model.onnx.export import BLOCK_FRAMES
 from model.transcriber import TranscriptionModel
 from service.engine.windows import WindowSchedule
 from service.protocol.options import StreamOptions
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, at most {worst:.2g} from torch")
         ways[f"window, {path}"] = running(session)
         ways[f"step, {path}"] = running(session_of(path.with_suffix(f".step{path.suffix}")))
-    block = StreamOptions(block_frames=export_onnx.BLOCK_FRAMES)
+    block = StreamOptions(block_frames=BLOCK_FRAMES)
     positions = WindowSchedule.of(block, rate_hz).positions
     for dtype in (torch.float32, torch.bfloat16):
         fast = fast_network(storage.load(name, dtype=dtype))
@@ -113,7 +114,7 @@ def whole_window(fast: FastNetwork) -> Callable[[], object]:
 def stream_step(fast: FastNetwork, positions: slice) -> Callable[[], object]:
     """What the service computes for the next block of a stream."""
     stream, audio = fast.open_stream(positions), 0.1 * torch.randn(WINDOW)
-    hops = export_onnx.BLOCK_FRAMES
+    hops = BLOCK_FRAMES
 
     def step() -> None:
         audio[:] = torch.cat([audio[hops * HOP :], 0.1 * torch.randn(hops * HOP)])

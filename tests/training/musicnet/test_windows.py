@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, WINDOW
-from model.strided import interleaved_spectrum
+from model.front_end.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import TRAIN, scale
 from training.loop.parallel import Share
 from training.music.synth.labels import segment_labels

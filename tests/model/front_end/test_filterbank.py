@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from model.config import HOP, SAMPLE_RATE, WINDOW, FilterbankConfig
-from model.filterbank import GRID, Filterbank
+from model.front_end.filterbank import GRID, Filterbank
 
 CONFIG = FilterbankConfig()
 EDGE = CONFIG.lookahead // HOP

@@ -19,6 +19,7 @@ from model.config import (
     RSEConfig,
     StridedConfig,
 )
+from model.onnx import export
 from model.storage import load
 from model.transcriber import TranscriptionModel
 
@@ -67,7 +68,7 @@ def window_difference(
 
 def in_steps(model: Model, audio: NDArray[np.float32]) -> tuple[int, NDArray[np.float32]]:
     """The first frame and the probabilities [heads, n, 128] that steps through the audio give."""
-    running, facts = session(model), export_onnx.facts(model)
+    running, facts = session(model), export.facts(model)
     state = {name: np.zeros((1, *shape), np.float32) for name, shape in facts["state"].items()}
     told = []
     for new in audio.reshape(-1, 1, HOP * facts["block_frames"]):
@@ -82,7 +83,7 @@ def step_difference(
 ) -> float:
     """The largest, from the answers to whole windows whose audio began as a stream's does."""
     first, told = in_steps(model, audio)
-    facts, samples = export_onnx.facts(model), transcriber.config.context + WINDOW
+    facts, samples = export.facts(model), transcriber.config.context + WINDOW
     block, ahead = facts["block_frames"], facts["lookahead_hops"]
     stream = np.concatenate([np.zeros(samples, np.float32), audio])
     worst = 0.0
@@ -100,7 +101,7 @@ def step_difference(
 def test_windows_of_noise_in_any_batch(
     live: TranscriptionModel, windows: Model, batch: int
 ) -> None:
-    noise = np.random.default_rng(0).normal(0, 0.1, (batch, export_onnx.facts(windows)["samples"]))
+    noise = np.random.default_rng(0).normal(0, 0.1, (batch, export.facts(windows)["samples"]))
     assert window_difference(live, windows, noise.astype(np.float32)) < PARITY
 
 
@@ -109,7 +110,7 @@ def test_real_windows_and_a_real_stream(
     live: TranscriptionModel, windows: Model, step: Model, shared_dir: Path
 ) -> None:
     audio = real_audio(shared_dir)
-    samples = export_onnx.facts(windows)["samples"]
+    samples = export.facts(windows)["samples"]
     batch = np.stack([audio[start : start + samples] for start in (0, 5000, 12345)])
     assert window_difference(live, windows, batch) < PARITY
     assert step_difference(live, step, audio[: 2 * WINDOW]) < PARITY
@@ -123,12 +124,12 @@ def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:
 def test_another_network_and_block() -> None:
     transcriber = TranscriptionModel(WAVEFORM).eval()
     noise = np.random.default_rng(2).normal(0, 0.1, HOP * 80).astype(np.float32)
-    model = export_onnx.step_model(transcriber, lookahead_hops=32, block_frames=8)
+    model = export.step_model(transcriber, lookahead_hops=32, block_frames=8)
     assert step_difference(transcriber, model, noise) < PARITY
 
 
 def test_a_stream_of_silence_and_sound_does_not_reach_its_neighbour(step: Model) -> None:
-    facts = export_onnx.facts(step)
+    facts = export.facts(step)
     noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * facts["block_frames"]))
     state = {name: np.zeros((2, *shape), "f") for name, shape in facts["state"].items()}
     both = session(step).run(None, {"new": noise.astype("f"), **state})
@@ -141,19 +142,19 @@ def test_a_stream_of_silence_and_sound_does_not_reach_its_neighbour(step: Model)
 def test_metadata_says_what_a_host_needs(
     live: TranscriptionModel, windows: Model, step: Model
 ) -> None:
-    for facts in (export_onnx.facts(windows), export_onnx.facts(step)):
+    for facts in (export.facts(windows), export.facts(step)):
         assert facts["sample_rate"] == live.config.sample_rate
         assert tuple(facts["heads"]) == live.config.heads
         assert facts["tracker"] == live.card["tracker"]
     inputs = {entry.name for entry in step.graph.input}
-    assert inputs == {"new", *export_onnx.facts(step)["state"]}
+    assert inputs == {"new", *export.facts(step)["state"]}
 
 
 def test_quantised_is_smaller_and_close(windows: Model) -> None:
-    small = export_onnx.quantised(windows)
-    assert export_onnx.facts(small) == export_onnx.facts(windows)
+    small = export.quantised(windows)
+    assert export.facts(small) == export.facts(windows)
     assert small.ByteSize() < 0.9 * windows.ByteSize()
-    assert 0 < export_onnx.largest_change(windows, small) < 0.05
+    assert 0 < export.largest_change(windows, small) < 0.05
 
 
 def test_unknown_weights_are_one_clear_line(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import STEM_REACH, FilterbankConfig
-from model.filterbank import GRID
+from model.front_end.filterbank import GRID
 
 SEMITONES = 12  # in an octave
 

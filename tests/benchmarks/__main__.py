@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from service.protocol.options import Mode
-from tests.benchmarks import cluster, file, gpu, host, live, long, machine, network, start, streams
+from tests.benchmarks import machine
+from tests.benchmarks.network import arrangements, gpu, long
+from tests.benchmarks.service import cluster, file, host, live, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
 
@@ -20,7 +22,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     "file": (file.run, "an hour-long recording: times real time, peak memory"),
     "streams": (streams.run, "the most concurrent real-time streams"),
     "host": (host.run, "what a stream costs a processor beside the model"),
-    "model": (network.run, "the network alone, and the gated baseline"),
+    "model": (arrangements.run, "the network alone, and the gated baseline"),
     "long": (long.run, "sequences from 1 K to 2 M symbols"),
     "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
     "start": (start.run, "start to ready, and the first note"),

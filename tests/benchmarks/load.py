@@ -19,7 +19,7 @@ import httpx
 
 from service.engine.runners import available_cores
 from tests.benchmarks import machine
-from tests.benchmarks.streams import measured
+from tests.benchmarks.service.streams import measured
 from tests.service.conftest import RunningServer, server_starter
 
 KINDS = {"block": "block_frames=8", "anytime": "anytime"}  # as `/info` calls them

@@ -96,7 +96,7 @@ def find_peer(peer: Path) -> str:
 
 def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
     """As ``reports.report.report``, and ``times_real_time``. Raises PeerError."""
-    script = Path(__file__).with_name(f"peer_{package}.py")
+    script = Path(__file__).parent / "peers" / f"peer_{package}.py"
     with tempfile.TemporaryDirectory() as folder:
         audio = [str(recording.audio.resolve()) for recording in found]
         done = subprocess.run(

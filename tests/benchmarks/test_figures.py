@@ -17,11 +17,11 @@ from model.transcriber import TranscriptionModel
 from service.protocol.server_messages import Done, Totals
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.__main__ import rows
-from tests.benchmarks.live import Stream, report
-from tests.benchmarks.long import growth
 from tests.benchmarks.machine import spread
-from tests.benchmarks.streams import MOST, search
-from tests.benchmarks.work import window_flops
+from tests.benchmarks.network.long import growth
+from tests.benchmarks.network.work import window_flops
+from tests.benchmarks.service.live import Stream, report
+from tests.benchmarks.service.streams import MOST, search
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 5, 8, 13, 200, MOST])

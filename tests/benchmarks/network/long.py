@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         rows: dict[int, dict[str, Any]] = {}
         length = SHORTEST
         while length <= longest:
-            command = [sys.executable, "-m", "tests.benchmarks.long"]
+            command = [sys.executable, "-m", "tests.benchmarks.network.long"]
             command += [str(options.maps), str(length), device, str(options.blocks)]
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
             rows[length] = json.loads(output)
@@ -90,7 +90,7 @@ def measure(maps: int, length: int, device: str, blocks: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The measuring process: ``python -m tests.benchmarks.long MAPS LENGTH DEVICE BLOCKS``."""
+    """The measuring process; arguments: MAPS LENGTH DEVICE BLOCKS."""
     maps, length, device, blocks = sys.argv[1:]
     print(json.dumps(measure(int(maps), int(length), device, int(blocks))))
 

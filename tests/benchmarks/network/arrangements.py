@@ -29,7 +29,7 @@ from service.engine.runners import CrewRunner
 from service.engine.windows import WindowSchedule
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from tests.benchmarks.machine import seconds, spread
-from tests.benchmarks.work import matrix_rate, streamed_flops
+from tests.benchmarks.network.work import matrix_rate, streamed_flops
 
 BATCHES, QUICK_BATCHES = (1, 4, 16, 64), (1, 4)
 PAPER_BATCHES, QUICK_PAPER_BATCHES = (1, 4), (1,)  # of a network that is forty times as large

@@ -22,8 +22,8 @@ import numpy as np
 from service.engine.runners import available_cores
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
-from tests.benchmarks.live import PERCENTILES, RATE_HZ, Stream, read_pcm, stream
 from tests.benchmarks.machine import write_music
+from tests.benchmarks.service.live import PERCENTILES, RATE_HZ, Stream, read_pcm, stream
 from tests.service.conftest import server_starter
 
 LATE_MS = 50.0
@@ -70,7 +70,7 @@ def measured(
     url: str, music: Path, count: int, seconds: float, mode: str = "block"
 ) -> dict[str, Any]:
     """What so many streams at once see, in a client process of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.streams"]
+    command = [sys.executable, "-m", "tests.benchmarks.service.streams"]
     command += [url, str(music), str(count), str(seconds), mode]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     figures: dict[str, Any] = json.loads(output)
@@ -116,7 +116,7 @@ def percentiles(values: list[float]) -> dict[str, float] | None:
 
 
 def main() -> None:
-    """The client process: ``python -m tests.benchmarks.streams URL MUSIC COUNT SECONDS MODE``."""
+    """The client process; arguments: URL MUSIC COUNT SECONDS MODE."""
     url, music, count, seconds, mode = sys.argv[1:]
     result = trial(url, Path(music), int(count), float(seconds), STREAMS[mode])
     print(json.dumps(asyncio.run(result)))

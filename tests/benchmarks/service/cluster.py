@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.runners import available_cores
-from tests.benchmarks.live import PERCENTILES
 from tests.benchmarks.machine import spread, write_music
-from tests.benchmarks.streams import MOST, measured
+from tests.benchmarks.service.live import PERCENTILES
+from tests.benchmarks.service.streams import MOST, measured
 from tests.service.cluster.conftest import ray_cluster
 from tests.service.conftest import server_starter
 

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         music = Path(folder, "music.wav")
         write_music(music, seconds, options.audio)
         server = start(
-            *("tests.benchmarks.host", "{port}"),
+            *("tests.benchmarks.service.host", "{port}"),
             RSE_MAX_SESSIONS=str(STREAMS),
             RSE_MAX_SESSIONS_PER_CLIENT=str(STREAMS),
         )
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(port: int) -> None:
-    """The server process: ``python -m tests.benchmarks.host PORT``."""
+    """The server process: ``python -m tests.benchmarks.service.host PORT``."""
     settings = Settings(port=port, device="cpu")
     app = create_app(settings, load_model=lambda name, device: NullTranscriber())
     asyncio.run(DrainingServer(server_config(app, settings), app.state.service).serve())

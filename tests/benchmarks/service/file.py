@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def ours(path: Path, model: str) -> dict[str, Any]:
     """The figures of a measuring process."""
-    command = [sys.executable, "-m", "tests.benchmarks.file", str(path), model]
+    command = [sys.executable, "-m", "tests.benchmarks.service.file", str(path), model]
     figures: dict[str, Any] = json.loads(subprocess.check_output(command))
     return figures
 
@@ -102,7 +102,7 @@ async def measure(path: Path, engine: Engine) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The measuring process: ``python -m tests.benchmarks.file PATH MODEL``."""
+    """The measuring process: ``python -m tests.benchmarks.service.file PATH MODEL``."""
     with Engine(storage.load(sys.argv[2])) as engine:
         engine.warm_up()
         print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), engine))))

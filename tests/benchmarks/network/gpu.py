@@ -24,7 +24,7 @@ from service.engine.cuda_graphs import GraphRunner
 from service.engine.windows import WindowSchedule
 from service.protocol.options import Mode, StreamOptions
 from tests.benchmarks.machine import seconds, spread
-from tests.benchmarks.work import matrix_rate, window_flops
+from tests.benchmarks.network.work import matrix_rate, window_flops
 
 WAYS = {
     "centre": StreamOptions(mode=Mode.CENTRE),

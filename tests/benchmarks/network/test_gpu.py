@@ -11,8 +11,8 @@ import torch
 
 from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig
 from service.engine.cuda_graphs import GraphRunner
-from tests.benchmarks import gpu
 from tests.benchmarks.__main__ import rows
+from tests.benchmarks.network import gpu
 from tests.service.engine.test_cuda_graphs import again
 
 SMALL = RSEConfig(maps=8, blocks=1)

@@ -1,0 +1,1 @@
+"""The network alone, on processors and GPUs."""

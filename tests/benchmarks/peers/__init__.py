@@ -1,0 +1,1 @@
+"""Other transcribers, run by the interpreter of an environment that has them."""

@@ -1,0 +1,1 @@
+"""The service in a process of its own: recordings and live streams."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from model.config import ACCURATE, LIVE, PAPER, RELEASED_RSE, RSEConfig
+from model.config import ACCURATE, LIGHT, LIVE, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
+from training.music.distillation import DistillationConfig
 from training.music.task import MusicConfig, MusicTask
 from training.task import Task
 
@@ -92,6 +93,15 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         MusicConfig(model=ACCURATE, validation_windows=1000),
         LoopConfig(minutes=48, learning_rate=1e-3, validate_minutes=12),
         init="live",
+    ),
+    # For processors without bfloat16; learns from "live" as well as from the labels.
+    "light": MusicRun(
+        MusicConfig(
+            model=LIGHT,
+            distillation=DistillationConfig(teacher="live"),
+            validation_windows=1000,
+        ),
+        LoopConfig(minutes=120, validate_minutes=15),
     ),
     # A few minutes on two cores, for a first try.
     "laptop": MusicRun(

@@ -30,6 +30,7 @@ from model.config import (
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Share
+from training.music.distillation import DistillationConfig, Teacher
 from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import SynthConfig
@@ -69,6 +70,8 @@ class MusicConfig:
     """Train the filterbank's kernels. Fixed constant-Q kernels generalise better from rendered to
     recorded sound and save a fifth of the time."""
     weights: HeadWeights = field(default_factory=HeadWeights)
+    distillation: DistillationConfig = field(default_factory=DistillationConfig)
+    """A larger network to learn from beside the labels."""
     validation_windows: int = 1500
     """Windows of held-out music per validation."""
 
@@ -97,6 +100,9 @@ class MusicTask:
         )
         # The archive has no velocities.
         self.weights = replace(config.weights, velocity=0) if self.archive else config.weights
+        self.teacher = (
+            Teacher(config.distillation, config.model) if config.distillation.teacher else None
+        )
         self._validation: Batch | None = None
 
     @contextlib.contextmanager
@@ -123,6 +129,7 @@ class MusicTask:
         device = next(transcriber.parameters()).device
         audio, labels = to_tensors(batch, device)
         if len(transcriber.config.heads) > 1:
+            labels = self.teacher.mixed(audio, labels) if self.teacher else labels
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
             heads = transcriber.config.heads

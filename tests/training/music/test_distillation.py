@@ -1,0 +1,60 @@
+"""Targets between the labels and a teacher's predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.config import WINDOW, FilterbankConfig
+from model.storage import load
+from tests.training.conftest import TINY
+from tests.training.music.test_losses import random_labels
+from training.music.distillation import TAUGHT, DistillationConfig, Teacher
+from training.music.losses import Labels
+
+STUDENT = replace(TINY, name="student")
+
+
+def mixed(teacher: Path, share: float) -> tuple[torch.Tensor, Labels, Labels]:
+    """Audio, its labels, and the targets; no velocity is known of half of the pitches."""
+    torch.manual_seed(0)
+    audio = 0.1 * torch.randn(2, STUDENT.context + WINDOW)
+    labels = random_labels(2)
+    labels.velocity[..., :64] = 0
+    config = DistillationConfig(str(teacher), share)
+    return audio, labels, Teacher(config, STUDENT).mixed(audio, labels)
+
+
+def test_the_whole_share_is_what_the_teacher_hears(tiny_weights: Path) -> None:
+    audio, labels, targets = mixed(tiny_weights, share=1.0)
+    network = load(tiny_weights)
+    for row, head in enumerate(network.config.heads):
+        if head in TAUGHT:
+            heard = network.predict(audio)[:, row].clone()
+            if head == "velocity":
+                assert not targets.velocity[..., :64].any()
+                heard[..., :64] = 0
+            assert torch.equal(getattr(targets, head), heard)
+    assert targets.instrument is labels.instrument
+    assert targets.pedal is labels.pedal
+
+
+def test_a_part_lies_between(tiny_weights: Path) -> None:
+    _, labels, _ = mixed(tiny_weights, share=0.0)
+    _, _, teacher = mixed(tiny_weights, share=1.0)
+    _, _, targets = mixed(tiny_weights, share=0.25)
+    torch.testing.assert_close(targets.frame, 0.75 * labels.frame + 0.25 * teacher.frame)
+
+
+def test_a_teacher_of_other_windows_is_refused(tiny_weights: Path) -> None:
+    other = replace(STUDENT, front_end=FilterbankConfig(history=True))
+    with pytest.raises(ValueError, match="other windows"):
+        Teacher(DistillationConfig(str(tiny_weights)), other)
+
+
+def test_a_share_is_a_fraction() -> None:
+    with pytest.raises(ValueError, match="share"):
+        DistillationConfig("live", 1.5)

@@ -1,0 +1,63 @@
+"""Distillation: a smaller network learns from the labels and from what a larger one of ours hears.
+
+The teacher's probabilities of a cell say more than its label: how sure one can be of a note, and
+what its overtones look like (Hinton et al., 2015). Cross-entropy is linear in its target, so the
+mixture of both losses is the loss of the mixed targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from model import storage
+from model.config import ModelConfig
+from training.music.losses import Labels
+
+TAUGHT = ("frame", "onset", "velocity", "offset")
+"""Heads that learn from the teacher; classes of instruments and the pedal have labels alone."""
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    """The teacher and how much its predictions count."""
+
+    teacher: str = ""
+    """A shipped name or a .safetensors file; empty trains on the labels alone."""
+    share: float = 0.7
+    """Of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share must be from 0 to 1, not {self.share}")
+
+
+class Teacher:
+    """A network of ours whose predictions become targets."""
+
+    def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
+        """Raises WeightsError if there are no such weights, ValueError if the two networks hear
+        windows of different length."""
+        self._share = config.share
+        self._network = storage.load(config.teacher)
+        theirs = self._network.config
+        if theirs.context != student.context or theirs.sample_rate != student.sample_rate:
+            raise ValueError(f"teacher {config.teacher} hears other windows than {student.name}")
+
+    def mixed(self, audio: Tensor, labels: Labels) -> Labels:
+        """Labels for a batch of windows, (batch, samples), with the teacher's share in them."""
+        self._network.to(audio.device)
+        with torch.no_grad():
+            heard = self._network.predict(audio).float()
+        rows = {head: heard[:, row] for row, head in enumerate(self._network.config.heads)}
+        known = {name: getattr(labels, name) for name in TAUGHT if name in rows}
+        # Velocities are 0 where no note begins or its velocity is unknown: these stay 0.
+        targets = {
+            name: torch.lerp(label, rows[name], self._share)
+            if name != "velocity"
+            else torch.where(label > 0, torch.lerp(label, rows[name], self._share), label)
+            for name, label in known.items()
+        }
+        return replace(labels, **targets)

@@ -26,7 +26,7 @@ class Labels:
     onset: Tensor
     """A triangle of three hops around each onset."""
     velocity: Tensor
-    """Velocity / 127 of the note that begins here; 0 if none does or it is unknown."""
+    """Velocity / 127, as heard, of the note that begins here; 0 if none does or it is unknown."""
     offset: Tensor
     """A triangle of three hops around each end of a note."""
     instrument: Tensor
@@ -45,15 +45,15 @@ class HeadWeights:
 
     frame: float = 1.0
     """That a note sounds."""
-    onset: float = 2.0
+    onset: float = 4.0
     """That it begins."""
-    velocity: float = 0.5
-    """How loud it is."""
-    offset: float = 1.0
+    velocity: float = 10.0
+    """How loud it is. Most of this entropy is that of the labels and cannot be learned away."""
+    offset: float = 1.5
     """That it ends."""
-    pedal: float = 0.2
+    pedal: float = 1.0
     """That the pedal is down."""
-    instrument: float = 0.2
+    instrument: float = 1.0
     """Who plays it."""
 
 

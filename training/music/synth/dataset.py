@@ -21,6 +21,7 @@ from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import load_material, training_excerpt
 from training.music.synth.labels import PEDAL_UNKNOWN, Targets, segment_labels
+from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
 
 
@@ -50,8 +51,10 @@ class Excerpt:
         self.phase = int(rng.integers(HOP))
         self.audio = rendered.audio[self.phase :]
         self.frames = len(self.audio) // HOP
+        notes = rendered.notes
+        heard = heard_velocities(rendered.audio, sample_rate, notes.velocity)
         self.labels = segment_labels(
-            rendered.notes,
+            notes.moved(velocity=heard, released=notes.released),
             sample_rate,
             self.phase,
             self.frames,

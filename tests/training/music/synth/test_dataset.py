@@ -21,6 +21,7 @@ from training.music.synth.dataset import (
     silence_edge,
 )
 from training.music.synth.labels import PEDAL_UNKNOWN, segment_labels
+from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
 from training.music.synth.scores import Notes
 from training.music.synth.validation import render_validation, validation_pieces
@@ -71,12 +72,13 @@ def test_a_window_has_the_labels_of_its_samples() -> None:
     )
     audio = np.arange(3 * SAMPLE_RATE, dtype=np.float32)
     excerpt = Excerpt(Rendered(audio, notes), SAMPLE_RATE, rng)
+    heard = notes.moved(velocity=heard_velocities(audio, SAMPLE_RATE, notes.velocity))
     batch = empty_batch(2)
     for hop in (0, excerpt.positions - 1):
         excerpt.write(hop, batch, 1)
         start = int(batch.audio[1, 0])
         np.testing.assert_array_equal(batch.audio[1], np.arange(start, start + WINDOW))
-        for target, want in zip(batch[1:], segment_labels(notes, SAMPLE_RATE, start), strict=True):
+        for target, want in zip(batch[1:], segment_labels(heard, SAMPLE_RATE, start), strict=True):
             np.testing.assert_array_equal(target[1], want)
     assert not batch.audio[0].any()
 

@@ -55,7 +55,7 @@ class WindowMemo:
             found = self._transcriber.predict_features(features[list(new.values())])
             fresh = dict(zip(new, found, strict=True))
             self.computed += len(new)
-            if self._cached_bytes < MAX_CACHED_BYTES:
+            if self._cached_bytes + found.nbytes <= MAX_CACHED_BYTES:
                 self._seen |= fresh
                 self._cached_bytes += found.nbytes
         return torch.stack([fresh[key] if key in fresh else self._seen[key] for key in keys])

@@ -78,9 +78,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 def average(network: nn.Module, other: nn.Module) -> None:
     """Replaces the weights by the mean of both networks', which after a further stage of training
-    often generalises better than either."""
-    theirs = other.state_dict()
-    for name, mine in network.state_dict().items():
+    often generalises better than either.
+
+    Raises ValueError for weights of another network.
+    """
+    ours, theirs = network.state_dict(), other.state_dict()
+    if {name: value.shape for name, value in ours.items()} != {
+        name: value.shape for name, value in theirs.items()
+    }:
+        raise ValueError("weights of another network cannot be averaged with these")
+    for name, mine in ours.items():
         if mine.is_floating_point():
             mine.lerp_(theirs[name], 0.5)
 

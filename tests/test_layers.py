@@ -29,7 +29,7 @@ LAYERS = [
     ["service.app"],
     ["service.cluster", "service.__main__", "service.keys", "service.schema"],
     ["service.library"],
-    ["training.loop.parallel"],
+    ["training.commands", "training.loop.parallel"],
     ["training.task"],
     ["training.loop"],
     ["training.music.metrics"],

@@ -11,20 +11,18 @@ the moments when keys are released.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from model.storage import WeightsError, load, shipped
 from service.engine.engine import Engine
+from training.commands import documented_parser
 from training.music.scored.aligner import align_files, summary, write_labels
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented_parser("training.align", __doc__)
     parser.add_argument("audio", metavar="AUDIO", type=Path)
     parser.add_argument("score", metavar="SCORE", type=Path, help="a MIDI file")
     parser.add_argument("--out", type=Path, required=True, help="the TSV to write")

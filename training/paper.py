@@ -8,7 +8,6 @@ OUT/results.md with the tables of what is finished. The exit status is 0 when al
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -22,6 +21,7 @@ import torch
 from model.storage import write_whole
 from training.algorithmic import evaluate as algorithmic
 from training.algorithmic.generators import PROBLEMS
+from training.commands import documented_parser
 from training.lambada import evaluate as lambada
 from training.lambada.text.passages import read_passages
 from training.loop.parallel import leave
@@ -138,11 +138,7 @@ def _tiny_lambada(run: LambadaRun) -> LambadaRun:
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    parser = argparse.ArgumentParser(
-        prog="training.paper",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("training.paper", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
     parser.add_argument("--minutes", type=float, default=10.0, help="of this call (%(default)g)")
     parser.add_argument("--novels", type=Path, help="archive or folder; without it no LAMBADA")

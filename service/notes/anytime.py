@@ -43,7 +43,7 @@ the next begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,18 +109,6 @@ class AnytimeTracker(Tracker):
         oldest = self._pushed - self.last_age
         pitches = np.flatnonzero(self._free > max(0, oldest)).tolist()
         return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
-
-    def resume(
-        self,
-        first_frame: int,
-        frames: int,
-        notes: int,
-        sounding: Iterable[NoteEvent],
-        free: Mapping[int, int] | None = None,
-    ) -> None:
-        for pitch, frame in (free or {}).items():
-            self._free[pitch] = frame
-        super().resume(first_frame, frames, notes, sounding)
 
     @property
     def decided(self) -> int:
@@ -262,6 +250,10 @@ class AnytimeTracker(Tracker):
             and _is_peak(known[self._offset, :, pitch], self._last, radius)
             and known[self._frame, after, pitch] < self.settings.frame_on_threshold
         )
+
+    def _claim(self, free: Mapping[int, int]) -> None:
+        for pitch, frame in free.items():
+            self._free[pitch] = frame
 
     def _hold(self, event: NoteEvent) -> None:
         super()._hold(event)

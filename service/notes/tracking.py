@@ -99,6 +99,7 @@ class Tracker(ABC):
         self._pushed = first_frame
         self._resumed = frames
         self._notes = notes
+        self._claim(free or {})
         for event in sounding:
             self._hold(event)
 
@@ -178,6 +179,9 @@ class Tracker(ABC):
         while fell > earliest and known[self._frame, at - frame + fell - 1, pitch] < low:
             fell -= 1
         return fell
+
+    def _claim(self, free: Mapping[int, int]) -> None:  # noqa: B027 (anytime mode alone has it)
+        """Restore the state that ``free`` gave."""
 
     def _hold(self, event: NoteEvent) -> None:
         """The note of this note_on sounds."""

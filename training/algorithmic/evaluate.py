@@ -6,7 +6,6 @@ to longer sequences"). The table goes to RUN_DIR/generalisation.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from model.storage import WeightsError, read_card, write_whole
 from model.symbols import SymbolNetwork, load_symbol_network
 from training.algorithmic.data import Examples, distinct_examples
 from training.algorithmic.generators import PADDING, PROBLEMS, Problem
+from training.commands import documented_parser
 
 LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
 EXAMPLES = 1024  # of each length (released code)
@@ -115,11 +115,7 @@ def evaluate_run(
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="training.algorithmic.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("training.algorithmic.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
     parser.add_argument("--weights", choices=["best", "last"], default="best")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="symbols")

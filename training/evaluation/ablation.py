@@ -21,6 +21,7 @@ import torch
 
 from model.config import LIVE, FilterbankConfig
 from model.storage import WeightsError, load, write_whole
+from training.commands import add_material, documented_parser
 from training.evaluation.conditions import ConditionSet, Scores, table
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
@@ -94,12 +95,9 @@ def train(synth: SynthConfig, loop: LoopConfig, batch_size: int, folder: Path) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented_parser("training.evaluation.ablation", __doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/ablation"))
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    add_material(parser)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch-size", type=int, default=16, help="windows per step")
     parser.add_argument("--windows", type=int, default=400, help="scored under each condition")

@@ -7,7 +7,6 @@ notes per minute in sounds without notes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
+from training.commands import add_material, documented_parser
 from training.music.metrics import frame_average_precision
 from training.music.synth.acoustics import codec, noise
 from training.music.synth.acoustics.augment import augment
@@ -175,12 +175,9 @@ def _cell(scores: Scores) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented_parser("training.evaluation.conditions", __doc__)
     parser.add_argument("weights", nargs="+", help="shipped names or .safetensors files")
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    add_material(parser)
     parser.add_argument("--windows", type=int, default=400, help="windows per condition")
     parser.add_argument(
         "--junk-seconds", type=float, default=60.0, help="length of each empty sound"

@@ -7,7 +7,6 @@ training teaches wrong offsets.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
+from training.commands import add_material, documented_parser
 from training.music.label_tables import LabelError
 from training.music.metrics import NoteList
 from training.music.recordings import AudioError, read_audio, read_collection
@@ -129,11 +129,8 @@ def draw(kinds: dict[str, Curves], out: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
+    parser = documented_parser("training.evaluation.decay", __doc__)
+    add_material(parser)
     parser.add_argument("--excerpts", type=int, default=100, help="rendered, 25 s each")
     parser.add_argument("--recordings", type=Path, help="folder of recordings with labels")
     parser.add_argument("--seed", type=int, default=0)

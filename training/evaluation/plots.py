@@ -8,7 +8,6 @@ run). A run is labelled with its folder's name, or with LABEL in ``LABEL=RUN_DIR
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from matplotlib.figure import Figure
 
 from training.algorithmic.data import BINS
 from training.algorithmic.evaluate import RESULT
+from training.commands import documented_parser
 from training.loop.log import read_metrics
 
 ERROR = "error"  # the metric of validation that error.png shows
@@ -117,11 +117,7 @@ def plot(runs: list[RunHistory], out: Path) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="training.evaluation.plots",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("training.evaluation.plots", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="or LABEL=RUN_DIR")
     parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
     known = parser.parse_args(arguments)

@@ -6,7 +6,6 @@ to be found, as lambada_test_plain_text.txt. Prints a table with the baselines, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import torch
 
 from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
+from training.commands import documented_parser
 from training.lambada.baselines import COMMON, frequent_word, random_word
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.task import VOCABULARY
@@ -101,11 +101,7 @@ def table(result: Result) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="training.lambada.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("training.lambada.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of a LAMBADA training run")
     parser.add_argument("--data", type=Path, required=True, help="one passage a line")
     parser.add_argument("--weights", choices=["best", "last"], default="best")

@@ -7,7 +7,6 @@ times; running the command again resumes it.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import http.client
 import json
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
+from training.commands import documented_parser
 from training.musicnet.layout import FOLDERS, ArchiveError, find
 
 RECORD = "https://zenodo.org/api/records/5120004"
@@ -54,11 +54,7 @@ class Download:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="training.musicnet.fetch",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("training.musicnet.fetch", __doc__)
     parser.add_argument("folder", metavar="DIR", type=Path)
     parser.add_argument("--record", default=RECORD, help="address of the record (%(default)s)")
     parser.add_argument("--keep", action="store_true", help=f"keep {FILE} beside what it held")

@@ -6,13 +6,13 @@ adds figures measured by ``training.evaluate real --json`` to the card of shippe
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from model.storage import read_card, write_whole
+from training.commands import documented_parser
 from training.loop.warm_start import stages
 from training.music.metrics import FIGURES
 from training.shipping.sources import attributions
@@ -30,9 +30,7 @@ KNOWN_FAILURES = """\
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented_parser("training.shipping.card", __doc__)
     parser.add_argument("weights", type=Path, help="a .safetensors file with its card")
     parser.add_argument("figures", nargs="+", help="SET=FILE, as written by training.evaluate")
     options = parser.parse_args(arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from model.storage import WeightsError, load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
+from training.commands import add_material, documented_parser
 from training.music.synth.config import SynthConfig
 from training.shipping.card import write_card
 
@@ -28,13 +28,10 @@ def command(
     arguments: list[str] | None,
 ) -> int:
     """Chooses settings and optionally writes them into the card; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented_parser(program, description)
     parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings with their scores")
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
     parser.add_argument("--pieces", type=int, default=pieces, help="rendered pieces")
     parser.add_argument("--seconds", type=float, default=seconds, help="length of each")
     parser.add_argument("--write", action="store_true", help="into the card of the weights")

@@ -7,7 +7,6 @@ the written weights. ``python -m training.shipping.card`` adds figures on record
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
 import sys
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from model.storage import WEIGHTS, load, save_weights
+from training.commands import add_material, documented_parser
 from training.music.synth.config import SynthConfig
 from training.music.task import MusicConfig, MusicTask
 from training.shipping.card import write_card
@@ -30,18 +30,15 @@ MEAN = "The weights are the mean of those at the beginning and at the end of the
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented_parser("training.shipping.ship", __doc__)
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("--name", default="live")
     parser.add_argument("--weights", default="best", choices=["best", "last"])
     parser.add_argument(
         "--mean-with", help="weights of the same network that began this run, to average with"
     )
-    parser.add_argument("--synth", type=Path, default=Path("data/synth"))
+    add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings that it was trained on")
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser())
     parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
     parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
     parser.add_argument("--seconds", type=float, default=40.0, help="length of each")

@@ -8,7 +8,6 @@ sound to the newest sample of the recording that its note_on needed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import defaultdict
@@ -21,6 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from service.protocol.options import Mode
+from training.commands import documented_parser
 from training.music.metrics import DELAY_FIGURES
 
 INCHES = (6.4, 4.0)
@@ -105,11 +105,7 @@ def plot(reports: list[dict[str, Any]], out: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="training.evaluation.reports.delays",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("training.evaluation.reports.delays", __doc__)
     parser.add_argument("reports", nargs="+", type=Path, metavar="JSON")
     parser.add_argument("--out", type=Path, required=True, help="the picture, .png or .svg")
     options = parser.parse_args(arguments)

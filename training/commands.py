@@ -1,0 +1,21 @@
+"""What the command lines of training have in common."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
+    """A parser whose help shows a module's docstring as it stands."""
+    return argparse.ArgumentParser(
+        prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def add_material(parser: argparse.ArgumentParser) -> None:
+    """Where the material of rendered audio is, and its cache."""
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"), help="training data")
+    parser.add_argument(
+        "--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser(), help="its cache"
+    )

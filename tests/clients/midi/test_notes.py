@@ -1,12 +1,11 @@
 """Notes gathered from events, and the MIDI file made of them."""
 
 import io
-from pathlib import Path
 
 import mido
 import pretty_midi
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.midi.notes import NoteList
@@ -52,36 +51,6 @@ def test_notes_pair_by_id() -> None:
         "offset_s": 1.0,
         "offset_frame": 86,
     }
-
-
-@settings(
-    max_examples=50,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 127), st.floats(0, 60), st.floats(0.01, 2), st.integers(1, 127)),
-        max_size=20,
-        unique_by=lambda note: note[0],
-    )
-)
-def test_the_midi_file_holds_the_notes(
-    tmp_path: Path, played: list[tuple[int, float, float, int]]
-) -> None:
-    notes = NoteList()
-    for note_id, (pitch, onset_s, length_s, velocity) in enumerate(played):
-        notes.event(on(note_id, pitch, onset_s, velocity))
-        notes.event(off(note_id, pitch, onset_s + length_s))
-    path = tmp_path / "notes.mid"
-    notes.save_midi(path)
-    read = [note for part in pretty_midi.PrettyMIDI(str(path)).instruments for note in part.notes]
-    assert sorted((note.pitch, note.velocity) for note in read) == sorted(
-        (pitch, velocity) for pitch, _, _, velocity in played
-    )
-    by_pitch = {note.pitch: note for note in read}
-    for pitch, onset_s, length_s, _ in played:
-        assert by_pitch[pitch].start == pytest.approx(onset_s, abs=0.0001)
-        assert by_pitch[pitch].end == pytest.approx(onset_s + length_s, abs=0.0001)
 
 
 def test_the_file_is_the_one_that_the_service_writes() -> None:

@@ -1,12 +1,13 @@
-"""The notes of a performance as they become known."""
+"""The notes of a performance as they become known, and the whole as a Standard MIDI File."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from model.instruments import PROGRAMS
 from service.notes.events import Event, Note, NoteEvent, PedalEvent, PedalPress
-from service.notes.midi import midi_file
+from service.protocol import midi_file as files
 
 
 class Score:
@@ -61,3 +62,9 @@ class Score:
     def midi(self) -> bytes:
         """The notes that have ended, and the pedal, as a Standard MIDI File."""
         return midi_file(self._ended, self.pedal)
+
+
+def midi_file(notes: Iterable[Note], pedal: Iterable[PedalPress] = ()) -> bytes:
+    """At 120 BPM, with a track for each instrument, by class number."""
+    moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
+    return files.midi_file(list(notes), moves, PROGRAMS)

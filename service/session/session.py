@@ -327,13 +327,10 @@ class TranscriptionSession:
             self._on_frames(first_frame, frames)
         events = self._listener.push(first_frame, frames)
         if self._on_events is not None:
-            self._on_events(events, self._needed(first_frame))
+            block = first_frame // self._schedule.block_frames
+            needed = self._ratio.inputs(self._schedule.end_sample(block))  # from the beginning
+            self._on_events(events, min(self._received, needed))
         self._note(events)
-
-    def _needed(self, first_frame: int) -> int:
-        """Samples at the sent rate, from the beginning, needed for the window of a block."""
-        block = first_frame // self._schedule.block_frames
-        return min(self._received, self._ratio.inputs(self._schedule.end_sample(block)))
 
     def _note(self, events: list[Event]) -> None:
         """Record events, for the caller and as notes."""

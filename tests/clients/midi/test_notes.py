@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clients.midi.notes import NoteList
 from service.notes.events import Note as ServiceNote
-from service.notes.midi import midi_file
+from service.notes.score import midi_file
 from service.protocol.midi_file import TICKS_PER_BEAT, Beat, TempoMap
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 

@@ -1,8 +1,7 @@
 """Events become notes."""
 
 from service.notes.events import NoteEvent
-from service.notes.midi import midi_file
-from service.notes.score import Score
+from service.notes.score import Score, midi_file
 
 
 def event(kind: str, note_id: int, pitch: int, time_s: float) -> NoteEvent:

@@ -21,7 +21,7 @@ from service.audio import decode
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
 from service.notes.events import Event, NoteEvent
-from service.notes.midi import midi_file
+from service.notes.score import midi_file
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
 from service.session import transcribe
 from service.session.session import TranscriptionSession

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from model.instruments import PROGRAMS
 from service.notes.events import Note, PedalPress
-from service.notes.midi import midi_file
+from service.notes.score import midi_file
 from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT
 
 TICK_S = 0.5 / TICKS_PER_BEAT

@@ -30,7 +30,7 @@ from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn
 from tests.service.apps import RATE_HZ, START, chunks, hear, serving
 from tests.service.cluster.conftest import PATIENCE_S, Cluster
-from tests.service.cluster.test_cluster_engine import chords
+from tests.service.cluster.test_engine import chords
 
 SESSIONS = 2  # of an ingress replica: four clients fill two of them
 LIMITS = {

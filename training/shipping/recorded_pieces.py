@@ -18,7 +18,7 @@ from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
-from training.music.metrics import ONSET_TOLERANCE_S, NoteList
+from training.music.metrics import NoteList, matched_onsets
 from training.music.scored.corpus import PCM_SCALE, ScoredRecording
 from training.music.synth.labels import ONSET_UNKNOWN
 from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
@@ -43,6 +43,13 @@ class Truth:
         """Whether the score determines each of these onsets."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return ~self.unknown[frame, pitch]
+
+    def matches(self, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of written notes and of the found notes that match them."""
+        pitch = self.pitch.astype(np.int64)
+        written = NoteList(self.onset_s, self.onset_s, pitch, np.zeros_like(pitch))
+        pairs = matched_onsets(written, notes)
+        return pairs[:, 0], pairs[:, 1]
 
 
 class RecordedPieces:
@@ -78,7 +85,7 @@ class RecordedPieces:
         errors = [np.zeros(0)]
         for probabilities, score in self.pieces:
             notes = tracked(settings, probabilities, self.frame_s, self.heads)
-            written, found = matches(score, notes)
+            written, found = score.matches(notes)
             errors.append(notes.onset_s[found] - score.onset_s[written])
         return np.concatenate(errors)
 
@@ -94,33 +101,9 @@ def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
     return Truth(recording.notes.onset[inside], recording.notes.pitch[inside], unknown, frame_s)
 
 
-def matches(score: Truth, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of written notes and of the found notes that match them, as many pairs as possible.
-
-    Each written note takes the first free found note of its pitch that is near enough: in one
-    dimension with one tolerance, no other choice makes more pairs.
-    """
-    pairs: list[tuple[int, int]] = []
-    for pitch in np.unique(notes.pitch):
-        found = np.flatnonzero(notes.pitch == pitch)
-        written = np.flatnonzero(score.pitch == pitch)
-        found = found[np.argsort(notes.onset_s[found], kind="stable")]
-        written = written[np.argsort(score.onset_s[written], kind="stable")]
-        i = 0
-        for j in written.tolist():
-            at_s = score.onset_s[j]
-            while i < len(found) and notes.onset_s[found[i]] < at_s - ONSET_TOLERANCE_S:
-                i += 1
-            if i < len(found) and notes.onset_s[found[i]] <= at_s + ONSET_TOLERANCE_S:
-                pairs.append((j, int(found[i])))
-                i += 1
-    table = np.array(pairs, np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
-
-
 def known_onset_f1(score: Truth, notes: NoteList) -> float:
     """F1 of the onsets that the score determines; 0 if there are none and none is found."""
-    written, found = matches(score, notes)
+    written, found = score.matches(notes)
     written_known = score.knows(score.onset_s, score.pitch)
     hits = int(written_known[written].sum())
     wrong = np.ones(len(notes), bool)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import mir_eval
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
@@ -16,9 +13,7 @@ from training.music.scored.corpus import PCM_SCALE, ScoredRecording
 from training.music.synth.scores import Notes
 from training.shipping.recorded_pieces import (
     RecordedPieces,
-    Truth,
     known_onset_f1,
-    matches,
     truth,
 )
 
@@ -60,33 +55,6 @@ def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
     )
     frames_alone = truth(recording([(1.9, 2.6, 69, 1)], TONES), 500, FRAME_S)
     assert known_onset_f1(frames_alone, all_but_the_doubtful) < 1
-
-
-# Steps of 8 ms, none of whose multiples is the tolerance.
-onsets = st.lists(
-    st.tuples(st.integers(0, 125).map(lambda step: 0.008 * step), st.integers(60, 62)), max_size=25
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(onsets, onsets)
-def test_as_many_notes_match_as_can(
-    written: list[tuple[float, int]], heard: list[tuple[float, int]]
-) -> None:
-    onset_s, pitch = (np.array([note[i] for note in written]) for i in (0, 1))
-    told = Truth(onset_s, pitch.astype(np.int16), np.zeros((100, 128), bool), FRAME_S)
-    notes = found(*heard)
-    pairs = matches(told, notes)
-    for side in pairs:
-        assert len(set(side.tolist())) == len(side)
-    assert (notes.pitch[pairs[1]] == pitch[pairs[0]]).all()
-    assert (np.abs(notes.onset_s[pairs[1]] - onset_s[pairs[0]]) <= 0.05).all()
-    graph = {
-        i: [j for j, o in enumerate(written) if o[1] == p and abs(o[0] - t) <= 0.05]
-        for i, (t, p) in enumerate(zip(notes.onset_s, notes.pitch, strict=True))
-    }
-    most = mir_eval.util._bipartite_match({i: js for i, js in graph.items() if js})
-    assert len(pairs[0]) == len(most)
 
 
 def test_recordings_are_transcribed_and_scored() -> None:

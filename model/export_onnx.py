@@ -39,7 +39,7 @@ from model.storage import WeightsError, load, write_whole
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="model.export_onnx",
+        prog="python -m model.export_onnx",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,12 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--lookahead-hops",
         type=int,
+        metavar="N",
         default=LOOKAHEAD_HOPS,
         help="from a step's newest frame to the end of its audio (default: %(default)d)",
     )
     parser.add_argument(
         "--block-frames",
         type=int,
+        metavar="N",
         default=BLOCK_FRAMES,
         help="frames of a step (default: %(default)d)",
     )

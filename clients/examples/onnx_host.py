@@ -16,6 +16,8 @@ import onnxruntime
 def read_wav(path: str, rate: int) -> np.ndarray:
     """Mono samples of a 16-bit WAV file at this rate, resampled by its spectrum."""
     with wave.open(path, "rb") as file:
+        if file.getsampwidth() != 2:
+            sys.exit(f"{path}: {8 * file.getsampwidth()} bits a sample; this host reads 16")
         pcm = np.frombuffer(file.readframes(file.getnframes()), "<i2")
         samples = pcm.reshape(-1, file.getnchannels()).mean(axis=1) / 32768
         count = len(samples) * rate // file.getframerate()

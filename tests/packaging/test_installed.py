@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
@@ -41,13 +42,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path) -> None:
-    """The export of the graphs included, in some twenty seconds."""
+    """All at the same time, for the export of the graphs takes some twenty seconds."""
     shell = {"PATH": f"{extended}:{bare}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
     assert "rse_transcribe" in shown("python")
-    run("python", "-W", "error", "-c", shown("python"), folder=home, **shell)
-    lines = [line.partition("  #")[0].rstrip() for line in shown("console").splitlines()]
+    lines = {line.partition("  #")[0].rstrip() for line in shown("console").splitlines()}
     assert {line.split()[0] for line in lines} == {"rse-transcribe", "python"}
-    run("bash", "-euc", "\n".join(dict.fromkeys(lines)), folder=home, **shell)
+    commands = [("python", "-W", "error", "-c", shown("python"))]
+    commands += [("bash", "-euc", line) for line in sorted(lines)]
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        list(workers.map(lambda command: run(*command, folder=home, **shell), commands))
     for graph in ("live.onnx", "live.step.onnx"):
         assert (home / graph).stat().st_size > 1e6
 

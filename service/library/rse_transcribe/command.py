@@ -1,6 +1,6 @@
 """The command ``rse-transcribe``: recordings to notes without a server, and the other programs.
 
-Exit status: 0 all is transcribed; 1 something is missing, or nobody reads the output any more;
+Exit status: 0 everything is transcribed; 1 something is missing, or the output's reader has gone;
 2 wrong usage; 130 interrupted.
 """
 

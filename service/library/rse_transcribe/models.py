@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 from model import storage
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Transcriber as EngineModel
+
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 Model = str | os.PathLike[str] | EngineModel
 """What transcribes: a shipped name, a path to .safetensors, or what ``load`` returned."""
@@ -62,7 +65,7 @@ def _loaded(path: Path, device: str, version: tuple[object, ...]) -> Transcripti
 
 
 def _version(path: Path) -> tuple[object, ...]:
-    """Another one where the weights or their card have been replaced."""
+    """Changes when the weights or their card are replaced."""
     files = [file.stat() for file in (path, path.with_suffix(".json")) if file.is_file()]
     return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
 
@@ -70,12 +73,12 @@ def _version(path: Path) -> tuple[object, ...]:
 def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if _DEVICE.fullmatch(str(name)) is None:  # or a torch.device
+        raise DeviceError(f"a device is auto, cpu, cuda or cuda:N, not {name!r}")
+    device = torch.device(name)
     try:
-        device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError("auto, cpu, cuda and cuda:N are known")
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:  # no device; none in this build
+    except (RuntimeError, AssertionError) as error:  # no such device; none in this build
         reason = str(error).partition("\n")[0]
         raise DeviceError(f"device {name!r} cannot be used: {reason}") from None
     return device

@@ -25,7 +25,7 @@ def stream_options(
 ) -> StreamOptions:
     """The defaults with what the caller asks for. Raises subclasses of ValueError.
 
-    The service takes any look-ahead to the nearest that it can do; a program's author is told.
+    The service moves a look-ahead into its limits; here one outside of them is an error.
     """
     hop_ms = 1000 * HOP / config.sample_rate
     least, most = math.floor(MIN_LOOKAHEAD_HOPS * hop_ms), math.ceil(MAX_LOOKAHEAD_HOPS * hop_ms)

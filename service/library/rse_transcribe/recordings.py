@@ -123,7 +123,7 @@ async def _transcribe(
 
 
 def _bar(name: str | None) -> Any:
-    """Of the whole recording; invisible where nobody would see it move."""
+    """Of the whole recording; hidden unless standard error is a terminal or a notebook."""
     shown = name is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     return tqdm(
         desc=name,
@@ -136,7 +136,7 @@ def _bar(name: str | None) -> Any:
 
 
 def _name(file: BinaryIO) -> str:
-    """For the bar. Files that have no name have a number for it, or nothing."""
+    """For the bar. The name of a file without a path is a number, or missing."""
     name = getattr(file, "name", None)
     return Path(os.fsdecode(name)).name if isinstance(name, str | bytes) else "recording"
 

@@ -15,7 +15,7 @@ Rate = float | np.number
 """A sample rate in Hz."""
 
 MAX_CHANNELS = 32
-"""More is an array with its axes swapped."""
+"""An array with more has its axes swapped."""
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:

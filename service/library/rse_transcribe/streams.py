@@ -117,7 +117,7 @@ class Stream:
         return self._wanted(self._call(self._session.finish))
 
     def close(self) -> None:
-        """Let go of the model; safe to call twice. Notes that sound are dropped: see ``finish``."""
+        """End the stream; may be called twice. Sounding notes are lost: ``finish`` first."""
         self._close()
         self._thread.join()
 
@@ -144,7 +144,7 @@ def _run(
     engine: Engine,
     session: TranscriptionSession,
 ) -> None:
-    """A stream's thread; it does not know the stream, which could not be forgotten else."""
+    """A stream's thread. It has no reference to the Stream, so that a forgotten one is closed."""
 
     async def until_closed() -> None:
         try:

@@ -1,4 +1,4 @@
-"""What a recording has come to."""
+"""A transcribed recording: notes, files, a plot."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Note(NamedTuple):
     confidence: float
     """The model's probability of this note, 0 to 1."""
     instrument: str | None
-    """One of ``model.config.INSTRUMENTS``; None where the model tells none."""
+    """One of ``model.config.INSTRUMENTS``; None if the model does not tell instruments."""
 
 
 def notes_of(notes: Iterable[events.Note]) -> list[Note]:
-    """The pipeline's notes without their numbers."""
+    """The pipeline's notes without their ids."""
     return [Note(*(getattr(note, field) for field in Note._fields)) for note in notes]
 
 
 def write_csv(notes: Iterable[Note], file: TextIO) -> None:
-    """A line for every note below one with the names of its fields."""
+    """A line with the names of the fields, then a line for every note."""
     csv.writer(file, lineterminator="\n").writerows([Note._fields, *notes])
 
 

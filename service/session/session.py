@@ -53,7 +53,6 @@ class TranscriptionSession:
         options: StreamOptions,
         *,
         priority: Priority = Priority.LIVE,
-        tracker: TrackerSettings | None = None,
         limits: SessionLimits | None = None,
         on_frames: OnFrames | None = None,
         on_events: OnEvents | None = None,
@@ -62,7 +61,6 @@ class TranscriptionSession:
         """Args:
             audio: format of the bytes given to ``push``.
             priority: windows of a FILE run together and wait for those of LIVE streams.
-            tracker: None uses the settings of the model's card.
             on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
                 every block, in anytime mode with their full look-ahead. They are views of whole
                 windows: copy what outlives the call.
@@ -85,7 +83,7 @@ class TranscriptionSession:
         self._refill_hops = engine.config.refill_hops
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
-        settings = tracker or TrackerSettings.from_card(engine.card)
+        settings = TrackerSettings.from_card(engine.card)
         self._listener, self._schedule = listening(engine.config, options, settings)
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()

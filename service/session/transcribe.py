@@ -18,7 +18,6 @@ from service.engine.framer import OnFrames
 from service.engine.interface import EngineLike
 from service.engine.runner import Transcriber
 from service.notes.events import Event, Note, PedalPress
-from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
@@ -56,7 +55,6 @@ async def transcribe_file(
     *,
     max_duration_s: float | None = None,
     pcm: AudioFormat | None = None,
-    tracker: TrackerSettings | None = None,
     limits: SessionLimits = _FILE_LIMITS,
     on_frames: OnFrames | None = None,
 ) -> AsyncGenerator[FileItem, None]:
@@ -86,7 +84,6 @@ async def transcribe_file(
             decoder.audio,
             options,
             priority=Priority.FILE,
-            tracker=tracker,
             limits=limits,
             on_frames=on_frames,
         )
@@ -167,8 +164,6 @@ def transcribe_array(
     rate: int,
     transcriber: Transcriber | Engine,
     options: StreamOptions = FILE_OPTIONS,
-    *,
-    tracker: TrackerSettings | None = None,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz, through the streaming path.
 
@@ -180,10 +175,10 @@ def transcribe_array(
         OptionsError: the rate is out of range.
     """
     if isinstance(transcriber, Engine):
-        return asyncio.run(_transcribe_array(samples, rate, transcriber, options, tracker))
+        return asyncio.run(_transcribe_array(samples, rate, transcriber, options))
     with Engine(transcriber) as engine:
         engine.warm_up()
-        return asyncio.run(_transcribe_array(samples, rate, engine, options, tracker))
+        return asyncio.run(_transcribe_array(samples, rate, engine, options))
 
 
 async def _transcribe_array(
@@ -191,7 +186,6 @@ async def _transcribe_array(
     rate: int,
     engine: EngineLike,
     options: StreamOptions,
-    tracker: TrackerSettings | None,
 ) -> ArrayTranscription:
     heads = engine.config.heads
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
@@ -207,7 +201,6 @@ async def _transcribe_array(
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
         priority=Priority.FILE,
-        tracker=tracker,
         limits=_FILE_LIMITS,
         # Copied, for a block is a view of its whole window.
         on_frames=lambda _, probabilities: kept.append(probabilities.copy()),

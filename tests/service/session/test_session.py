@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from model.config import HEADS, HOP, PITCHES, WINDOW
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
-from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
@@ -164,15 +163,16 @@ def test_every_frame_comes_once_and_means_the_same_samples(
         np.testing.assert_allclose(got[0, frame, list(FAKE_PITCHES)], expected, atol=1e-5)
 
 
-def test_events_come_within_the_stated_delay(engine: Engine) -> None:
+def test_events_come_within_the_stated_delay() -> None:
+    fake = FakeTranscriber()
+    fake.card = {"tracker": {"release_frames": 6}}  # ends are known later than beginnings
     audio = pcm(48_000)
     chunk_s = 0.02
     raw = to_bytes(play(MELODY, 2.0, 48_000), audio)
     step = int(chunk_s * 48_000) * audio.frame_bytes
 
-    async def run(options: StreamOptions) -> None:
-        patient = TrackerSettings(release_frames=6)  # ends are known later than beginnings
-        session = TranscriptionSession(engine, audio, options, tracker=patient)
+    async def run(engine: Engine, options: StreamOptions) -> None:
+        session = TranscriptionSession(engine, audio, options)
         worst_ms = {"note_on": 0.0, "note_off": 0.0}
         for start in range(0, len(raw), step):
             sent_s = (start + step) / audio.frame_bytes / 48_000
@@ -185,26 +185,19 @@ def test_events_come_within_the_stated_delay(engine: Engine) -> None:
         assert 0 < worst_ms["note_off"] <= delay.note_off_ms + 1000 * chunk_s
         assert delay.note_on_ms < delay.note_off_ms
 
-    for options in OPTIONS:
-        asyncio.run(run(options))
+    with Engine(fake) as engine:
+        for options in OPTIONS:
+            asyncio.run(run(engine, options))
 
 
-def test_the_card_sets_the_tracker_and_the_caller_overrides_it() -> None:
+def test_the_card_sets_the_tracker() -> None:
     fake = FakeTranscriber()
     fake.card = {"tracker": {"min_note_frames": 40}}
     audio = pcm()
-    raw = to_bytes(play([(69, 0.1, 0.2)], 1.0, 44_100), audio)
-
-    async def length_s(engine: Engine, tracker: TrackerSettings | None) -> float:
-        session = TranscriptionSession(engine, audio, StreamOptions(), tracker=tracker)
-        await session.push(raw)
-        await session.finish()
-        (note,) = session.notes
-        return note.offset_s - note.onset_s
-
     with Engine(fake) as engine:
-        assert asyncio.run(length_s(engine, None)) == pytest.approx(40 * FRAME_S, abs=FRAME_S)
-        assert asyncio.run(length_s(engine, TrackerSettings())) < 0.2
+        raw = to_bytes(play([(69, 0.1, 0.2)], 1.0, 44_100), audio)
+        ((_, onset_s, offset_s),) = found(transcribe(engine, raw, audio))
+    assert offset_s - onset_s == pytest.approx(40 * FRAME_S, abs=FRAME_S)
 
 
 def test_a_model_with_the_frame_head_alone() -> None:

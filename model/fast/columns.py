@@ -57,7 +57,8 @@ class ColumnNetwork:
         # those of many pack them first, which is quicker the other way round.
         self._few = [kernel.contiguous() for kernel in by_filter]
         self._many = [kernel.t().contiguous().t() for kernel in by_filter]
-        self._real, self._imaginary = _parts(bank, stack)
+        self._real, self._imaginary = _parts(bank)
+        self._rows = _stacked_bins(bank, stack)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
             silent = self._silent_columns()
@@ -82,7 +83,7 @@ class ColumnNetwork:
         for number, (weight, bias, padding) in enumerate(self._layers):
             kept = state.kept[number]
             rows = torch.cat([kept, x, self._after[number]], dim=2)
-            state.kept[number] = rows[:, :, new_hops : new_hops + kept.shape[2]].clone()
+            state.kept[number] = rows[:, :, new_hops : new_hops + kept.shape[2]]
             x = F.relu_(F.conv2d(rows, weight, bias, (1, self._strides[number]), (0, padding)))
             if number:
                 x.add_(rows[:, :, 1:-1])
@@ -107,13 +108,13 @@ class ColumnNetwork:
         ]
         squares = torch.cat([*waves, audio.new_zeros(frames, 1)], dim=1).square_()
         power = squares.index_select(1, self._real) + squares.index_select(1, self._imaginary)
-        stacked = self._bank.compress(power).to(self.dtype)
+        stacked = self._bank.compress(power).to(self.dtype).index_select(1, self._rows)
         return stacked.view(1, frames, -1, self._harmonics).permute(0, 3, 1, 2)
 
     def _silent_columns(self) -> list[Tensor]:
         """Each convolution's input for a column of silence, (1, channels, 1, pitches)."""
         silent = []
-        x = torch.full((1, self._harmonics, 1, len(self._real) // self._harmonics), self._silence)
+        x = torch.full((1, self._harmonics, 1, len(self._rows) // self._harmonics), self._silence)
         x = x.to(self.dtype)
         for number, (weight, bias, padding) in enumerate(self._layers):
             silent.append(x.contiguous(memory_format=torch.channels_last))
@@ -137,9 +138,9 @@ def _columns(column: Tensor, count: int) -> Tensor:
     return repeated.contiguous(memory_format=torch.channels_last)
 
 
-def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
-    """Of every pitch row and harmonic, flat: which outputs of the kernels, one after the other,
-    are its filter's real and its imaginary part; silence is one past the last."""
+def _parts(bank: Filterbank) -> tuple[Tensor, Tensor]:
+    """Which outputs of the kernels, one after the other, are each filter's real and imaginary part;
+    of silence, which follows the filters, one past the last."""
     real: list[int] = []
     imaginary: list[int] = []
     first = 0
@@ -148,14 +149,14 @@ def _parts(bank: Filterbank, stack: HarmonicStack) -> tuple[Tensor, Tensor]:
         real += range(first, first + filters)
         imaginary += range(first + filters, first + 2 * filters)
         first += 2 * filters
+    return torch.tensor([*real, first]), torch.tensor([*imaginary, first])
+
+
+def _stacked_bins(bank: Filterbank, stack: HarmonicStack) -> Tensor:
+    """The filter of every pitch row and harmonic, flat; one past the last for silence."""
     bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
     silent = (bins < 0) | (bins >= bank.bins)
-    place = bank.order[bins.clamp(0, bank.bins - 1)]
-
-    def outputs(part: list[int]) -> Tensor:
-        return torch.tensor(part)[place].masked_fill(silent, first).flatten()
-
-    return outputs(real), outputs(imaginary)
+    return bank.order[bins.clamp(0, bank.bins - 1)].masked_fill(silent, bank.bins).flatten()
 
 
 def _time_first(layer: nn.Conv2d) -> Tensor:

@@ -168,7 +168,8 @@ class FastFilterbankNetwork(FastNetwork):
         bias = network.pitch_bias.detach().float() + LOGIT_OFFSET
         if skip.bias is not None:
             bias = bias + skip.bias.float()[:, None, None]
-        self._bias = bias[..., 0].t().contiguous()  # (pitches, heads)
+        # (heads, 1, 1, octaves, semitones)
+        self._bias = bias.view(len(self._heads), 1, 1, self._patches.octaves, SEMITONES)
         self._streamed = self._make_streamed(network)
 
     def open_stream(self, positions: slice) -> FeatureStream:
@@ -187,7 +188,8 @@ class FastFilterbankNetwork(FastNetwork):
         middle, columns = together.tensor_split([self._octave.numel()], dim=1)
         middle = middle.view(-1, *self._octave.shape).contiguous()
         out = self._rse.finish(middle, self._read(frames))
-        x = columns.view(len(rows), len(frames), len(self._bias), -1).to(self._dtype)
+        pitches = self._patches.octaves * SEMITONES
+        x = columns.view(len(rows), len(frames), pitches, -1).to(self._dtype)
         return self._probabilities(self._read_out(out, x, frames))
 
     def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
@@ -216,10 +218,13 @@ class FastFilterbankNetwork(FastNetwork):
         patches, heads = self._patches, len(self._heads)
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, SEMITONES, patches.frames, heads)
-        routed = cells.permute(0, 1, 4, 2, 3, 5).flatten(1, 2).flatten(2, 3)
+        cells = cells.permute(0, 5, 1, 4, 2, 3)
+        routed = torch.empty(cells.shape, device=out.device)
+        torch.add(cells, self._bias, out=routed)
         offset = frames[0] % patches.frames
-        logits = F.linear(x, self._skip) + routed[:, offset : offset + len(frames)]
-        logits = (logits + self._bias).permute(0, 3, 1, 2)  # (batch, heads, frames, pitches)
+        logits = routed.flatten(4, 5).flatten(2, 3)[:, :, offset : offset + len(frames)]
+        skip = torch.mm(self._skip, x.reshape(-1, x.shape[-1]).t())
+        logits += skip.view(heads, *x.shape[:3]).transpose(0, 1)  # (batch, heads, frames, pitches)
         return place_pitches(pool_pedal(logits, self._heads), self._lowest_pitch)
 
     def _read(self, frames: range) -> range:

@@ -40,6 +40,7 @@ class FastSwitch:
         scale = 1.0 if unit.residual_scale == "none" else unit.update_scale
         self.z = by_input(unit.z.weight.detach().to(dtype))
         self.w = by_input((unit.w.weight.detach().float() * scale).to(dtype))
+        self._z_by_input, self._w_by_input = self.z.t(), self.w.t()
         self.b = (unit.w.bias.detach().float() * scale).to(dtype)
         match unit.residual_scale:  # factor of the input
             case "learned":
@@ -82,7 +83,12 @@ class FastSwitch:
     def units(self, pairs: Tensor, out: Tensor | None = None) -> Tensor:
         """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m); not with a norm over the
         sequence."""
-        return torch.addcmul(self._update(pairs), pairs, self.residual, out=out)
+        if self.dtype is not torch.float32:
+            return torch.addcmul(self._update(pairs), pairs, self.residual, out=out)
+        hidden = self._activate(self._norm(torch.mm(pairs, self._z_by_input)))
+        # The product adds to the residual in place: neither it nor the bias is copied first.
+        out = torch.addcmul(self.b, pairs, self.residual, out=out)
+        return out.addmm_(hidden, self._w_by_input)
 
     def _compute(self, pairs: Tensor, place: Tensor) -> None:
         """Writes the unit's output for each pair to its place; both (batch, ..., 2, m)."""

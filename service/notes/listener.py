@@ -43,11 +43,16 @@ class Listener:
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead.
         """
+        self._heads = len(heads)
+        # The tracker and the pedal read no instrument; usually those come last.
+        named = [head.startswith("instrument:") for head in heads]
+        self._tracked = self._heads - named[::-1].index(False)
+        tracked = heads[: self._tracked]
         self._tracker: Tracker
         if last_age is None:
-            self._tracker = NoteTracker(settings, frame_seconds, heads)
+            self._tracker = NoteTracker(settings, frame_seconds, tracked)
         else:
-            self._tracker = AnytimeTracker(settings, frame_seconds, heads, last_age)
+            self._tracker = AnytimeTracker(settings, frame_seconds, tracked, last_age)
         self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings.belief)
         self._pedal = PedalTracker(
             settings.pedal_on_threshold, settings.pedal_off_threshold, frame_seconds
@@ -120,13 +125,15 @@ class Listener:
         Raises:
             ValueError: frames are missing or repeated, or the shape is wrong.
         """
-        known = as_probabilities(probabilities)
+        if len(probabilities) != self._heads:
+            raise ValueError(f"expected {self._heads} heads, got {len(probabilities)}")
+        known = as_probabilities(probabilities[: self._tracked])
         found = defaultdict(list)
         for frame, event in self._tracker.push_known(first_frame, known):
             found[frame].append(event)
         settled = self._tracker.settled(known)
         new = settled.shape[1]
-        self._namer.remember(first_frame - self._tracker.columns + 1, known, new)
+        self._namer.remember(first_frame - self._tracker.columns + 1, probabilities, new)
         events: list[Event] = []
         for i in range(max(0, self._resumed - first_frame), new):
             events += self._namer.step(first_frame + i, found[first_frame + i])

@@ -21,6 +21,7 @@ from model.config import PITCHES
 from model.instruments import distinguished_by
 from service.notes.belief import DEFAULTS, RESET_S, Belief, BeliefSettings
 from service.notes.events import NoteEvent
+from service.notes.tracking import as_probabilities
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
@@ -51,8 +52,10 @@ class InstrumentNamer:
         self._rows = [heads.index(f"instrument:{name}") for name in self.classes]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
-        self._recent = np.zeros((len(self._rows), self.history_frames, PITCHES), np.float32)
-        self._first = -self.history_frames  # the frame that _recent begins with
+        # The latest frames are moved to the beginning when they reach the end.
+        self._recent = np.zeros((len(self._rows), 4 * self.history_frames, PITCHES), np.float32)
+        self._stop = self.history_frames  # of the columns in use
+        self._first = -self.history_frames  # the frame of column 0
         self._sounding: dict[int, NoteEvent] = {}
         self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
 
@@ -85,12 +88,22 @@ class InstrumentNamer:
             probabilities: [heads, n, 128]; at the end of a stream n may leave out new frames.
         """
         if self.classes:
-            kept = self._recent[:, -self.history_frames :]
-            self._first += self._recent.shape[1] - kept.shape[1]
-            unknown = np.zeros((len(kept), new, PITCHES), np.float32)
-            self._recent = np.concatenate([kept, unknown], axis=1)
+            self._make_room(new)
             at = first - self._first
-            self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._rows]
+            for recent, row in zip(self._recent, self._rows, strict=True):
+                recent[at : at + probabilities.shape[1]] = probabilities[row]
+
+    def _make_room(self, new: int) -> None:
+        kept, recent = self.history_frames, self._recent
+        if self._stop + new > recent.shape[1]:
+            if kept + new > recent.shape[1]:
+                self._recent = np.empty((len(recent), kept + new, PITCHES), np.float32)
+            begin = self._stop - kept
+            self._recent[:, :kept] = recent[:, begin : self._stop].copy()
+            self._first += begin
+            self._stop = kept
+        self._recent[:, self._stop : self._stop + new] = 0
+        self._stop += new
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
         """The tracker's events at ``frame`` with names, followed by corrections."""
@@ -131,8 +144,8 @@ class InstrumentNamer:
     def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
         """The probability of each class, from the frames around the onset up to ``frame``."""
         at = np.arange(max(0, event.frame - REACH), min(event.frame + REACH, frame) + 1)
-        at = at[at < self._first + self._recent.shape[1]]  # at the stream's end no more come
-        near = self._recent[:, at - self._first, event.pitch].astype(np.float64)
+        at = at[at < self._first + self._stop]  # at the stream's end no more come
+        near = as_probabilities(self._recent[:, at - self._first, event.pitch]).astype(np.float64)
         weights = 1 - np.abs(at - event.frame) / (REACH + 1)
         evidence = np.log(np.maximum(near, FLOOR)) @ weights / weights.sum()
         return self.belief.posterior(self.classes, evidence, self._settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -34,6 +35,8 @@ class TrackerSettings:
         frame_start_frames: ... for this many frames. A ``frame_start_threshold`` of None: never.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
         default_velocity: MIDI velocity if the model has no velocity head.
+        velocity_scale: what the velocity head says is multiplied by this, since it hears how loud a
+            note arrives and typical recordings are not at full scale.
         pedal_on_threshold: the sustain pedal is down from this probability on...
         pedal_off_threshold: ... until it falls below this.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
@@ -64,6 +67,7 @@ class TrackerSettings:
     frame_start_frames: int = 6
     min_note_frames: int = 4
     default_velocity: int = 80
+    velocity_scale: float = 1.0
     pedal_on_threshold: float = 0.6
     pedal_off_threshold: float = 0.4
     pedal_presence_threshold: float = 0.1
@@ -79,6 +83,10 @@ class TrackerSettings:
             if field.name.startswith(("early_", "belief_")) or field.name == "usual_onset_age":
                 continue
             if field.name in OPTIONAL and value is None:
+                continue
+            if field.name == "velocity_scale":
+                if not 0 < value < math.inf:
+                    raise ValueError(f"velocity_scale must be above 0, not {value!r}")
                 continue
             if field.name == "onset_correction_frames":
                 if not -0.5 < value < 0.5:

@@ -166,7 +166,7 @@ class Tracker(ABC):
             radius = self.settings.onset_radius_frames
             near = known[self._onset, at - radius : at + radius + 1, pitch]
             at += int(np.argmax(near)) - radius
-        loudness = float(known[self._velocity, at, pitch])
+        loudness = float(known[self._velocity, at, pitch]) * self.settings.velocity_scale
         return max(1, min(MAX_VELOCITY, math.floor(loudness * MAX_VELOCITY + 0.5)))
 
     def _fell(

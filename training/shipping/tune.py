@@ -110,6 +110,18 @@ class HeldOutPieces:
             errors.append(notes.onset_s[pairs[:, 1]] - reference.onset_s[pairs[:, 0]])
         return np.concatenate(errors)
 
+    def velocity_scale(self, settings: TrackerSettings) -> float:
+        """The ``velocity_scale`` that makes the found notes as loud as they were played, in the
+        median and to a tenth; that of ``settings`` if none is found."""
+        ratios = [np.zeros(0)]
+        for probabilities, reference in self.pieces:
+            bare = replace(settings, velocity_scale=1.0)
+            notes = tracked(bare, probabilities, self.frame_s, self.heads)
+            pairs = matched_onsets(reference, notes)
+            ratios.append(reference.velocity[pairs[:, 0]] / notes.velocity[pairs[:, 1]])
+        found = np.concatenate(ratios)
+        return round(float(np.median(found)), 1) if len(found) else settings.velocity_scale
+
 
 class Together:
     """Pieces of several kinds, weighted."""
@@ -228,13 +240,18 @@ def settings_for(
         pieces: number of rendered pieces.
         seconds: length of each; four times as much of each recording.
     """
-    parts: list[tuple[float, Timed]] = [(1.0, HeldOutPieces(transcriber, synth, pieces, seconds))]
+    rendered = HeldOutPieces(transcriber, synth, pieces, seconds)
+    parts: list[tuple[float, Timed]] = [(1.0, rendered)]
     if synth.real_root is not None:
         held_out = load_recordings(synth.real_root, synth.cache, "validation", synth.real_left_out)
         parts.append((REAL_WEIGHT, RecordedPieces(transcriber, held_out, 4 * seconds)))
     together = Together(parts)
     best = tune(together)
-    return replace(best, onset_correction_frames=together.correction_frames(best))
+    return replace(
+        best,
+        onset_correction_frames=together.correction_frames(best),
+        velocity_scale=rendered.velocity_scale(best),
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -32,6 +32,14 @@ def test_drawn_notes_are_found_at_their_times() -> None:
     assert [e.velocity for e in events if e.kind == "note_on"] == [30, 127, 64]
 
 
+def test_velocities_are_scaled_within_their_range() -> None:
+    drawn = silence(40)
+    for pitch, velocity in ((60, 30), (64, 80)):
+        draw(drawn, pitch, 10, 30, velocity=velocity)
+    events = track(drawn, tracker_settings=TrackerSettings(velocity_scale=2.0))
+    assert [e.velocity for e in events if e.kind == "note_on"] == [60, 127]
+
+
 def test_beginnings_do_not_wait_for_what_ends_need() -> None:
     drawn = silence(60)
     draw(drawn, 60, 10, 30)
@@ -210,6 +218,7 @@ def test_the_first_and_the_last_frame_can_hold_an_onset() -> None:
         {"release_frames": 0},
         {"frame_on_threshold": 0.2, "frame_off_threshold": 0.3},
         {"default_velocity": 128},
+        {"velocity_scale": 0.0},
         {"onset_correction_frames": 0.5},
     ],
 )

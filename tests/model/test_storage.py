@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from model.config import LIVE, FilterbankConfig, RSEConfig
 from model.storage import (
     WeightsError,
     load,
@@ -21,10 +20,7 @@ from model.storage import (
 )
 from model.symbols import SymbolConfig
 from model.transcriber import TranscriptionModel
-
-TINY = replace(
-    LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
-)
+from tests.networks import TINY
 
 
 @pytest.fixture

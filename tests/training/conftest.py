@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model.config import LIVE, SAMPLE_RATE, FilterbankConfig, RSEConfig
+from model.config import SAMPLE_RATE
 from model.storage import save_weights
 from model.transcriber import TranscriptionModel
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
+from tests.networks import TINY
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import HELD_OUT
 
@@ -199,11 +199,6 @@ def tones(tmp_path: Path) -> Path:
     rows = [f"{onset}\t{offset}\t{pitch}\t64" for pitch, onset, offset in TONES]
     (folder / "tones.tsv").write_text("\n".join(rows))
     return folder
-
-
-TINY = replace(
-    LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
-)
 
 
 @pytest.fixture(scope="session")

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import HOP, LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.config import HOP, WINDOW, ModelConfig
 from model.fast import shuffle_exchange
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Replay
+from tests.networks import FILTERBANK, HISTORY, STRIDED
 
-SMALL = RSEConfig(maps=12, blocks=1)
-FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
-HISTORY = replace(
-    FILTERBANK,
-    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
-)
-STRIDED = replace(PAPER, rse=SMALL)
 POSITIONS = slice(50, 54)
 BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
 

@@ -20,6 +20,7 @@ from service.engine.engine import (
     EngineClosedError,
     EngineError,
     EngineSettings,
+    EngineStream,
     Priority,
 )
 from tests.fakes import FakeTranscriber, GatedTranscriber
@@ -160,6 +161,7 @@ def test_a_cancelled_request_is_skipped_and_its_stream_begins_anew(
 ) -> None:
     engine, fake = gated
     stream = engine.open_stream(Priority.LIVE, ALL)
+    assert isinstance(stream, EngineStream)
     first = stream.submit(noise(1), 1)
     assert fake.entered.wait(PATIENCE_S)
     before = stream.features

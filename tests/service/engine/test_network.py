@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import numpy as np
 import pytest
@@ -15,12 +14,8 @@ from numpy.typing import NDArray
 from model.config import (
     CENTRE_FRAME,
     HOP,
-    LIVE,
-    PAPER,
     WINDOW,
-    FilterbankConfig,
     ModelConfig,
-    RSEConfig,
 )
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine, Priority
@@ -29,16 +24,8 @@ from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import play
+from tests.networks import FILTERBANK, HISTORY, STRIDED
 
-SMALL = RSEConfig(maps=12, blocks=1)
-FILTERBANK = dataclasses.replace(
-    LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1)
-)
-HISTORY = dataclasses.replace(
-    FILTERBANK,
-    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
-)
-STRIDED = dataclasses.replace(PAPER, rse=SMALL)
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
 
 

@@ -12,21 +12,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.config import PAPER, WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
 from service.engine import runners
 from service.engine.engine import Engine, EngineSettings, Priority
 from service.engine.runner import Plan, Runner
 from service.engine.runners import CrewRunner, PlainRunner, runner_of
 from tests.fakes import FakeTranscriber
+from tests.networks import FILTERBANK, HISTORY, SMALL, STRIDED
 
-SMALL = RSEConfig(maps=12, blocks=1)
-FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
-HISTORY = replace(
-    FILTERBANK,
-    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
-)
-STRIDED = replace(PAPER, rse=SMALL)
 BOTH = pytest.mark.parametrize(
     "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
 )

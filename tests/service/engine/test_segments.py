@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -13,20 +12,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import HOP, LIVE, WINDOW, FilterbankConfig, RSEConfig
-from model.transcriber import TranscriptionModel
+from model.config import HOP, WINDOW
+from model.transcriber import FeatureStream, TranscriptionModel
 from service.engine import runners, segments
 from service.engine.batching import Probabilities, Window
-from service.engine.engine import Engine, EngineError, FeatureStream, Priority
+from service.engine.engine import Engine, EngineError, Priority
 from service.engine.segments import SegmentedStream
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding
 from service.session.session import TranscriptionSession
-
-NETWORK = dataclasses.replace(
-    LIVE,
-    rse=RSEConfig(maps=12, blocks=1),
-    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
-)
+from tests.networks import HISTORY
 
 
 def transcribed(samples: NDArray[np.float32], cores: int) -> NDArray[np.float32]:
@@ -46,7 +40,7 @@ def transcribed(samples: NDArray[np.float32], cores: int) -> NDArray[np.float32]
         await session.push_samples(samples)
         await session.finish()
 
-    with Engine(TranscriptionModel(NETWORK).eval()) as engine:
+    with Engine(TranscriptionModel(HISTORY).eval()) as engine:
         engine.warm_up()
         assert engine.workers == cores
         asyncio.run(run(engine))
@@ -126,7 +120,7 @@ def test_short_blocks_are_not_cut() -> None:
 def test_a_failure_while_a_segment_is_prepared_fails_its_first_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Engine(TranscriptionModel(NETWORK).eval()) as engine:
+    with Engine(TranscriptionModel(HISTORY).eval()) as engine:
         row = engine._runner.row
 
         def fail_once(stream: FeatureStream, window: Window, new_hops: int) -> torch.Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from model.config import SAMPLE_RATE
-from tests.training.conftest import TINY
+from tests.networks import TINY
 from training.evaluation import ablation, conditions
 from training.music.synth.config import SynthConfig
 

@@ -12,7 +12,7 @@ import torch
 from model.config import HEADS, WINDOW, ModelConfig, RSEConfig
 from model.storage import WeightsError, load, save_weights
 from model.transcriber import TranscriptionModel
-from tests.training.conftest import TINY as TINY_LIVE
+from tests.networks import TINY as TINY_LIVE
 from training import run
 from training.loop.warm_start import warm_start
 from training.music.synth.config import SynthConfig

@@ -10,7 +10,7 @@ import torch
 
 from model.config import WINDOW, FilterbankConfig
 from model.storage import load
-from tests.training.conftest import TINY
+from tests.networks import TINY
 from tests.training.music.test_losses import random_labels
 from training.music.distillation import TAUGHT, DistillationConfig, Teacher
 from training.music.losses import Labels

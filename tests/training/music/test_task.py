@@ -11,7 +11,7 @@ import torch
 
 from model.config import FRAMES, LIVE, ModelConfig, RSEConfig
 from model.storage import load
-from tests.training.conftest import TINY
+from tests.networks import TINY
 from training import run
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer

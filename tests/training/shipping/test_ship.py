@@ -7,13 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.config import LIVE, FilterbankConfig, RSEConfig
+from model.config import RSEConfig
 from model.transcriber import TranscriptionModel
+from tests.networks import TINY
 from training.shipping.ship import average
-
-TINY = replace(
-    LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
-)
 
 
 def test_every_weight_is_the_mean_of_both() -> None:

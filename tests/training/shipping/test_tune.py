@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from model.config import NOTE_HEADS
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from tests.training.conftest import TINY
+from tests.networks import TINY
 from training.music.synth.config import SynthConfig
 from training.shipping.tune import (
     GRID,

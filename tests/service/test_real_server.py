@@ -15,69 +15,16 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.config import ModelConfig, RSEConfig, StridedConfig
 from model.storage import save_weights
 from model.transcriber import TranscriptionModel
-from tests.service.apps import (
-    MELODY,
-    RATE_HZ,
-    START,
-    check_notes,
-    chunks,
-    melody,
-    midi_pitches,
-    of_type,
-    pcm16,
-)
+from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.conftest import TONES, RunningServer, StartServer
+from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
-
-PITCHES = [pitch for pitch, _, _ in MELODY]
-
-
-def connect_to(server: RunningServer, **options: Any) -> connect:
-    return connect(server.websocket_url, open_timeout=60, **options)
-
-
-async def begin(socket: ClientConnection, **fields: Any) -> dict[str, Any]:
-    await socket.send(json.dumps({**START, **fields}))
-    ready: dict[str, Any] = json.loads(await socket.recv())
-    assert ready["type"] == "ready", ready
-    return ready
-
-
-async def hear(socket: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
-    messages = []
-    try:
-        while True:
-            messages.append(json.loads(await socket.recv()))
-    except ConnectionClosed as closed:
-        return messages, closed.rcvd.code if closed.rcvd else None
-
-
-async def flush(socket: ClientConnection) -> list[dict[str, Any]]:
-    await socket.send('{"type": "flush", "id": "now"}')
-    messages: list[dict[str, Any]] = []
-    while not messages or messages[-1]["type"] != "flushed":
-        messages.append(json.loads(await socket.recv()))
-    return messages
-
-
-async def check_session(server: RunningServer) -> None:
-    """A whole session, which must go well."""
-    async with connect_to(server, compression=None) as socket:
-        await begin(socket)
-        for chunk in chunks(pcm16(melody())):
-            await socket.send(chunk)
-        await socket.send('{"type": "stop"}')
-        messages, code = await hear(socket)
-    assert code == 1000
-    assert check_notes(messages) == PITCHES
-    assert midi_pitches(messages[-1]["midi_base64"]) == PITCHES
 
 
 async def sessions_become(server: RunningServer, count: int, within_s: float = 60) -> None:
@@ -88,40 +35,42 @@ async def sessions_become(server: RunningServer, count: int, within_s: float = 6
 
 
 async def test_sessions_side_by_side(tone_server: RunningServer) -> None:
-    await asyncio.gather(*(check_session(tone_server) for _ in range(4)))
+    await asyncio.gather(*(transcribes(tone_server) for _ in range(4)))
 
 
 async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> None:
     async def faulty(message: str | bytes, started: bool) -> int | None:
-        async with connect_to(tone_server) as socket:
+        async with reach(tone_server) as socket:
+            talk = Talk(socket)
             if started:
-                await begin(socket)
+                await talk.start()
             with contextlib.suppress(ConnectionClosed):  # it may be cut off while it is sent
                 await socket.send(message)
-            return (await hear(socket))[1]
+            return await talk.to_the_end()
 
     assert await faulty("la la la", started=False) == 4400
     assert await faulty(bytes(1_500_000), started=True) == 4413
     assert await faulty(bytes(5_000_000), started=True) == 1009  # cut off before it is held
     await sessions_become(tone_server, 0)
-    await check_session(tone_server)
+    await transcribes(tone_server)
     assert "Traceback" not in tone_server.log
 
 
 async def test_refused_before_the_upgrade_when_full(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_MAX_SESSIONS="1", RSE_RETRY_AFTER_S="3")
-    async with connect_to(server) as first:
-        await begin(first)
+    async with reach(server) as first:
+        await Talk(first).start()
         with pytest.raises(InvalidStatus) as refused:
-            await connect_to(server)
+            await reach(server)
         assert refused.value.response.status_code == 503
         assert refused.value.response.headers["Retry-After"] == "3"
         assert json.loads(refused.value.response.body)["code"] == "too_many_sessions"
-        async with connect_to(server, origin=server.url) as browser:
-            messages, code = await hear(browser)
-        assert ([m["code"] for m in messages], code) == (["too_many_sessions"], 4429)
+        async with reach(server, origin=server.url) as browser:
+            talk = Talk(browser)
+            code = await talk.to_the_end()
+        assert ([m["code"] for m in talk.heard], code) == (["too_many_sessions"], 4429)
     await sessions_become(server, 0)
-    await check_session(server)
+    await transcribes(server)
 
 
 async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:
@@ -133,8 +82,8 @@ async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer
         RSE_MAX_MESSAGES_PER_S="1000000",
         RSE_MAX_MESSAGE_BURST="1000000",
     )
-    async with connect_to(server, max_queue=1, ping_interval=None) as socket:
-        await begin(socket)
+    async with reach(server, max_queue=1, ping_interval=None) as socket:
+        await Talk(socket).start()
 
         async def flood() -> None:
             question = json.dumps({"type": "flush", "id": "x" * 128})
@@ -151,7 +100,7 @@ async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer
             with pytest.raises(ConnectionClosed):
                 await flooding
         socket.transport.abort()
-    await check_session(server)
+    await transcribes(server)
     assert "Traceback" not in server.log
 
 
@@ -160,14 +109,13 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     held = pcm16(melody()[: round(1.5 * RATE_HZ)])  # the last note still sounds
 
     async def play(ready_to_go: asyncio.Barrier) -> tuple[list[dict[str, Any]], int | None]:
-        async with connect_to(server) as socket:
-            await begin(socket)
-            for chunk in chunks(held):
-                await socket.send(chunk)
-            before = await flush(socket)
+        async with reach(server) as socket:
+            talk = Talk(socket)
+            await talk.start()
+            await talk.play(held)
+            await talk.flush()
             await ready_to_go.wait()
-            after, code = await hear(socket)
-            return before + after, code
+            return talk.heard, await talk.to_the_end()
 
     barrier = asyncio.Barrier(4)
     players = [asyncio.create_task(play(barrier)) for _ in range(3)]
@@ -209,16 +157,15 @@ async def test_the_command_with_a_checkpoint(start_server: StartServer, tiny_wei
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("tiny", "cpu", True)
     assert str(tiny_weights.parent) not in json.dumps(info)
-    async with connect_to(server) as socket:
-        ready = await begin(socket)
-        assert ready["model"] == "tiny"
-        for chunk in chunks(pcm16(melody())):
-            await socket.send(chunk)
+    async with reach(server) as socket:
+        talk = Talk(socket)
+        await talk.start()
+        assert talk.heard[0]["model"] == "tiny"
+        await talk.play(AUDIO)
         await socket.send('{"type": "stop"}')
-        messages, code = await hear(socket)
-    assert code == 1000
-    check_notes(messages)
-    assert messages[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
+        assert await talk.to_the_end() == 1000
+    check_notes(talk.heard)
+    assert talk.heard[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
     os.kill(server.process.pid, signal.SIGINT)  # Ctrl+C
     assert server.process.wait(240) == 0
     assert "Traceback" not in server.log

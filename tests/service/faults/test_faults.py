@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.fakes import play
-from tests.service.apps import MELODY, RATE_HZ, check_notes, chunks, melody, midi_pitches, pcm16
+from tests.service.apps import RATE_HZ, check_notes
 from tests.service.conftest import TONES, RunningServer, StartServer, server_starter
 from tests.service.faults.held import PATIENCE_S, Held, wait_until
 from tests.service.serve_fake import HANGING, RAISING
+from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
 
-PITCHES = [pitch for pitch, _, _ in MELODY]
-AUDIO = pcm16(melody())
 HALF = len(AUDIO) // 4 * 2
 VISITORS = 50
 # asyncio keeps the threads that it has begun for blocking calls, up to so many.
@@ -40,59 +37,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             RSE_MAX_REQUEST_BURST="1000000",
             RSE_HANG_TIMEOUT_S="5",
         )
-
-
-class Talk:
-    """A session with a server, whose messages are all kept."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.socket = socket
-        self.heard: list[dict[str, Any]] = []
-
-    async def start(self, encoding: str = "pcm_s16le") -> None:
-        start = {"type": "start", "encoding": encoding, "sample_rate": RATE_HZ}
-        await self.socket.send(json.dumps(start))
-        await self.until("ready")
-
-    async def play(self, audio: bytes) -> None:
-        for chunk in chunks(audio):
-            await self.socket.send(chunk)
-
-    async def until(self, kind: str) -> None:
-        while not self.heard or self.heard[-1]["type"] != kind:
-            self.heard.append(json.loads(await self.socket.recv()))
-
-    async def flush(self) -> None:
-        await self.socket.send('{"type": "flush", "id": "a"}')
-        await self.until("flushed")
-
-    async def to_the_end(self) -> int | None:
-        """Hears the rest; the code of the close."""
-        try:
-            while True:
-                self.heard.append(json.loads(await self.socket.recv()))
-        except ConnectionClosed as closed:
-            return closed.rcvd.code if closed.rcvd else None
-
-    async def stop(self) -> None:
-        """A regular end, at which the whole melody was heard."""
-        await self.socket.send('{"type": "stop"}')
-        assert await self.to_the_end() == 1000
-        assert check_notes(self.heard) == PITCHES
-        assert midi_pitches(self.heard[-1]["midi_base64"]) == PITCHES
-
-
-def reach(server: RunningServer) -> connect:
-    return connect(server.websocket_url, open_timeout=PATIENCE_S)
-
-
-async def transcribes(server: RunningServer) -> None:
-    """A whole session that must go well."""
-    async with reach(server) as socket:
-        talk = Talk(socket)
-        await talk.start()
-        await talk.play(AUDIO)
-        await talk.stop()
 
 
 # -- clients that vanish --------------------------------------------------------------------------
@@ -200,7 +144,7 @@ async def test_a_batch_that_raises_ends_its_own_session_alone(server: RunningSer
             await other.play(AUDIO[:HALF])
             await other.flush()  # so that none of theirs is in the batch
         unlucky = Talk(third)
-        await unlucky.start("pcm_f32le")
+        await unlucky.start(encoding="pcm_f32le")
         await unlucky.play(loud(RAISING))
         assert await unlucky.to_the_end() == 1011
         (error,) = [message for message in unlucky.heard if message["type"] == "error"]
@@ -222,7 +166,7 @@ async def test_a_worker_that_hangs_is_replaced_and_its_sessions_are_told(
         await bystander.start()
         await bystander.play(AUDIO[:HALF])
         await bystander.flush()
-        await unlucky.start("pcm_f32le")
+        await unlucky.start(encoding="pcm_f32le")
         await unlucky.play(loud(HANGING))
         assert await unlucky.to_the_end() == 1011
         with contextlib.suppress(ConnectionClosed):  # it may be told before it has sent all

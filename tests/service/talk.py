@@ -1,0 +1,66 @@
+"""Sessions with a server in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tests.service.apps import PITCHES, START, check_notes, chunks, melody, midi_pitches, pcm16
+from tests.service.conftest import RunningServer
+
+AUDIO = pcm16(melody())
+
+
+class Talk:
+    """A session with a server, whose messages are all kept."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.heard: list[dict[str, Any]] = []
+
+    async def start(self, **fields: Any) -> None:
+        await self.socket.send(json.dumps({**START, **fields}))
+        await self.until("ready")
+
+    async def play(self, audio: bytes) -> None:
+        for chunk in chunks(audio):
+            await self.socket.send(chunk)
+
+    async def until(self, kind: str) -> None:
+        while not self.heard or self.heard[-1]["type"] != kind:
+            self.heard.append(json.loads(await self.socket.recv()))
+
+    async def flush(self) -> None:
+        await self.socket.send('{"type": "flush", "id": "a"}')
+        await self.until("flushed")
+
+    async def to_the_end(self) -> int | None:
+        """Hears the rest; the code of the close."""
+        try:
+            while True:
+                self.heard.append(json.loads(await self.socket.recv()))
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else None
+
+    async def stop(self) -> None:
+        """A regular end, at which the whole melody was heard."""
+        await self.socket.send('{"type": "stop"}')
+        assert await self.to_the_end() == 1000
+        assert check_notes(self.heard) == PITCHES
+        assert midi_pitches(self.heard[-1]["midi_base64"]) == PITCHES
+
+
+def reach(server: RunningServer, **options: Any) -> connect:
+    return connect(server.websocket_url, open_timeout=60, **options)
+
+
+async def transcribes(server: RunningServer) -> None:
+    """A whole session that must go well."""
+    async with reach(server) as socket:
+        talk = Talk(socket)
+        await talk.start()
+        await talk.play(AUDIO)
+        await talk.stop()

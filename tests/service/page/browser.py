@@ -150,3 +150,12 @@ def transcribed(server: RunningServer, recording: Path, **options: float) -> lis
     notes = response.raise_for_status().json()["notes"]
     kept = ("pitch", "velocity", "confidence", "onset_s", "offset_s")
     return [{name: note[name] for name in kept} for note in notes]
+
+
+def fresh_tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
+    """Yields a tab in a context of its own; a complaint on its console fails the test."""
+    context = browser.new_context()
+    tab = Tab(context.new_page(), server)
+    yield tab
+    context.close()
+    assert tab.complaints == []

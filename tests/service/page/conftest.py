@@ -18,7 +18,7 @@ from tests.conftest import require_system
 from tests.fakes import play
 from tests.service.conftest import TONES as TONES_SERVER
 from tests.service.conftest import RunningServer, server_starter
-from tests.service.page.browser import PATIENCE_MS, Tab, chromium
+from tests.service.page.browser import PATIENCE_MS, Tab, chromium, fresh_tab
 
 RATE_HZ = 48_000
 # (pitch, onset, offset) in seconds
@@ -68,19 +68,11 @@ def browser(playwright: Playwright, recording: Path) -> Iterator[Browser]:
 
 @pytest.fixture
 def tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
-    """A fresh tab on the page; a complaint on its console fails the test."""
-    context = browser.new_context()
-    tab = Tab(context.new_page(), server)
-    yield tab
-    context.close()
-    assert tab.complaints == []
+    """A fresh tab on the page."""
+    yield from fresh_tab(browser, server)
 
 
 @pytest.fixture(scope="module")
 def bench(browser: Browser, server: RunningServer) -> Iterator[Tab]:
     """A tab whose modules are tried one by one; shared by the tests of a module."""
-    context = browser.new_context()
-    tab = Tab(context.new_page(), server)
-    yield tab
-    context.close()
-    assert tab.complaints == []
+    yield from fresh_tab(browser, server)

@@ -16,7 +16,7 @@ from model.instruments import PROGRAMS
 from service.notes.pedal import PEDALLED
 from tests.fakes import play
 from tests.service.conftest import TONES, RunningServer, server_starter
-from tests.service.page.browser import Tab, notes_of, pitches_of, saved
+from tests.service.page.browser import Tab, fresh_tab, notes_of, pitches_of, saved
 
 pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
@@ -43,11 +43,7 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServe
 
 @pytest.fixture
 def page_of(browser: Browser, listening: RunningServer) -> Iterator[Tab]:
-    context = browser.new_context()
-    tab = Tab(context.new_page(), listening)
-    yield tab
-    context.close()
-    assert tab.complaints == []
+    yield from fresh_tab(browser, listening)
 
 
 def legend(tab: Tab) -> dict[str, int]:

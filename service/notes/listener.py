@@ -120,7 +120,7 @@ class Listener:
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[Event]:
         """Process the next frames, shape [heads, n, 128]; return the events that are known now.
 
-        In anytime mode, process the next frame and those before it (``AnytimeTracker.push``).
+        In anytime mode, process the next frame and those before it (``AnytimeTracker.push_known``).
 
         Raises:
             ValueError: frames are missing or repeated, or the shape is wrong.

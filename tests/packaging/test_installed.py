@@ -47,8 +47,8 @@ def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path) -> N
     assert "rse_transcribe" in shown("python")
     lines = {line.partition("  #")[0].rstrip() for line in shown("console").splitlines()}
     assert {line.split()[0] for line in lines} == {"rse-transcribe", "python"}
-    commands = [("python", "-W", "error", "-c", shown("python"))]
-    commands += [("bash", "-euc", line) for line in sorted(lines)]
+    commands = [["python", "-W", "error", "-c", shown("python")]]
+    commands += [["bash", "-euc", line] for line in sorted(lines)]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         list(workers.map(lambda command: run(*command, folder=home, **shell), commands))
     for graph in ("live.onnx", "live.step.onnx"):

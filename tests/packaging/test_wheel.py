@@ -25,6 +25,7 @@ DATA = (
     ("service/library/rse_transcribe", "py.typed"),
     ("service", "py.typed"),
     ("model", "py.typed"),
+    ("clients", "py.typed"),
 )
 
 

@@ -244,9 +244,9 @@ def _notes_and_pedal(
         depth = batch.pedal[:, frames]
         known = depth <= PEDAL_SCALE
         down = (depth > PEDAL_SCALE // 2)[known]
-        found = (probabilities[:, heads.index("pedal"), frames, LOWEST] > 0.5)[known]
+        pressed = (probabilities[:, heads.index("pedal"), frames, LOWEST] > 0.5)[known]
         if down.any():
-            metrics["pedal_f1"] = float(2 * (down & found).sum() / (down.sum() + found.sum()))
+            metrics["pedal_f1"] = float(2 * (down & pressed).sum() / (down.sum() + pressed.sum()))
     return metrics
 
 

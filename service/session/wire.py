@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.notes.belief import MOST_KEPT, Belief
-from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.events import Event, NoteEvent
 from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNote
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from service.session.resume import ResumeError, ResumePoint
@@ -11,33 +11,17 @@ from service.session.resume import ResumeError, ResumePoint
 _MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
 
 
+_MESSAGES: dict[str, type[NoteOn | NoteUpdate | NoteOff | Pedal]] = {
+    "note_on": NoteOn,
+    "note_update": NoteUpdate,
+    "note_off": NoteOff,
+    "pedal": Pedal,
+}
+
+
 def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
     """An event of the pipeline as a message."""
-    # Microseconds are far below a sample; longer tails would be most of the message.
-    time_s = round(event.time_s, 6)
-    if isinstance(event, PedalEvent):
-        return Pedal(down=event.down, frame=event.frame, time_s=time_s)
-    if event.kind == "note_update":
-        assert event.instrument is not None
-        assert event.instrument_probability is not None
-        return NoteUpdate(
-            note_id=event.note_id,
-            pitch=event.pitch,
-            instrument=event.instrument,
-            instrument_probability=event.instrument_probability,
-        )
-    if event.kind == "note_off":
-        return NoteOff(note_id=event.note_id, pitch=event.pitch, frame=event.frame, time_s=time_s)
-    return NoteOn(
-        note_id=event.note_id,
-        pitch=event.pitch,
-        velocity=event.velocity,
-        confidence=round(event.confidence, 4),
-        frame=event.frame,
-        time_s=time_s,
-        instrument=event.instrument,
-        instrument_probability=event.instrument_probability,
-    )
+    return _MESSAGES[event.kind].model_validate(event, from_attributes=True)
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:

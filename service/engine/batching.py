@@ -205,11 +205,12 @@ class RequestQueue(Generic[StreamT]):
         """Windows waiting."""
         return self._windows
 
-    def bound(self, batch_windows: int, gather_s: float) -> None:
-        """Set the maximum batch size and the gathering time from now on."""
+    def bound(self, batch_windows: int, file_batch_windows: int, gather_s: float) -> None:
+        """Set the maximum batch sizes and the gathering time from now on."""
+        most = {Priority.LIVE: batch_windows, Priority.FILE: file_batch_windows}
         with self._changed:
-            for priority in Priority:
-                self._limits[priority] = min(self._settings.limit(priority), max(1, batch_windows))
+            for priority, windows in most.items():
+                self._limits[priority] = min(self._settings.limit(priority), max(1, windows))
             self._gather_s = gather_s
 
     def enter(self, stream: StreamT) -> None:

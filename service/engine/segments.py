@@ -5,7 +5,7 @@ that is one stream keeps little more than one core busy. What a stream keeps is 
 last ``ModelConfig.refill_hops`` hops. A segment therefore begins in a stream of its own with the
 windows before it, which nothing reads, and then has the bits of a single pass::
 
-    windows    0 ............. 111 | 112 ........... 223 | 224 ...
+    windows    0 .............. 63 | 64 ............ 127 | 128 ...
     stream 1   ####################
     stream 2                ++++++++ ###################             + computed, not read
     stream 3                                     ++++++++ ########## ...
@@ -22,9 +22,9 @@ from typing import Protocol
 
 from service.engine.batching import Probabilities, Window
 
-SEGMENT_WINDOWS = 112
+SEGMENT_WINDOWS = 64
 MOST_SEGMENTS = 4
-"""Segments at once: their answers wait in memory, 21 MB each for 23 heads in blocks of 16."""
+"""Segments at once: their answers wait in memory, 24 MB each for 23 heads in blocks of 32."""
 _MOST_REFILL = SEGMENT_WINDOWS // 8  # windows; a recording that needs more is one segment
 
 

@@ -177,4 +177,4 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=16)  # nobody waits for a frame
+FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=32)  # nobody waits for a frame

@@ -23,7 +23,7 @@ from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
 from service.session.session_state import Totals
 
-_FILE_LIMITS = SessionLimits(max_pending_windows=8)
+_FILE_LIMITS = SessionLimits(max_pending_windows=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,9 +111,9 @@ def test_two_workers_that_try_the_same_at_once_change_no_bit(
 @pytest.mark.parametrize(
     ("window_ms", "expected"),
     [
-        (1.0, Plan(workers=3, threads=1, batch_windows=4)),
-        (10.0, Plan(workers=3, threads=1, batch_windows=2)),
-        (300.0, Plan(workers=1, threads=3, batch_windows=1)),
+        (1.0, Plan(workers=3, threads=1, batch_windows=4, file_batch_windows=2)),
+        (10.0, Plan(workers=3, threads=1, batch_windows=2, file_batch_windows=2)),
+        (300.0, Plan(workers=1, threads=3, batch_windows=1, file_batch_windows=1)),
     ],
 )
 def test_large_windows_are_shared_out_over_the_cores(

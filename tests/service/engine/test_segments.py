@@ -82,7 +82,7 @@ def windows(first: int, stop: int) -> list[Window]:
     return [np.full(WINDOW, number, np.float32) for number in range(first, stop)]
 
 
-def test_a_segment_begins_with_the_windows_before_it() -> None:
+def segmented() -> tuple[SegmentedStream, list[Recorder]]:
     streams: list[Recorder] = []
 
     def open_stream() -> Recorder:
@@ -90,6 +90,11 @@ def test_a_segment_begins_with_the_windows_before_it() -> None:
         return streams[-1]
 
     stream = SegmentedStream(open_stream, refill_hops=98, segments=2)
+    return stream, streams
+
+
+def test_a_segment_begins_with_the_windows_before_it() -> None:
+    stream, streams = segmented()
     last = segments.SEGMENT_WINDOWS
     for first in range(0, last + 16, 8):
         given = windows(first, first + 8)
@@ -105,13 +110,7 @@ def test_a_segment_begins_with_the_windows_before_it() -> None:
 
 
 def test_short_blocks_are_not_cut() -> None:
-    streams: list[Recorder] = []
-
-    def open_stream() -> Recorder:
-        streams.append(Recorder())
-        return streams[-1]
-
-    stream = SegmentedStream(open_stream, refill_hops=98, segments=2)
+    stream, streams = segmented()
     for first in range(0, 2 * segments.SEGMENT_WINDOWS, 8):
         stream.submit(windows(first, first + 8), 1)
     assert len(streams) == 1

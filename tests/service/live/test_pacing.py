@@ -52,30 +52,29 @@ def test_a_recording_keeps_to_the_pace_after_its_burst() -> None:
     assert clock.now_s - began_s == pytest.approx((100 - 2) / 4)
 
 
-def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pauses: list[float] = []
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Those that sessions are asked to make, while no time passes."""
+    asked: list[float] = []
 
     async def pause(self: Receiver, seconds: float) -> None:
-        pauses.append(seconds)
+        asked.append(seconds)
 
     monkeypatch.setattr(Receiver, "pause", pause)
-    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))  # no time passes
+    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))
+    return asked
+
+
+def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
+    pauses: list[float],
+) -> None:
     with serving(max_pace=2, pace_burst_s=0.2) as (client, _):
         transcribe(client)
     assert pauses[0] == 0  # within the burst
     assert max(pauses) > 0
 
 
-def test_messages_without_audio_have_a_pace_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-
-    async def pause(self: Receiver, seconds: float) -> None:
-        pauses.append(seconds)
-
-    monkeypatch.setattr(Receiver, "pause", pause)
-    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))  # no time passes
+def test_messages_without_audio_have_a_pace_too(pauses: list[float]) -> None:
     with serving(max_messages_per_s=10, max_message_burst=3) as (client, _):
         with client.websocket_connect("/ws/transcribe") as socket:
             socket.send_json(START)

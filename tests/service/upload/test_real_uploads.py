@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -67,14 +68,17 @@ def test_memory_does_not_grow_with_the_recording(tone_server: RunningServer) -> 
     assert peak_bytes(tone_server) - before < 26e6
 
 
+@contextlib.asynccontextmanager
+async def lines_of(server: RunningServer, seconds: float) -> AsyncIterator[httpx.Response]:
+    """The answer to an upload as it comes."""
+    how: dict[str, Any] = {"files": {"file": flac(seconds)}, "params": {"answer": "ndjson"}}
+    async with httpx.AsyncClient(timeout=60) as client:
+        async with client.stream("POST", f"{server.url}/transcribe", **how) as answer:
+            yield answer
+
+
 async def test_lines_come_while_the_recording_is_transcribed(tone_server: RunningServer) -> None:
-    query = {"answer": "ndjson"}
-    async with (
-        httpx.AsyncClient(timeout=60) as client,
-        client.stream(
-            "POST", f"{tone_server.url}/transcribe", files={"file": flac(100)}, params=query
-        ) as answer,
-    ):
+    async with httpx.AsyncClient(timeout=60) as client, lines_of(tone_server, 100) as answer:
         fractions = []
         async for line in answer.aiter_lines():
             message = json.loads(line)
@@ -124,13 +128,7 @@ def transcribes(url: str) -> bool:
 
 async def test_an_upload_under_way_is_finished_before_the_end(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")  # of a machine that does much else
-    query = {"answer": "ndjson"}
-    async with (
-        httpx.AsyncClient(timeout=60) as client,
-        client.stream(
-            "POST", f"{server.url}/transcribe", files={"file": flac(40)}, params=query
-        ) as answer,
-    ):
+    async with lines_of(server, 40) as answer:
         lines = []
         ending: asyncio.Task[int] | None = None
         async for line in answer.aiter_lines():

@@ -3,8 +3,9 @@
 Live streams come before files and never share a batch with them. Within a priority, the request
 with the earliest deadline goes first: a live request is due when the stream's next window will be,
 files take turns. A request may be served in parts, so that a live window waits for at most one
-batch of a file's windows, however many that file has requested. All windows of a batch are read at
-the same positions, and a stream's windows are processed in order: while one worker has a stream's
+batch of a file's windows, however many that file has requested. Where there are several workers,
+one of them computes no files while there are live streams. All windows of a batch are read at the
+same positions, and a stream's windows are processed in order: while one worker has a stream's
 front-end, the others leave that stream alone.
 
 Thread-safety: every method may be called from any thread; one condition guards the queue and is
@@ -193,6 +194,8 @@ class RequestQueue(Generic[StreamT]):
         self._windows = 0
         self._live_streams: set[StreamT] = set()
         self._held: set[StreamT] = set()  # streams whose front-end a worker is using
+        self._file_workers = 1  # that may compute files while there are live streams
+        self._filing: set[int] = set()  # threads of the workers that compute files
         self._closed = False
 
     @property
@@ -205,10 +208,13 @@ class RequestQueue(Generic[StreamT]):
         """Windows waiting."""
         return self._windows
 
-    def bound(self, batch_windows: int, file_batch_windows: int, gather_s: float) -> None:
-        """Set the maximum batch sizes and the gathering time from now on."""
+    def bound(
+        self, batch_windows: int, file_batch_windows: int, gather_s: float, workers: int = 1
+    ) -> None:
+        """Set the maximum batch sizes, the gathering time and the number of workers from now on."""
         most = {Priority.LIVE: batch_windows, Priority.FILE: file_batch_windows}
         with self._changed:
+            self._file_workers = max(1, workers - 1)
             for priority, windows in most.items():
                 self._limits[priority] = min(self._settings.limit(priority), max(1, windows))
             self._gather_s = gather_s
@@ -246,9 +252,13 @@ class RequestQueue(Generic[StreamT]):
     def next_batch(self, timeout_s: float) -> list[Part[StreamT]]:
         """The most urgent windows; empty if there are none within ``timeout_s``.
 
-        The streams of the batch are held until ``release``.
+        The streams of the batch are held until ``release``. A worker calls this when it has
+        finished its last batch.
         """
         with self._changed:
+            if threading.get_ident() in self._filing:
+                self._filing.remove(threading.get_ident())
+                self._changed.notify_all()
             self._changed.wait_for(self._has_work, timeout_s)
             if self._free(Priority.LIVE):
                 self._changed.wait_for(self._complete, self._gather_s)
@@ -276,6 +286,9 @@ class RequestQueue(Generic[StreamT]):
 
     def _free(self, priority: Priority) -> bool:
         """Whether any request of this priority can be served."""
+        if priority is Priority.FILE and self._live_streams:
+            if len(self._filing) >= self._file_workers:
+                return False
         return any(request.stream not in self._held for _, _, request in self._queues[priority])
 
     def _has_work(self) -> bool:
@@ -292,6 +305,8 @@ class RequestQueue(Generic[StreamT]):
     def _take(self, priority: Priority) -> list[Part[StreamT]]:
         """Windows for one batch; a stream's second request waits for the next."""
         room, queue = self._limits[priority], self._queues[priority]
+        if priority is Priority.FILE:
+            self._filing.add(threading.get_ident())
         batch: list[Part[StreamT]] = []
         for _, _, request in queue:
             stream = request.stream

@@ -166,7 +166,9 @@ class Engine:
             stream.close()
         plan = self._runner.plan(self._settings)
         self._threads = plan.threads
-        self._requests.bound(plan.batch_windows, plan.file_batch_windows, self._gather_s)
+        self._requests.bound(
+            plan.batch_windows, plan.file_batch_windows, self._gather_s, plan.workers
+        )
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True

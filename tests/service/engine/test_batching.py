@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +97,20 @@ def test_a_held_stream_waits_and_others_go_on() -> None:
     assert [p.request.stream for p in queue.next_batch(0)] == [other]
     queue.release(part.request.stream)
     assert [p.first for p in queue.next_batch(0)] == [2]
+
+
+def test_one_worker_is_left_to_live_streams() -> None:
+    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue.bound(1, 1, 0, workers=2)
+    live = stream()
+    queue.enter(live)
+    for _ in range(2):
+        queue.put(request(stream(Priority.FILE), 1))
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(queue.next_batch, 0).result()
+        assert queue.next_batch(0) == []
+        queue.put(request(live))
+        assert [part.request.stream for part in queue.next_batch(0)] == [live]
+        assert queue.next_batch(0) == []
+        queue.leave(live)
+        assert len(queue.next_batch(0)) == 1

@@ -110,7 +110,7 @@ bench-peer: $(VENV)/.installed-dev ## accuracy beside the peer in the environmen
 # Tools of their own environment: none of them is needed to run or to test the service.
 SUPPLY := build/supply/bin
 
-lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## docker/requirements.lock and LICENSES.md anew
+lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## update docker/requirements.lock and LICENSES.md
 	$(PY) docker/lock.py
 	$(SUPPLY)/pip-licenses --python $(PY) --format markdown --with-system --order name \
 	  --packages $$(sed -n 's/==.*//p' docker/requirements.lock) > docker/LICENSES.md

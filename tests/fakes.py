@@ -2,7 +2,7 @@
 
 Every frame's features depend on the 256 samples about it alone, computed window by window, so
 equal windows give equal bits whatever the batch; a frame's numbers do not depend on the window
-that shows it (but for the sums' rounding).
+that shows it (except for the rounding of sums).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ windows before it, which nothing reads, and then has the bits of a single pass::
     stream 2                ++++++++ ###################             + computed, not read
     stream 3                                     ++++++++ ########## ...
 
-Answers are futures in the order of the windows, so whoever waits for them sees one stream.
+Answers are futures in the order of the windows, so a caller that awaits them sees one stream.
 """
 
 from __future__ import annotations

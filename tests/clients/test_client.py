@@ -107,7 +107,7 @@ async def test_live_pace_needs_no_flush_markers() -> None:
                 for sent in range(1, 13):
                     await client.send(seconds(0.25))
                     # Long before the next block of a microphone the answer to this one is there:
-                    # three of four blocks are told of, the end of a second is not.
+                    # three of four blocks are acknowledged, the end of a second is not.
                     while client.transcribed_s < (sent - (sent % 4 == 0)) / 4:
                         await asyncio.sleep(0)
             await client.stop()

@@ -49,7 +49,7 @@ def chunks(data: bytes, size: int = 4000) -> list[bytes]:
 
 
 class LetSocketsEnd:
-    """Whoever leaves a socket is gone, and waits for what the application makes of that.
+    """A client that leaves a socket waits until the application has handled that.
 
     TestClient alone would cancel the application besides, which no server does.
     """

@@ -120,7 +120,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    """A client of an application on that model, with the default limits but for their pace."""
+    """A client of an application on that model, with the default limits except that of requests."""
     with serving(max_request_burst=1_000_000) as (client, _):
         yield client
 

@@ -45,7 +45,7 @@ export class TranscriptionSocket extends EventTarget {
   #pumping = 0; // timer
   #heardAt = 0; // samples captured when the last message came
   #connection = 0; // counts the attempts
-  #performance = 0; // counts those that began anew
+  #performance = 0; // counts those that did not resume another
   #origin = 0; // stream sample at which the present one began
   #settled = 0; // stream sample up to which notes have arrived
   #checkpoint = null; // of the present one; null where none can be resumed

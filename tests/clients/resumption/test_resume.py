@@ -61,7 +61,7 @@ async def test_a_lost_connection_changes_no_note(cut_s: float, drops: int) -> No
     assert client.notes.to_json() == whole.notes.to_json()
     assert len(service.sessions) == client.sessions == drops + 1
     assert all("resume" in session.start for session in service.sessions[1:])
-    # Nearly nothing is sent twice: what the service needs to hear again and was not yet told of.
+    # Nearly nothing is sent twice: only what the service needs to hear again or had not received.
     assert all(session.first_sample >= (cut_s - 2.5) * RATE for session in service.sessions[1:])
     assert client.lost_samples == 0
 

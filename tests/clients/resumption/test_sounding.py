@@ -24,7 +24,7 @@ def progress(frames: int, time_s: float) -> Progress:
 
 
 def test_time_does_not_run_backwards() -> None:
-    """A note is told of after the frames that decided it."""
+    """A note is sent after the frames that decided it."""
     sounding = Sounding()
     sounding.follow(progress(200, 2.0))
     sounding.follow(on(0, 1.9))

@@ -52,7 +52,7 @@ CASES = [
     ({"me": "STOPPING", "other": "RUNNING"}, "DEPLOYING", True),
     ({"me": "RUNNING", "other": "STOPPING"}, "DEPLOYING", False),
     ({"other": "RUNNING"}, "RUNNING", False),
-    # Without a word of the deployment: `serve deploy` builds the application anew, or it goes.
+    # The deployment is not listed: `serve deploy` rebuilds the application, or it is deleted.
     (None, "DEPLOYING", False),
     (None, "DEPLOY_FAILED", False),
     (None, "DELETING", True),

@@ -15,7 +15,7 @@ LEAVE: Message = {"type": "websocket.disconnect", "code": 1000}
 
 
 class Socket:
-    """A client's messages, and what it is told."""
+    """A client's messages, and what is sent to it."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.left = list(messages)

@@ -46,7 +46,7 @@ SECONDS = 4.08
 AUDIO = chords(SECONDS)
 PART_BYTES = len(AUDIO) // 3
 PARTS_END_S = (SECONDS / 3, SECONDS * 2 / 3, SECONDS)
-LATEST_S = 0.5  # after which a note is told, if more audio has come
+LATEST_S = 0.5  # within which a note is sent, if more audio has come
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
 ADDRESS = "/ws/transcribe"
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}

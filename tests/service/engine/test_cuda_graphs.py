@@ -23,7 +23,7 @@ BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank
 
 
 def again(work: Callable[[], None]) -> Replay:
-    """Stands in for a graph: the work is simply done anew."""
+    """Stands in for a graph: the work is simply repeated."""
     work()
     return work
 

@@ -14,7 +14,7 @@ PATIENCE_S = 7.0
 
 
 class Loop:
-    """Calls when it is told to."""
+    """Calls when the test says so."""
 
     def __init__(self) -> None:
         self.due: list[tuple[float, Any, tuple[Any, ...]]] = []

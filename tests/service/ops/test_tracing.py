@@ -15,7 +15,7 @@ from tests.service.apps import START, hear, serving
 
 
 class Span:
-    """Remembers what it is told."""
+    """Remembers its attributes and events."""
 
     def __init__(self, name: str, attributes: dict[str, Any]) -> None:
         self.name, self.attributes, self.ends = name, dict(attributes), 0

@@ -115,7 +115,7 @@ class Tab:
         return download.value
 
     def slide(self, selector: str, value: float) -> None:
-        """Moves a slider as a hand does: the page is told at once."""
+        """Moves a slider as a hand does: the page gets the event at once."""
         self.page.locator(selector).fill(f"{value:g}")
 
     def run(self, script: str, argument: Any = None) -> Any:

@@ -11,7 +11,7 @@ import service
 from service.access.problems import STATUS
 from service.protocol.client_messages import CLIENT_MESSAGES
 from service.protocol.faults import CLOSE_CODES, ErrorCode
-from service.protocol.options import Encoding, Mode
+from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
 from service.protocol.server_messages import SERVER_MESSAGES
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
@@ -55,3 +55,15 @@ def test_document_is_short_and_names_every_choice() -> None:
     assert len(DOCUMENT.split()) < 3_100  # words
     for choice in [*Encoding, *Mode]:
         assert f"`{choice}`" in DOCUMENT
+
+
+def test_document_states_the_defaults() -> None:
+    live, files = DOCUMENT.split("## Recordings")
+    words = " ".join(files.split())
+    for name in ("lookahead_ms", "block_frames"):
+        row = re.search(rf"\| `{name}` \|.*\| (\S+) \|\n", live)
+        assert row
+        assert float(row[1]) == getattr(StreamOptions(), name)
+        stated = re.search(rf"`{name}` \(default (\d+)\)", words)
+        assert stated
+        assert float(stated[1]) == getattr(FILE_OPTIONS, name)

@@ -92,7 +92,7 @@ def test_matrices_decay_and_nothing_else() -> None:
 class Trace:
     """One recorded training: the network as it began, its batches, and what came of it.
 
-    In double precision: gradients that are zero but for rounding are divided by epsilon,
+    In double precision: gradients that are zero except for rounding are divided by epsilon,
     and in single precision their rounding is another on every kind of processor.
     """
 
@@ -202,7 +202,7 @@ def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
     momenta, squares = trace.ours("slot", "/RAdam"), trace.ours("slot", "/RAdam_1")
     for name in trace.trained:
         state = optimizer.state[trace.network.get_parameter(name)]
-        # The recorded ones are of single precision: those of gradients that are zero but for
-        # rounding, divided by epsilon, differ by this much.
+        # The recorded ones are of single precision: gradients that are zero except
+        # for rounding, divided by epsilon, differ by this much.
         torch.testing.assert_close(state["m"], momenta[name], atol=2e-3, rtol=1e-2)
         torch.testing.assert_close(state["v"], squares[name], atol=1e-7, rtol=1e-3)

@@ -15,6 +15,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio.pcm import check_and_mix
+from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, Encoding
 
 _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
@@ -22,21 +23,21 @@ _UNKNOWN_LENGTH = 1 << 62  # libsndfile says more than this where the header doe
 
 
 class DecodeError(ValueError):
-    """A file without decodable audio, or damaged; ``code`` is a stable snake_case word."""
+    """A file without decodable audio, or damaged; ``code`` is the one of PROTOCOL.md."""
 
-    code: ClassVar[str] = "undecodable"
+    code: ClassVar[ErrorCode] = ErrorCode.UNDECODABLE
 
 
 class EmptyAudioError(DecodeError):
     """A file without a byte, or an audio file without a sample."""
 
-    code = "empty_audio"
+    code = ErrorCode.EMPTY_AUDIO
 
 
 class AudioTooLongError(DecodeError):
     """More seconds of audio than are accepted."""
 
-    code = "audio_too_long"
+    code = ErrorCode.AUDIO_TOO_LONG
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # it has no types

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding
 
 INT16_FULL_SCALE = 32_768.0
@@ -21,10 +20,7 @@ class BadAudioError(ValueError):
         position: its index in the stream, counted per channel from 0.
         samples: the mono samples of the chunk that lie before it.
         dropped: samples of the chunk from it on, per channel.
-        events: events of the audio before it, where a session raises this.
     """
-
-    code = "bad_audio"
 
     def __init__(
         self, position: int, value: float, samples: NDArray[np.float32], dropped: int
@@ -36,7 +32,6 @@ class BadAudioError(ValueError):
         self.position = position
         self.samples = samples
         self.dropped = dropped
-        self.events: list[Event] = []
 
 
 class OddBytesError(ValueError):
@@ -44,17 +39,13 @@ class OddBytesError(ValueError):
 
     Attributes:
         pending_bytes: bytes of the incomplete sample.
-        events: the last events of the audio before it, where a session raises this.
     """
-
-    code = "odd_bytes"
 
     def __init__(self, pending_bytes: int, frame_bytes: int) -> None:
         super().__init__(
             f"the audio ended with {pending_bytes} of the {frame_bytes} bytes of its last sample"
         )
         self.pending_bytes = pending_bytes
-        self.events: list[Event] = []
 
 
 class PcmDecoder:

@@ -40,13 +40,9 @@ class Priority(IntEnum):
 class EngineError(RuntimeError):
     """The model failed on a request, or could not accept it."""
 
-    code = "internal"
-
 
 class EngineBusyError(EngineError):
     """The queue is full; nothing was taken."""
-
-    code = "busy"
 
 
 class EngineClosedError(EngineError):

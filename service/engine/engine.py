@@ -144,11 +144,6 @@ class Engine:
         return time.monotonic() - min(self._beats.copy().values())
 
     @property
-    def queued_windows(self) -> int:
-        """Windows waiting for the workers."""
-        return self._requests.windows
-
-    @property
     def workers(self) -> int:
         """Number of batches computed concurrently."""
         return len(self._workers)

@@ -6,7 +6,7 @@ from model.config import HOP
 from service.access.places import Place
 from service.live.heat import HeatLog
 from service.protocol.client_messages import Checkpoint, Start
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat, OptionsError
 from service.protocol.server_messages import Limits, Ready
 from service.session.description import chosen
@@ -45,7 +45,7 @@ class Opening:
                 on_frames=self.heat.add if self.heat else None,
             )
         except OptionsError as error:
-            raise ProtocolError(ErrorCode(error.code), str(error)) from None
+            raise ProtocolError(error.code, str(error)) from None
 
     def ready(self, session_id: str, checkpoint: Checkpoint) -> Ready:
         """The message that states the options in effect."""

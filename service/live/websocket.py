@@ -246,7 +246,6 @@ class Connection:
             try:
                 await reporter.events(await session.push(message))
             except BadAudioError as error:
-                await reporter.last_events(error.events)
                 return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
             except TooManyNotesError as error:
                 return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
@@ -271,7 +270,7 @@ class Connection:
         try:
             events = await session.finish()
         except OddBytesError as error:
-            events = error.events
+            events = await session.finish()
             # Without `stop`, an incomplete last sample is not the client's fault.
             if end.reason == "stop":
                 fault = ProtocolError(ErrorCode.ODD_BYTES, str(error))

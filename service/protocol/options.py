@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
+from service.protocol.faults import ErrorCode
 
 CENTRE_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32
 MIN_LOOKAHEAD_HOPS = 4
@@ -40,27 +41,27 @@ class Encoding(StrEnum):
 
 
 class OptionsError(ValueError):
-    """An impossible option of a stream; ``code`` is one of PROTOCOL.md's."""
+    """An impossible option of a stream; ``code`` is the one of PROTOCOL.md."""
 
-    code: ClassVar[str] = "bad_start"
+    code: ClassVar[ErrorCode] = ErrorCode.BAD_START
 
 
 class UnsupportedEncodingError(OptionsError):
     """The PCM encoding is not one of ``Encoding``."""
 
-    code = "unsupported_encoding"
+    code = ErrorCode.UNSUPPORTED_ENCODING
 
 
 class SampleRateError(OptionsError):
     """The resampler does not support the sample rate."""
 
-    code = "bad_sample_rate"
+    code = ErrorCode.BAD_SAMPLE_RATE
 
 
 class InstrumentsError(OptionsError):
     """An instrument that is unknown or that the loaded model cannot tell apart."""
 
-    code = "bad_instruments"
+    code = ErrorCode.BAD_INSTRUMENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,13 +23,14 @@ from service.audio.resample import RateRatio
 from service.engine.windows import WindowSchedule
 from service.notes.belief import Belief
 from service.notes.events import NoteEvent
+from service.protocol.faults import ErrorCode
 from service.protocol.options import OptionsError
 
 
 class ResumeError(OptionsError):
     """A performance cannot continue from the given point."""
 
-    code = "bad_resume"
+    code = ErrorCode.BAD_RESUME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

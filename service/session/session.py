@@ -19,7 +19,7 @@ from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, StreamOptions
 from service.session.delay import Delay, stated_delay
-from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
+from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.listening import listening, usual_on_frames, with_full_lookahead
 from service.session.resume import Replay, ResumePoint
 from service.session.session_state import SessionState, SessionStateError, Totals
@@ -35,9 +35,8 @@ class TranscriptionSession:
     PCM bytes -> mono samples -> resampler -> ring -> windows -> engine -> tracker -> events.
     The events depend only on the audio and the options, not on chunk sizes, pace or priority.
 
-    A call that raises loses no events: after bad audio they are on the error, after any other
-    fault the ``finish`` or ``abort`` that must follow returns them. Always call one of the two: it
-    frees the session's place in the engine.
+    A call that raises loses no events: the ``finish`` or ``abort`` that must follow returns them.
+    Always call one of the two: it frees the session's place in the engine.
 
     Not thread-safe: make all calls from one event loop. Concurrent ``push`` calls are processed in
     order of arrival.
@@ -113,7 +112,6 @@ class TranscriptionSession:
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before can still be finished
         self._turn = asyncio.Lock()
-        self._waiting_ms = 0.0
         self._received = self._point.from_sample
         self._dropped = 0
         self._score = Score(self._point.notes, self._point.sounding)
@@ -176,7 +174,7 @@ class TranscriptionSession:
     @property
     def behind_ms(self) -> float:
         """Audio pushed but not yet transcribed, in ms, beyond what the stated delay holds back."""
-        received_ms = 1000.0 * self._received / self._audio.sample_rate_hz + self._waiting_ms
+        received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
         return max(0.0, received_ms - self._framer.frames * self._frame_ms - self._held_ms)
 
     @property
@@ -209,38 +207,36 @@ class TranscriptionSession:
         they become known (see ``service.notes.tracker``).
 
         Raises:
-            BadAudioError: a sample is NaN or infinite. Everything before it was processed:
-                ``error.events`` has those events, and ``finish`` returns the rest.
+            BadAudioError: a sample is NaN or infinite. Everything before it was processed, and
+                ``finish`` returns the events.
             EngineError: the model failed on this audio; ``finish`` closes the open notes.
             TooManyNotesError: more than ``max_notes`` notes; ``finish`` returns the rest.
-            BufferFullError: too much audio is waiting; nothing was taken, the session stays open.
             SessionStateError: the session no longer accepts audio.
         """
-        duration_ms = self._audio.duration_ms(len(data))
-        return await self._take(lambda: self._decoder.decode(data), duration_ms)
+        return await self._take(lambda: self._decoder.decode(data))
 
     async def push_samples(self, samples: NDArray[np.float32]) -> list[Event]:
         """Like ``push`` for mono float32 samples at the format's rate, shape [n]."""
         values = samples.astype(np.float32, copy=False)[:, None]
-        duration_ms = 1000.0 * len(samples) / self._audio.sample_rate_hz
-        return await self._take(lambda: check_and_mix(values, self._received), duration_ms)
+        return await self._take(lambda: check_and_mix(values, self._received))
 
     async def finish(self) -> list[Event]:
-        """Transcribe to the last sample and end all notes; returns nothing if already finished.
+        """Transcribe to the last sample and end all notes; idempotent.
 
         Raises:
-            OddBytesError: the last sample was incomplete; everything else was transcribed and
-                ``error.events`` has the last events. The session is finished nonetheless.
+            OddBytesError: the last sample was incomplete. Everything else was transcribed and the
+                session is finished: call this again for the last events.
             EngineError: the model failed; ``abort`` closes the open notes.
             SessionStateError: the session was aborted.
         """
         async with self._turn:
             if self._state is SessionState.FINISHED:
-                return []
+                return self._say()
             if self._state is SessionState.ABORTED:
                 raise SessionStateError("the session was aborted; it cannot be finished")
             if self._state is SessionState.FAILED and not self._input_ended:
-                return self._end(SessionState.FINISHED)  # frames are missing: run no more
+                self._end(SessionState.FINISHED)  # frames are missing: run no more
+                return self._say()
             self._state = SessionState.FAILED  # unless this completes
             self._input_ended = False
             await self._framer.write(self._resampler.finish())
@@ -250,42 +246,25 @@ class TranscriptionSession:
                 self._note(self._listener.close())
             else:
                 self._note(self._listener.finish(frames))
-            events = self._end(SessionState.FINISHED)
+            self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
-                error = OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
-                error.events = events
-                raise error
-            return events
+                raise OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
+            return self._say()
 
     def abort(self) -> list[Event]:
         """Stop at once and end the open notes where they stand; safe in any state."""
-        if self._state in (SessionState.FINISHED, SessionState.ABORTED):
-            return []
-        return self._end(SessionState.ABORTED)
+        if self._state not in (SessionState.FINISHED, SessionState.ABORTED):
+            self._end(SessionState.ABORTED)
+        return self._say()
 
-    async def _take(
-        self, decode: Callable[[], NDArray[np.float32]], duration_ms: float
-    ) -> list[Event]:
+    async def _take(self, decode: Callable[[], NDArray[np.float32]]) -> list[Event]:
         """One push, when its turn comes."""
-        if self._turn.locked() and self._waiting_ms + duration_ms > self._limits.max_waiting_ms:
-            raise BufferFullError(
-                f"{self._waiting_ms:.0f} ms of audio wait already, and {duration_ms:.0f} ms more "
-                f"would exceed {self._limits.max_waiting_ms:.0f} ms"
-            )
-        self._waiting_ms += duration_ms
-        waiting = True
-        try:
-            async with self._turn:
-                self._waiting_ms -= duration_ms
-                waiting = False
-                if self._state is not SessionState.OPEN:
-                    raise SessionStateError(
-                        f"the session is {self._state.value}; audio is taken while it is open"
-                    )
-                return await self._transcribe(decode)
-        finally:
-            if waiting:
-                self._waiting_ms -= duration_ms
+        async with self._turn:
+            if self._state is not SessionState.OPEN:
+                raise SessionStateError(
+                    f"the session is {self._state.value}; audio is taken while it is open"
+                )
+            return await self._transcribe(decode)
 
     async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[Event]:
         bad: BadAudioError | None = None
@@ -306,7 +285,6 @@ class TranscriptionSession:
             await self._framer.run()  # a file's windows wait for a full request
         if bad is not None:
             self._input_ended = True
-            bad.events = self._say()
             raise bad
         if self._score.ended > self._limits.max_notes:
             self._input_ended = True
@@ -339,8 +317,7 @@ class TranscriptionSession:
         events, self._unsaid = self._unsaid, []
         return events
 
-    def _end(self, state: SessionState) -> list[Event]:
+    def _end(self, state: SessionState) -> None:
         self._state = state
         self._framer.close()
         self._note(self._listener.close())
-        return self._say()

@@ -23,8 +23,6 @@ from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
 from service.session.session_state import Totals
 
-_FILE_LIMITS = SessionLimits(max_pending_windows=4)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileProgress:
@@ -55,7 +53,7 @@ async def transcribe_file(
     *,
     max_duration_s: float | None = None,
     pcm: AudioFormat | None = None,
-    limits: SessionLimits = _FILE_LIMITS,
+    limits: SessionLimits | None = None,
     on_frames: OnFrames | None = None,
 ) -> AsyncGenerator[FileItem, None]:
     """Transcribe an audio file as it is decoded, at lower priority than live streams.
@@ -201,7 +199,6 @@ async def _transcribe_array(
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
         priority=Priority.FILE,
-        limits=_FILE_LIMITS,
         # Copied, for a block is a view of its whole window.
         on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
         on_events=remember,

@@ -24,7 +24,7 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
         case Problem():
             return error
         case DecodeError():
-            return Problem(ErrorCode(error.code), str(error), **extra)
+            return Problem(error.code, str(error), **extra)
         case SampleRateError():
             return Problem(ErrorCode.BAD_SAMPLE_RATE, str(error), **extra)
         case BadAudioError():

@@ -183,10 +183,8 @@ def test_a_full_queue_refuses_and_recovers(gated: tuple[Engine, GatedTranscriber
     waiting = stream.submit(noise(8), 1)
     with pytest.raises(EngineBusyError, match="8 windows wait"):
         stream.submit(noise(1), 1)
-    assert engine.queued_windows == 8
     fake.gate.set()
     wait([first, waiting], PATIENCE_S)
-    assert engine.queued_windows == 0
     assert stream.submit(noise(1), 1).result(PATIENCE_S) is not None
 
 

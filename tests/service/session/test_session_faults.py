@@ -11,7 +11,7 @@ from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine, EngineError
 from service.notes.events import Event
 from service.protocol.options import StreamOptions
-from service.session.limits import BufferFullError, SessionLimits, TooManyNotesError
+from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
 from service.session.session_state import SessionState, SessionStateError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
@@ -27,12 +27,12 @@ def test_bad_audio_loses_nothing_before_it(engine: Engine) -> None:
 
     async def run() -> list[Event]:
         session = TranscriptionSession(engine, audio, StreamOptions())
-        with pytest.raises(BadAudioError, match=f"sample {bad_at} is nan") as caught:
+        with pytest.raises(BadAudioError, match=f"sample {bad_at} is nan"):
             await session.push(to_bytes(spoilt, audio))
         assert session.state is SessionState.FAILED
         with pytest.raises(SessionStateError, match="the session is failed"):
             await session.push(b"\0" * 4)
-        events = caught.value.events + await session.finish()
+        events = await session.finish()
         totals = session.totals
         assert (totals.received_samples, totals.dropped_samples) == (bad_at, len(samples) - bad_at)
         return events
@@ -100,20 +100,15 @@ def test_a_cancelled_push_leaves_a_session_that_can_be_ended(engine: Engine) -> 
     assert len(found(asyncio.run(run()))) == 1
 
 
-def test_concurrent_pushes_are_taken_in_order_and_bounded(engine: Engine) -> None:
+def test_concurrent_pushes_are_taken_in_order(engine: Engine) -> None:
     audio = pcm()
     raw = to_bytes(play(MELODY, 1.5, 44_100), audio)
     parts = [raw[i : i + len(raw) // 3] for i in range(0, len(raw), len(raw) // 3)]
 
     async def run() -> list[Event]:
-        limits = SessionLimits(max_waiting_ms=1_200)
-        session = TranscriptionSession(engine, audio, StreamOptions(), limits=limits)
+        session = TranscriptionSession(engine, audio, StreamOptions())
         async with asyncio.TaskGroup() as group:
             pushes = [group.create_task(session.push(part)) for part in parts[:3]]
-            await asyncio.sleep(0)
-            with pytest.raises(BufferFullError, match="1000 ms of audio wait"):
-                await session.push(parts[0])
-            assert session.behind_ms > 500
         return [e for push in pushes for e in push.result()] + await session.finish()
 
     assert asyncio.run(run()) == transcribe(engine, raw, audio)

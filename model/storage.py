@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError
@@ -113,11 +113,16 @@ def save_weights(
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replaces a file's content atomically."""
+    replace_file(path, lambda file: file.write(data))
+
+
+def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Replaces a file atomically by what ``write`` writes; several processes may do so at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".partial")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -35,6 +36,8 @@ LAYERS = [
     ["training.music.metrics"],
     ["training.musicnet.layout"],
     ["training.music"],
+    ["training.music.scored"],
+    ["training.music.synth"],
     ["training.musicnet"],
     ["training.music.task", "training.algorithmic", "training.lambada"],
     ["training.presets"],
@@ -91,3 +94,12 @@ def test_imports_go_down(module: str) -> None:
         below = room_of(imported)
         assert any(f"{imported}.".startswith(f"{use}.") for use in USES[package]), imported
         assert below == room or HEIGHT[below] < HEIGHT[room], f"{module} imports {imported}"
+
+
+def test_no_circle_of_modules() -> None:
+    """Imports within functions count too."""
+    graph = {module: set(imports(source)) - {module} for module, source in SOURCES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))

@@ -24,6 +24,7 @@ from training.music.midi_labels import read_midi
 AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
 MIDI = {".mid", ".midi"}
 TABLES = {".tsv", ".csv"}
+PCM_SCALE = 32_767  # full scale of stored samples
 
 
 class AudioError(ValueError):

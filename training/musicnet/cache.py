@@ -14,7 +14,7 @@ import soxr
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from training.music.synth.instruments.bank import replace_atomically
+from model.storage import replace_file
 from training.musicnet.layout import SOURCE_RATE, ArchiveError, Source, audio_length, read_intervals
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def _resample_all(sources: list[Source], rate: int, cache: Path) -> None:
         for source, length in zip(sources, lengths, strict=True):
             if not _is_fresh(source, cache):  # another process may have been faster
                 audio = np.concatenate(list(resample(source.audio, rate)))
-                replace_atomically(_path(source, cache), lambda file, a=audio: np.save(file, a))
+                replace_file(_path(source, cache), lambda file, a=audio: np.save(file, a))
             bar.update(length // SOURCE_RATE)
 
 

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from model.config import FRAMES, HOP, WINDOW
 from training.loop.parallel import Share
 from training.music.metrics import UNKNOWN_VELOCITY
+from training.music.notes import Notes
 from training.music.synth.dataset import Batch, empty_batch
 from training.music.synth.labels import ONSET_HOPS, segment_labels
-from training.music.synth.scores import Notes
 from training.musicnet.cache import Track
 
 TRAIN_STRIDE = 512  # samples (released code)

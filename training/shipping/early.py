@@ -28,7 +28,8 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
-from training.music.scored.corpus import PCM_SCALE, load_recordings
+from training.music.recordings import PCM_SCALE
+from training.music.scored.corpus import load_recordings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command

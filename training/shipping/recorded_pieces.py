@@ -19,8 +19,9 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, matched_onsets
-from training.music.scored.corpus import PCM_SCALE, ScoredRecording
-from training.music.synth.labels import ONSET_UNKNOWN
+from training.music.notes import ONSET_UNKNOWN
+from training.music.recordings import PCM_SCALE
+from training.music.scored.corpus import ScoredRecording
 from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
 
 

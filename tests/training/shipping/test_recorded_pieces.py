@@ -9,8 +9,9 @@ from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.music.metrics import NoteList, note_list
-from training.music.scored.corpus import PCM_SCALE, ScoredRecording
-from training.music.synth.scores import Notes
+from training.music.notes import Notes
+from training.music.recordings import PCM_SCALE
+from training.music.scored.corpus import ScoredRecording
 from training.shipping.recorded_pieces import (
     RecordedPieces,
     known_onset_f1,

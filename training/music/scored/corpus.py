@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
+from training.music.notes import Notes
 from training.music.scored.masks import Evidence, unknown
 from training.music.scored.time_map import TimeMap
-from training.music.synth.scores import Notes
 
 CACHE_VERSION = 2
-PCM_SCALE = 32_767
 
 
 @dataclass(frozen=True)

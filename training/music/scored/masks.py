@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 from training.music.scored.time_map import TimeMap
-from training.music.synth.labels import FRAME_UNKNOWN, ONSET_UNKNOWN
-from training.music.synth.scores import Notes
 
 DOUBT = 0.25
 """Notes of lower confidence are trained neither as notes nor as silence."""

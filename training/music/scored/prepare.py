@@ -12,15 +12,13 @@ import soxr
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from model.storage import load
+from model.storage import load, replace_file
 from service.engine.engine import Engine
 from training.music.metrics import NoteList
-from training.music.recordings import read_audio
+from training.music.recordings import PCM_SCALE, read_audio
 from training.music.scored.aligner import Heard, align, hear, read_score, unwritten
-from training.music.scored.corpus import PCM_SCALE
 from training.music.scored.masks import RELEASE_S
 from training.music.scored.time_map import read_time_map
-from training.music.synth.instruments.bank import replace_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +50,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
             }
             place.mkdir(parents=True, exist_ok=True)
             audio = model_audio(root / entry["audio"])
-            replace_atomically(place / "audio.npy", lambda file, a=audio: np.save(file, a))
-            replace_atomically(place / "labels.npz", lambda file, a=labels: np.savez(file, **a))
+            replace_file(place / "audio.npy", lambda file, a=audio: np.save(file, a))
+            replace_file(place / "labels.npz", lambda file, a=labels: np.savez(file, **a))
 
 
 def model_audio(path: Path) -> NDArray[np.int16]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.notes import Notes, joined
 from training.music.scored.corpus import ScoredRecording, load_recordings
-from training.music.scored.excerpts import recorded_excerpt
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.acoustics.surroundings import (
@@ -29,8 +29,9 @@ from training.music.synth.perform import (
 )
 from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
 from training.music.synth.pianos.pedal import held_by_pedal, invented_pedal, pedal_depths
+from training.music.synth.recorded import recorded_excerpt
 from training.music.synth.render import Rendered, render, shorten_repeats
-from training.music.synth.scores import Notes, Piece, joined, load_pieces
+from training.music.synth.scores import Piece, load_pieces
 
 OVERLAY_DB = (-8.0, 4.0)
 _ATTEMPTS = 20

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, PITCHES
-from training.music.synth.scores import Notes
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 
 ONSET_HOPS = 3
 """Onset and offset targets fall linearly from 1 at the event to 0 at this distance."""
@@ -27,8 +27,6 @@ VELOCITY_SCALE = 127
 PEDAL_SCALE = 254
 """Stored value of a fully pressed pedal."""
 PEDAL_UNKNOWN = 255
-FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
-"""Bits in ``Rendered.unknown``: what is unknown."""
 
 
 class Targets(NamedTuple):

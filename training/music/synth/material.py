@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth.scores import Notes
+from training.music.notes import Notes
 
 OUTER_PROBABILITY = 0.5
 OUTER_SEMITONES = 16

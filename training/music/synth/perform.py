@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, Instrument
 from training.music.synth.instruments.casting import cast
@@ -20,7 +21,7 @@ from training.music.synth.pianos.pedal import (
     pedal_depths,
 )
 from training.music.synth.render import Voice, shorten_repeats
-from training.music.synth.scores import Notes, Piece
+from training.music.synth.scores import Piece
 
 PITCH_LOW, PITCH_HIGH = 21, 108
 """The piano's range; all labels lie in it."""

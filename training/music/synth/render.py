@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.notes import Notes, joined
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument
 from training.music.synth.instruments.layers import mixed, neighbours
 from training.music.synth.pianos.dampers import Dampers
@@ -19,7 +20,6 @@ from training.music.synth.pianos.ends import Dampings, Releases
 from training.music.synth.pianos.mechanics import Mechanics, random_noise
 from training.music.synth.pianos.pedal import contact_time, pedal_depth
 from training.music.synth.pianos.sympathy import random_sympathy
-from training.music.synth.scores import Notes, joined
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5

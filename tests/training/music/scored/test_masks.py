@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
+from training.music.notes import Notes
 from training.music.scored.masks import (
     DOUBT,
     HELD,
@@ -21,7 +22,6 @@ from training.music.scored.masks import (
 )
 from training.music.scored.time_map import TimeMap
 from training.music.synth.labels import Targets, segment_labels
-from training.music.synth.scores import Notes
 
 SECONDS = 20.0
 NONE = np.zeros((0, 2))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import (
     Batch,
@@ -23,7 +24,6 @@ from training.music.synth.dataset import (
 from training.music.synth.labels import PEDAL_UNKNOWN, segment_labels
 from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
-from training.music.synth.scores import Notes
 from training.music.synth.validation import render_validation, validation_pieces
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import Material, load_material, overlaid, training_excerpt
 from training.music.synth.render import Rendered
-from training.music.synth.scores import Notes
 
 
 @pytest.fixture(scope="module")

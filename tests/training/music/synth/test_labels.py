@@ -5,15 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE
-from training.music.synth.labels import (
-    FRAME_UNKNOWN,
-    ONSET_HOPS,
-    ONSET_SCALE,
-    ONSET_UNKNOWN,
-    PEDAL_SCALE,
-    segment_labels,
-)
-from training.music.synth.scores import Notes
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
+from training.music.synth.labels import ONSET_HOPS, ONSET_SCALE, PEDAL_SCALE, segment_labels
 
 NoteList = list[tuple[int, int, int, int]]  # onset and length in samples, pitch, velocity
 

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import SILENCE_DB, Bank, load_bank
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
-from training.music.synth.scores import Notes
 
 
 @pytest.fixture(scope="module")

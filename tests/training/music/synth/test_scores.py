@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import melody
+from training.music.notes import Notes, merged, with_pedal
 from training.music.synth.config import SynthConfig
-from training.music.synth.scores import TRANSCRIBED, Notes, load_pieces, merged, with_pedal
+from training.music.synth.scores import TRANSCRIBED, load_pieces
 
 
 def make_notes(onset: list[float], offset: list[float], pitch: int = 60) -> Notes:

@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from training.music.synth.instruments.bank import replace_atomically
+from model.storage import replace_file
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
@@ -169,7 +169,7 @@ def load_backgrounds(
     if not decoded.exists():
         cache.mkdir(parents=True, exist_ok=True)
         samples = _decode(folder, index["segments"])
-        replace_atomically(decoded, lambda file: np.save(file, samples))
+        replace_file(decoded, lambda file: np.save(file, samples))
     segments = _segments(index["segments"])
     chosen = [one for one in segments if one.held_out == held_out]
     return Backgrounds(chosen, np.load(decoded, mmap_mode="r"), sample_rate)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import soxr
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
+from model.storage import replace_file
 from training.music.synth.instruments.classes import UNKNOWN, instrument_class
 
 OVERSAMPLING = 2
@@ -174,26 +173,14 @@ def load_bank(folder: Path, cache: Path) -> Bank:
     if not (samples_path.exists() and notes_path.exists()):
         cache.mkdir(parents=True, exist_ok=True)
         samples, notes = _decode(folder, index)
-        replace_atomically(samples_path, lambda file: np.save(file, samples))
-        replace_atomically(notes_path, lambda file: file.write(json.dumps(notes).encode()))
+        replace_file(samples_path, lambda file: np.save(file, samples))
+        replace_file(notes_path, lambda file: file.write(json.dumps(notes).encode()))
     notes = json.loads(notes_path.read_text())
     rate = int(index["sample_rate"])
     instruments = {
         name: _instrument(name, entry, notes[name]) for name, entry in index["instruments"].items()
     }
     return Bank(instruments, np.load(samples_path, mmap_mode="r"), rate)
-
-
-def replace_atomically(path: Path, write: Any) -> None:
-    """Write a file beside ``path`` and move it there: several workers may do so at once."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dict[str, Any]]:

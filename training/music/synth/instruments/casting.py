@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Instrument
-from training.music.synth.scores import Notes, Piece
+from training.music.synth.scores import Piece
 
 COVERAGE = 0.97
 """An instrument fits a part if it can play this fraction of the notes."""

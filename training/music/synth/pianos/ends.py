@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from training.music.notes import Notes
 from training.music.synth.pianos import dampers as felt
-from training.music.synth.scores import Notes
 
 RELEASE_TIME_CONSTANTS = 5.0
 """A release is rendered until it is 43 dB down."""

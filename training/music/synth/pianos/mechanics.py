@@ -10,7 +10,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from training.music.synth.scores import Notes
+from training.music.notes import Notes
 
 LEVEL_DB = (-55.0, -38.0)
 """Level of a key's noise beside the peak of the music: some 30 to 40 dB below a single note."""

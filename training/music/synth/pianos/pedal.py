@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth.scores import Notes, merged, with_pedal
+from training.music.notes import Notes, merged, with_pedal
 
 PEDAL_TRAVEL_S = 0.03
 """A pedal moves between its depths in this time."""

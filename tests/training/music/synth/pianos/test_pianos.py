@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.pianos.dampers import Dampers
@@ -20,7 +21,6 @@ from training.music.synth.pianos.pedal import (
     pedal_depth,
 )
 from training.music.synth.render import Rendered, Voice, render
-from training.music.synth.scores import Notes
 
 CLEAN = Dampers(residue=1e-3, delay_s=0.0)
 

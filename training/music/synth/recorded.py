@@ -9,7 +9,8 @@ import numpy as np
 import soxr
 
 from model.config import PITCHES
-from training.music.scored.corpus import PCM_SCALE, ScoredRecording
+from training.music.recordings import PCM_SCALE
+from training.music.scored.corpus import ScoredRecording
 from training.music.scored.masks import ALL_PITCHES
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.acoustics.surroundings import NOWHERE, Surroundings

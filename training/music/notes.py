@@ -1,0 +1,96 @@
+"""Notes of scores, performances and recordings as numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
+"""Bits: what is not known about the notes of a pitch in a span of time."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Notes as parallel arrays of shape [n], sorted by onset.
+
+    Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
+    ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
+    ``instrument`` is a class number (``model.config.INSTRUMENTS``), -1 if unknown.
+    A velocity of 0 means unknown.
+    """
+
+    onset: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    pitch: NDArray[np.int16]
+    velocity: NDArray[np.float32]
+    part: NDArray[np.int16]
+    released: NDArray[np.float64] = None  # type: ignore[assignment]  # like ``offset``
+    instrument: NDArray[np.int8] = None  # type: ignore[assignment]  # not known
+
+    def __post_init__(self) -> None:
+        if self.instrument is None:
+            object.__setattr__(self, "instrument", np.full(len(self.onset), -1, np.int8))
+        if self.released is None:
+            object.__setattr__(self, "released", self.offset)
+
+    def __len__(self) -> int:
+        return len(self.onset)
+
+    def where(self, index: NDArray[Any]) -> Notes:
+        """The notes that a boolean mask or an index array selects."""
+        return Notes(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+    def moved(self, **arrays: NDArray[Any]) -> Notes:
+        """The notes with some arrays replaced; keys are released when the sound ends."""
+        return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
+
+    def lengthened(self, offset: NDArray[np.float64]) -> Notes:
+        """The notes sound until ``offset``; key releases do not change."""
+        return self.moved(offset=offset, released=self.released)
+
+    def shortened(self, offset: NDArray[np.float64]) -> Notes:
+        """The notes end at ``offset``, their keys no later."""
+        return self.moved(offset=offset, released=np.minimum(self.released, offset))
+
+    @staticmethod
+    def empty() -> Notes:
+        return Notes(
+            np.zeros(0),
+            np.zeros(0),
+            np.zeros(0, np.int16),
+            np.zeros(0, np.float32),
+            np.zeros(0, np.int16),
+        )
+
+
+def joined(groups: Sequence[Notes]) -> Notes:
+    """All notes of several groups, by onset."""
+    if not groups:
+        return Notes.empty()
+    names = Notes.__dataclass_fields__
+    notes = Notes(*(np.concatenate([getattr(n, name) for n in groups]) for name in names))
+    return notes.where(np.argsort(notes.onset, kind="stable"))
+
+
+def merged(intervals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sort [n, 2] intervals and join those that overlap."""
+    if len(intervals) < 2:
+        return intervals
+    intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(intervals[:, 1])
+    first = np.concatenate([[True], intervals[1:, 0] > reach[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return np.stack([intervals[first, 0], reach[last]], axis=1)
+
+
+def with_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
+    """Extends each offset that falls into a pedal press to the release of the pedal."""
+    if not len(pedal) or not len(notes):
+        return notes
+    press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
+    release = np.where(press >= 0, pedal[press, 1], -np.inf)
+    return notes.lengthened(np.maximum(notes.offset, release))

@@ -14,7 +14,7 @@ from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
 from training.music.distillation import DistillationConfig
-from training.music.task import MusicConfig, MusicTask
+from training.music_task import MusicConfig, MusicTask
 from training.task import Task
 
 

@@ -26,7 +26,7 @@ from training.evaluation.conditions import ConditionSet, Scores, table
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
 from training.music.synth.config import SynthConfig
-from training.music.task import MusicConfig, MusicTask
+from training.music_task import MusicConfig, MusicTask
 
 BY_KEYS = "labels by keys"
 logger = logging.getLogger(__name__)

@@ -1,4 +1,5 @@
-"""The transcription task: notes and recordings as labels, losses, metrics.
+"""Music to train on: notes and recordings as labels, losses, metrics.
 
-Rendered training audio is in `synth`; the MusicNet archive is in `training.musicnet`.
+Rendered training audio is in `synth`, recordings with scores in `scored`; the MusicNet archive is
+in `training.musicnet`, the task in `training.music_task`.
 """

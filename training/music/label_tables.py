@@ -10,7 +10,7 @@ import numpy as np
 
 from model.instruments import UNKNOWN, class_of
 from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
-from training.musicnet import layout
+from training.music.musicnet_table import SOURCE_RATE, read_rows
 
 DELIMITERS = ("\t", ",", ";")
 SPLIT = re.compile("[\t,;]")  # a header may use another delimiter than the rows
@@ -78,15 +78,15 @@ def read_table(path: Path) -> NoteList:
 
 def _read_musicnet(path: Path) -> NoteList:
     try:
-        rows = layout.read_table(path)
-    except layout.ArchiveError as error:
+        rows = read_rows(path)
+    except ValueError as error:
         raise LabelError(str(error)) from None
     # MusicNet counts programs from 1.
     try:
         classes = [class_of(int(row["instrument"]) - 1) for row in read_columns(path)]
     except ValueError:
         raise LabelError(f"{path}: an instrument is not a number") from None
-    times = np.array(rows).reshape(-1, 3) / (layout.SOURCE_RATE, layout.SOURCE_RATE, 1)
+    times = np.array(rows).reshape(-1, 3) / (SOURCE_RATE, SOURCE_RATE, 1)
     velocity = np.full(len(rows), UNKNOWN_VELOCITY)
     return note_list(np.column_stack([times, velocity, classes]))
 

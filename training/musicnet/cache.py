@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from model.storage import replace_file
-from training.musicnet.layout import SOURCE_RATE, ArchiveError, Source, audio_length, read_intervals
+from training.music.musicnet_table import SOURCE_RATE
+from training.musicnet.layout import ArchiveError, Source, audio_length, read_intervals
 
 logger = logging.getLogger(__name__)
 

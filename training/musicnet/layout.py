@@ -12,7 +12,6 @@ trains on most of it.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,10 +21,9 @@ import soundfile
 from numpy.typing import NDArray
 
 from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
+from training.music.musicnet_table import SOURCE_RATE, read_rows
 
-SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
-COLUMNS = ("start_time", "end_time", "note")
 SLACK = SOURCE_RATE // 10  # samples that a label may exceed the audio; it is truncated
 UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # sizes in RIFF headers that mean unknown
 
@@ -119,7 +117,10 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
 
     Raises ArchiveError for damaged labels and audio and for labels beyond the audio.
     """
-    rows = read_table(source.labels)
+    try:
+        rows = read_rows(source.labels)
+    except ValueError as error:
+        raise ArchiveError(str(error)) from error
     length = audio_length(source.audio)
     intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
     last = int(intervals[:, 1].max(initial=0))
@@ -154,38 +155,3 @@ def as_notes(intervals: NDArray[np.int64]) -> NoteList:
     intervals = intervals.reshape(-1, 3)
     velocity = np.full(len(intervals), UNKNOWN_VELOCITY)
     return note_list(np.column_stack([intervals[:, :2] / SOURCE_RATE, intervals[:, 2], velocity]))
-
-
-def read_table(path: Path) -> list[tuple[int, int, int]]:
-    """The labels of a recording: begin, end, MIDI note, in samples at SOURCE_RATE.
-
-    Raises ArchiveError naming the line.
-    """
-    rows = []
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
-            missing = set(COLUMNS) - set(table.fieldnames or ())
-            if missing:
-                raise ArchiveError(f"{path} is not a MusicNet label table: no {sorted(missing)}")
-            for row in table:
-                begin, end, note = (_integer(row[name]) for name in COLUMNS)
-                if begin is None or end is None or note is None:
-                    raise ArchiveError(
-                        f"{path}:{table.line_num}: damaged label {list(row.values())}"
-                    )
-                if not 0 <= begin <= end or not 0 <= note < 128:
-                    raise ArchiveError(
-                        f"{path}:{table.line_num}: impossible label {begin, end, note}"
-                    )
-                rows.append((begin, end, note))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ArchiveError(f"cannot read {path}: {error}") from error
-    return rows
-
-
-def _integer(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None

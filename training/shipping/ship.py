@@ -18,7 +18,7 @@ from torch import nn
 from model.storage import WEIGHTS, load, save_weights
 from training.commands import add_material, documented_parser
 from training.music.synth.config import SynthConfig
-from training.music.task import MusicConfig, MusicTask
+from training.music_task import MusicConfig, MusicTask
 from training.shipping.card import write_card
 from training.shipping.sources import sources
 from training.shipping.tune import settings_for

@@ -16,7 +16,7 @@ from tests.networks import TINY as TINY_LIVE
 from training import run
 from training.loop.warm_start import warm_start
 from training.music.synth.config import SynthConfig
-from training.music.task import MusicConfig
+from training.music_task import MusicConfig
 from training.presets import MUSIC_PRESETS
 
 TINY = replace(TINY_LIVE, heads=("frame", "onset", "velocity"))

@@ -17,7 +17,8 @@ from tests.training.musicnet.conftest import (
     scale,
     write_recording,
 )
-from training.musicnet.layout import SOURCE_RATE, ArchiveError, find, read_intervals, split
+from training.music.musicnet_table import SOURCE_RATE
+from training.musicnet.layout import ArchiveError, find, read_intervals, split
 
 
 def test_the_papers_split_trains_on_most_of_the_test_folder(archive: Path) -> None:

@@ -17,7 +17,7 @@ from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
 from training.music.metrics import FIGURES
 from training.music.synth.config import SynthConfig
-from training.music.task import MusicConfig, MusicTask, usable_frames
+from training.music_task import MusicConfig, MusicTask, usable_frames
 from training.presets import MUSIC_PRESETS
 from training.shipping import card as card_page
 from training.shipping import ship

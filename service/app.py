@@ -17,7 +17,7 @@ from service.access import gate as access
 from service.access import problems
 from service.access.problems import ProblemDetails
 from service.access.tokens import TokenBook, token_router
-from service.engine.engine import Engine
+from service.engine.engine import Engine, EngineSettings
 from service.engine.interface import EngineLike, EngineObserver
 from service.engine.runner import Transcriber
 from service.live import websocket
@@ -130,9 +130,9 @@ async def load(
 
 async def admit_by_capacity(state: ServiceState, engine: Engine, cache: Path) -> None:
     """Admits the sessions that the machine can carry by measurement."""
-    device = state.slot.device
+    device, load = state.slot.device, state.settings.max_load
     try:
-        found = await start_thread(lambda: capacity(engine, device, cache), "capacity")
+        found = await start_thread(lambda: capacity(engine, device, cache, load), "capacity")
     except BaseException:
         await asyncio.to_thread(engine.close, state.close_timeout_s)
         raise
@@ -144,7 +144,8 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
     device = state.slot.device
     name = pick_model(state.settings.model, device)
     building = start_thread(
-        lambda: warm_engine(lambda: load_model(name, device), state.metrics), "engine build"
+        lambda: warm_engine(lambda: load_model(name, device), state.metrics, state.settings),
+        "engine build",
     )
     try:
         return await asyncio.shield(building)
@@ -160,9 +161,14 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
         raise
 
 
-def warm_engine(load_model: Callable[[], Transcriber], observer: EngineObserver) -> Engine:
+def warm_engine(
+    load_model: Callable[[], Transcriber], observer: EngineObserver, settings: Settings
+) -> Engine:
     """An engine with this model, warmed up; takes seconds."""
-    engine = Engine(load_model(), observer=observer)
+    limits = EngineSettings(
+        max_batch_windows=settings.max_batch_windows, max_step_ms=settings.max_step_ms
+    )
+    engine = Engine(load_model(), limits, observer=observer)
     try:
         engine.warm_up()
     except BaseException:

@@ -73,9 +73,7 @@ class Settings(BaseSettings):
     """Whether to serve without keys on an address other than loopback."""
 
     allowed_hosts: Names = ()
-    """Names accepted in `Host`, without port; *.example.org matches subdomains. By default, with
-    keys any name; without keys, against DNS rebinding, on loopback only its names, elsewhere
-    addresses, names without a dot, and names under localhost, local, internal, home.arpa, test."""
+    """Names accepted in `Host`, without port; *.example.org matches subdomains (see Access)."""
 
     allowed_origins: Names = ()
     """Origins of other pages that may use the service, such as https://app.example.org."""
@@ -90,9 +88,7 @@ class Settings(BaseSettings):
     """Used tokens remembered until they expire; beyond it, tokens are refused."""
 
     max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
-    """Average requests and handshakes per second of one client, beyond which it gets 429. A client
-    is an API key, or without keys an address (for IPv6 a /64 network). The page's files and the
-    probes do not count."""
+    """Average requests and handshakes per second of one client, beyond which it gets 429."""
 
     max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
     """Requests that one client may make at once."""
@@ -101,10 +97,11 @@ class Settings(BaseSettings):
     """Clients whose request rates are tracked; beyond it the least recent is dropped."""
 
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
-    """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures for a second or
-    two at start-up how many windows per second the machine computes, and admits each session by
-    those that it asks for: `anytime` four times as many as blocks of four frames (see `/info`). The
-    result is cached in `rse-transcribe` in the user's cache folder. A cluster needs a number."""
+    """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine
+    carries (see below)."""
+
+    max_load: float = Field(default=0.5, ge=0.05, le=1)
+    """With auto, fraction of the measured windows per second that sessions may ask for."""
 
     max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)
     """Concurrent live sessions of one client; the next one gets 429."""
@@ -129,6 +126,9 @@ class Settings(BaseSettings):
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
     """Audio of a session that may await transcription, in ms; beyond it the socket waits unread."""
+
+    max_inbound_messages: int = Field(default=1024, ge=16, le=1_000_000)
+    """Received messages that may await transcription; beyond it the socket waits unread."""
 
     max_pace: float = Field(default=10.0, ge=1, le=1000)
     """Average seconds of audio per second of a live stream; faster audio waits unread."""
@@ -162,6 +162,12 @@ class Settings(BaseSettings):
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""
+
+    max_batch_windows: int = Field(default=32, ge=1, le=4096)
+    """Windows of live streams computed at once."""
+
+    max_step_ms: float = Field(default=25.0, ge=1, le=10_000)
+    """Longest batch in ms, as estimated at start-up: the longest wait of a live window."""
 
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
     """Seconds without a heartbeat after which the model's worker is replaced; must exceed the

@@ -32,7 +32,8 @@ class ServiceState:
         self.uploads = Places(settings.max_uploads)
         self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
         self.slot = EngineSlot(settings.device, settings.hang_timeout_s)
-        self.close_timeout_s = 10.0  # for the engine's workers, at the end
+        # For the engine's workers, at the end; a drain sets what it leaves of its time.
+        self.close_timeout_s = settings.drain_timeout_s / 2
         self.metrics = Metrics()
         self._watch()
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.

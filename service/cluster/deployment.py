@@ -137,7 +137,7 @@ class Model:
         name = pick_model(settings.model, device)
         transcriber = load_model(name, device)
         self._step_time = Steps()
-        engine = warm_engine(lambda: transcriber, self._step_time)
+        engine = warm_engine(lambda: transcriber, self._step_time, settings)
         self._hang_timeout_s = settings.hang_timeout_s
         self._engine = engine
         self._worker = ModelWorker(engine, weights_digest(transcriber), device, cluster)

@@ -12,9 +12,6 @@ from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat
 from service.protocol.server_messages import DoneReason
 
-# Tiny messages hold little audio each, so their number needs its own limit.
-MAX_MESSAGES = 1024
-
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -29,11 +26,13 @@ class Inbox:
 
     One task puts and one gets. `put` waits while more than `max_buffered_ms` of audio is queued or
     being transcribed, so that a socket is read no faster than its audio is used; one message is
-    always accepted, regardless of length.
+    always accepted, regardless of length. Tiny messages hold little audio each, so it also waits
+    while `max_messages` are queued.
     """
 
-    def __init__(self, audio: AudioFormat, max_buffered_ms: float) -> None:
+    def __init__(self, audio: AudioFormat, max_buffered_ms: float, max_messages: int) -> None:
         self._audio = audio
+        self._max_messages = max_messages
         self._max_buffered_ms = max_buffered_ms
         self.arrivals = ArrivalClock()
         self._messages: deque[bytes | Flush | End] = deque()
@@ -73,7 +72,7 @@ class Inbox:
     @property
     def _full(self) -> bool:
         too_long = self._queued_ms + self._working_ms > self._max_buffered_ms
-        return too_long or len(self._messages) >= MAX_MESSAGES
+        return too_long or len(self._messages) >= self._max_messages
 
     def _duration_ms(self, message: bytes | Flush | End) -> float:
         return self._audio.duration_ms(len(message)) if isinstance(message, bytes) else 0.0

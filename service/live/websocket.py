@@ -151,7 +151,7 @@ class Connection:
         session = opening.session
         if start.resume is not None:
             self._id = start.resume.session_id
-        inbox = Inbox(audio, self._settings.max_buffered_ms)
+        inbox = Inbox(audio, self._settings.max_buffered_ms, self._settings.max_inbound_messages)
         reporter = ProgressReporter(
             session,
             self._id,

@@ -16,7 +16,7 @@ import logging
 import os
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -31,10 +31,10 @@ from service.session.session import TranscriptionSession
 logger = logging.getLogger(__name__)
 
 LOAD = 0.5
-"""Fraction of the measured throughput that sessions may ask for. The rest serves sockets, batches
-of recordings that run when a window becomes due, and windows that become due together. On two cores
-of an AMD EPYC (Zen 4), in bfloat16 and in float32 held to AVX2, 99 of 100 events came within 50 ms
-beyond the stated delay at 0.50, and no longer at 0.63 (``tests.benchmarks.load``)."""
+"""Default fraction of the measured throughput that sessions may ask for. The rest serves sockets,
+batches of recordings that run when a window becomes due, and windows that become due together. On
+two cores of an AMD EPYC (Zen 4), in bfloat16 and in float32 held to AVX2, 99 of 100 events came
+within 50 ms beyond the stated delay at 0.50, and no longer at 0.63 (``tests.benchmarks.load``)."""
 
 ALONE = 0.6
 """The same for a session that has the machine to itself: no other one's windows become due together
@@ -65,10 +65,12 @@ class Capacity:
     Attributes:
         windows_per_s: windows of default streams that all cores compute per second.
         sample_rate_hz: of the model.
+        load: fraction of them that sessions may ask for.
     """
 
     windows_per_s: float
     sample_rate_hz: int
+    load: float = LOAD
 
     @property
     def admitted_per_s(self) -> float:
@@ -77,8 +79,8 @@ class Capacity:
         default, anytime = (
             self.asked_per_s(StreamOptions(mode=mode)) for mode in (Mode.BLOCK, Mode.ANYTIME)
         )
-        alone = anytime if anytime <= ALONE * self.windows_per_s else 0.0
-        return max(LOAD * self.windows_per_s, default, alone)
+        alone = anytime if anytime <= max(ALONE, self.load) * self.windows_per_s else 0.0
+        return max(self.load * self.windows_per_s, default, alone)
 
     def asked_per_s(self, options: StreamOptions) -> float:
         """Windows per second that a session asks for."""
@@ -101,7 +103,7 @@ def default_cache() -> Path:
     return Path(folder, "rse-transcribe", "capacity.json")
 
 
-def capacity(engine: Engine, device: str, cache: Path) -> Capacity:
+def capacity(engine: Engine, device: str, cache: Path, load: float = LOAD) -> Capacity:
     """The capacity with this engine, which is warm and has no streams yet.
 
     device: where the engine computes. Takes a second or two unless the result is cached.
@@ -115,7 +117,7 @@ def capacity(engine: Engine, device: str, cache: Path) -> Capacity:
         source = "measured"
         windows_per_s = max(asyncio.run(_trial(engine, options)) for _ in range(_TRIALS)) / window_s
         _keep(cache, key, windows_per_s)
-    found = Capacity(windows_per_s, engine.config.sample_rate)
+    found = Capacity(windows_per_s, engine.config.sample_rate, load)
     logger.info(
         "live sessions may ask for %.0f of %.0f windows per second (%s): %s",
         *(found.admitted_per_s, windows_per_s, source),
@@ -151,6 +153,7 @@ def _key(engine: Engine, device: str) -> str:
     parts = {
         "processor": _processor() if device == "cpu" else torch.cuda.get_device_name(device),
         "workers": engine.workers,
+        "settings": asdict(engine.settings),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "torch": version("torch"),
         "config": engine.config.to_json(),

@@ -32,6 +32,8 @@ def _row(variable: str, field: FieldInfo) -> str:
     default = field.default
     if isinstance(default, SecretStr):
         default = default.get_secret_value()
+    if isinstance(default, bool):
+        default = int(default)
     if isinstance(default, tuple):
         default = ",".join(default)
     text = f"{default:g}" if isinstance(default, float) else str(default)

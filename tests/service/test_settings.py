@@ -13,7 +13,9 @@ COUNTS = (
     "max_sessions_per_client",
     "max_uploads",
     "max_uploads_per_client",
+    "max_inbound_messages",
     "max_outbound_messages",
+    "max_batch_windows",
     "max_notes",
     "max_tokens",
     "max_clients",
@@ -22,7 +24,7 @@ COUNTS = (
 )
 NOT_LIMITS = (
     *("host", "port", "model", "device", "mode", "keys", "keys_file", "allow_open"),
-    *("log_format", "max_pace"),
+    *("log_format", "max_load", "max_pace"),
     *("allowed_hosts", "allowed_origins", "trusted_proxies"),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from service.live.inbox import MAX_MESSAGES, Inbox
+from service.live.inbox import Inbox
 from service.protocol.options import AudioFormat, Encoding
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=8000)
@@ -18,13 +18,13 @@ async def settle() -> None:
 
 
 async def test_one_message_is_always_let_in() -> None:
-    inbox = Inbox(AUDIO, 100)
+    inbox = Inbox(AUDIO, 100, 16)
     await asyncio.wait_for(inbox.put(SECOND), 60)
     assert inbox.queued_ms == 1000
 
 
 async def test_audio_beyond_the_bound_waits_until_some_is_done_with() -> None:
-    inbox = Inbox(AUDIO, 150)
+    inbox = Inbox(AUDIO, 150, 16)
     await inbox.put(TENTH)
     await inbox.put(TENTH)  # 200 ms
     third = asyncio.create_task(inbox.put(TENTH))
@@ -40,8 +40,8 @@ async def test_audio_beyond_the_bound_waits_until_some_is_done_with() -> None:
 
 
 async def test_the_number_of_messages_is_bounded_too() -> None:
-    inbox = Inbox(AUDIO, 60_000)
-    for _ in range(MAX_MESSAGES):
+    inbox = Inbox(AUDIO, 60_000, 16)
+    for _ in range(16):
         await inbox.put(b"")
     extra = asyncio.create_task(inbox.put(b""))
     await settle()

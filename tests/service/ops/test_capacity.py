@@ -49,6 +49,11 @@ def test_sessions_take_a_part_of_what_the_machine_computes() -> None:
         assert count * asked <= capacity.admitted_per_s < (count + 1) * asked
 
 
+def test_an_operator_may_choose_the_part() -> None:
+    assert Settings().max_load == LOAD
+    assert Capacity(1000.0, 100 * HOP, load=0.9).admitted_per_s == 900
+
+
 def test_the_slowest_machine_carries_one_session_with_default_options() -> None:
     capacity = Capacity(windows_per_s=0.1, sample_rate_hz=100 * HOP)
     assert capacity.sessions(StreamOptions()) == 1
@@ -78,7 +83,7 @@ def test_a_figure_is_measured_once(
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": "b"}'])
-def test_a_damaged_file_is_written_anew(engine: Engine, tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_replaced(engine: Engine, tmp_path: Path, text: str) -> None:
     cache = tmp_path / "capacity.json"
     cache.write_text(text, encoding="latin-1")
     found = capacity(engine, "cpu", cache)

@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parser.error(f"{folder} is a file; several recordings need a folder")
             folder.mkdir(parents=True, exist_ok=True)
         elif folder is not None and not folder.parent.is_dir():
-            parser.error(f"{folder.parent} is no folder")  # before the work, not after it
+            parser.error(f"{folder.parent} is not a folder")  # before the work, not after it
         targets = Counter(_target(folder, path, suffix) for path in paths)
         twice = [str(target) for target, count in targets.items() if count > 1]
         if twice:

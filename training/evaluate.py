@@ -232,7 +232,7 @@ def _real(options: argparse.Namespace) -> int:
         options.label_shift_ms / 1000,
         options.jobs,
         options.pictures,
-        tell=partial(print, flush=True),
+        show=partial(print, flush=True),
     )
     _write(options.json, _together(reports))
     return _status(reports[0]["failures"])
@@ -247,7 +247,7 @@ def _instruments(options: argparse.Namespace) -> int:
         config,
         options.passages,
         options.seconds,
-        tell=partial(print, flush=True),
+        show=partial(print, flush=True),
     )
     counts = figures.pop("counts")
     print(json.dumps({k: v for k, v in figures.items() if k != "confusion"}, indent=1))
@@ -264,8 +264,8 @@ def _errors(options: argparse.Namespace) -> int:
     stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
     with Engine(load(options.model)) as engine:
         shift_s = options.label_shift_ms / 1000
-        tell = partial(print, flush=True)
-        figures = analyse(collection.recordings, engine, stream, shift_s, tell)
+        show = partial(print, flush=True)
+        figures = analyse(collection.recordings, engine, stream, shift_s, show)
     _write(options.json, figures)
     return _status(collection.failures)
 
@@ -279,7 +279,7 @@ def _junk(options: argparse.Namespace) -> int:
     if options.synth:
         sounds = chain(sounds, held_out_sounds(options.synth, options.cache, options.seconds))
     stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
-    figures = evaluate_junk(load(options.model), stream, sounds, tell=partial(print, flush=True))
+    figures = evaluate_junk(load(options.model), stream, sounds, show=partial(print, flush=True))
     _write(options.json, figures)
     return 0
 
@@ -296,7 +296,7 @@ def _musicnet(options: argparse.Namespace) -> int:
         _streams(options),
         0.0,
         options.jobs,
-        tell=partial(print, flush=True),
+        show=partial(print, flush=True),
     )
     _write(options.json, {"paper": paper, **_together(reports)})
     return _status(reports[0]["failures"])

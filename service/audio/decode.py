@@ -19,7 +19,7 @@ from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, Encoding
 
 _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
-_UNKNOWN_LENGTH = 1 << 62  # libsndfile says more than this where the header does not tell
+_UNKNOWN_LENGTH = 1 << 62  # libsndfile gives more than this if the header has no length
 
 
 class DecodeError(ValueError):

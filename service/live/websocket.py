@@ -101,7 +101,7 @@ class Connection:
             logger.info("%s: %s", error.code, error.message)
             close_code, reason = error.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
-                await self._tell(error)
+                await self._send_error(error)
         except VanishedError:
             self._log.closed("vanished")
             return
@@ -109,13 +109,13 @@ class Connection:
             logger.exception("the session failed")
             fault = internal_error()
             close_code, reason = fault.close_code, fault.code
-            await self._tell(fault)
+            await self._send_error(fault)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
                 await self._websocket.close(close_code, reason)
 
-    async def _tell(self, error: ProtocolError) -> None:
+    async def _send_error(self, error: ProtocolError) -> None:
         """Sends the last message to a client whose session did not end regularly."""
         with contextlib.suppress(VanishedError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):

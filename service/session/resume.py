@@ -128,7 +128,7 @@ class Replay:
         """Raises ResumeError if the point does not allow this replay."""
         if point.frames % block_frames:
             raise ResumeError(
-                f"{point.frames} frames are no whole number of blocks of {block_frames}: resume "
+                f"{point.frames} frames are not a whole number of blocks of {block_frames}: resume "
                 "with the options of the session before"
             )
         if point.from_sample > self.from_sample:

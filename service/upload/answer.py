@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -44,18 +42,40 @@ class Answer(StrEnum):
     NDJSON = "ndjson"
 
 
-class Transcript(BaseModel):
+class Chosen(BaseModel):
+    """What the server chose; see `service.session.description`."""
+
+    model: str
+    mode: str
+    lookahead_ms: float
+    block_frames: int
+    instruments: dict[str, int]
+
+
+class Transcript(Chosen):
     """A transcribed recording."""
 
     notes: list[Note]
     pedal: list[PedalPress]
     duration_s: float
     frames: int
-    model: str
-    mode: str
-    lookahead_ms: float
-    block_frames: int
-    instruments: dict[str, int]
+
+
+class Started(Chosen):
+    """The first line of an NDJSON answer."""
+
+    type: Literal["started"] = "started"
+
+
+class Advanced(BaseModel):
+    """Progress in a recording; `fraction` is None if the file states no length."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    type: Literal["progress"] = "progress"
+    frames: int
+    time_s: float
+    fraction: float | None
 
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -132,14 +152,14 @@ async def write_lines(
     item: FileItem | None = first
     performance: Performance | None = None
     problem: Problem | None = None
-    yield json.dumps({"type": "started", **chosen}) + "\n"
+    yield Started(**chosen).model_dump_json() + "\n"
     while item is not None:
         if isinstance(item, NoteEvent | PedalEvent):
             if updates or not is_update(item):
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
         elif isinstance(item, FileProgress):
-            yield json.dumps({"type": "progress", **asdict(item)}) + "\n"
+            yield Advanced.model_validate(item).model_dump_json() + "\n"
         else:
             performance = item
         try:

@@ -168,7 +168,7 @@ def test_folders_and_patterns_are_searched(
         (["{tmp}/a.wav", "{tmp}/other", "-o", "{tmp}/midi"], "two recordings would be written to"),
         (["{tmp}/empty"], "no recordings there"),
         (["-"], "- needs --rate"),
-        (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "nowhere is no folder"),
+        (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "nowhere is not a folder"),
         (["{tmp}/a.wav", "--tempo", "nan"], "--tempo"),
     ],
 )

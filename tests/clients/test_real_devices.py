@@ -1,5 +1,5 @@
-"""The microphone client with a real sound system: what is played in a room is what it sends, and
-what a synthesiser is told."""
+"""The microphone client with a real sound system: it sends what is played in a room, and a
+synthesiser gets its notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live endpoint as a function: what a client does goes in, what it is told comes out.
+"""The live endpoint as a function: what a client does goes in, the answers come out.
 
 No sockets and no server between: thousands of sessions a minute.
 """

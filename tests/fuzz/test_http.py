@@ -91,7 +91,7 @@ def test_any_upload_has_a_documented_answer(
 
 
 def check(status: int, media_type: str, body: bytes, method: str) -> None:
-    """Asserts that it is no fault, or one that PROTOCOL.md knows with the status of its code."""
+    """Asserts that it is a success, or a fault with a code of PROTOCOL.md and its status."""
     if status < 400:
         return
     if method == "HEAD":

@@ -160,10 +160,10 @@ def analyse(
     engine: Engine,
     options: StreamOptions,
     label_shift_s: float,
-    tell: Callable[[str], object] = lambda _: None,
+    show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """``recordings``, the figures of each by name, and ``overall``, those of all notes and frames
-    together. ``tell`` is given the same as text. Raises AudioError."""
+    together. ``show`` is given the same as text. Raises AudioError."""
     frame_s = HOP / engine.config.sample_rate
     total, of_each = Errors(), {}
     for recording in recordings:
@@ -173,9 +173,9 @@ def analyse(
         notes = estimated_notes(said.notes)
         found = errors(reference, notes, said.frame_probabilities, frame_s)
         total, of_each[recording.name] = total + found, found.figures()
-        tell(text(recording.name, of_each[recording.name]))
+        show(text(recording.name, of_each[recording.name]))
     overall = total.figures()
-    tell(text("overall", overall))
+    show(text("overall", overall))
     return {"recordings": of_each, "overall": overall}
 
 

@@ -76,7 +76,7 @@ def evaluate_instruments(
     config: SynthConfig,
     passages: int,
     seconds: float,
-    tell: Callable[[str], object] = lambda _: None,
+    show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found, as
     it is and with the classes that play given to the stream (``given``), and ``multi_onset_f1``;
@@ -86,7 +86,7 @@ def evaluate_instruments(
     Args:
         passages: of each held-out entry; of ensembles and of pianos there are ten times as many.
         seconds: of a passage, at most.
-        tell: is given lines to print.
+        show: is given lines to print.
     """
     tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
     for passage, rate in rendered_passages(config, passages, seconds):
@@ -98,7 +98,7 @@ def evaluate_instruments(
         tally.add(passage, estimated_notes(free.notes), estimated_notes(given.notes))
         if passage.pedal is not None:
             tally.press(passage.pedal, free.pedal, len(passage.audio) / rate)
-        tell(f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}")
+        show(f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}")
     both = ("solo", "ensemble")
     figures = {kind: tallies[kind].figures() for kind in both}
     matched = tallies["solo"].confusion

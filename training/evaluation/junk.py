@@ -67,7 +67,7 @@ def evaluate_junk(
     transcriber: Transcriber,
     options: StreamOptions,
     sounds: Iterator[tuple[str, NDArray[np.float32], int]],
-    tell: Callable[[str], object] = lambda _: None,
+    show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Transcribe sounds (name, mono samples, rate) in which every note is false.
 
@@ -76,13 +76,13 @@ def evaluate_junk(
     where there is one.
 
     Args:
-        tell: prints a line.
+        show: prints a line.
 
     Raises:
         AudioError: invalid samples, or a rate out of range.
     """
     found: dict[str, Any] = {}
-    tell(f"{'sound':24}{'seconds':>9}{'false notes':>13}{'a minute':>10}  goal  commonest pitches")
+    show(f"{'sound':24}{'seconds':>9}{'false notes':>13}{'a minute':>10}  goal  commonest pitches")
     with Engine(transcriber) as engine:
         for name, samples, rate in sounds:
             try:
@@ -102,6 +102,6 @@ def evaluate_junk(
             }
             met = {True: "met", False: "MISSED", None: ""}[found[name].get("met")]
             common = ", ".join(f"{pitch} ({count})" for pitch, count in pitches)
-            tell(f"{name:24}{seconds:9.1f}{len(notes):13}{a_minute:10.1f}  {met:6}{common}")
+            show(f"{name:24}{seconds:9.1f}{len(notes):13}{a_minute:10.1f}  {met:6}{common}")
         model = engine.config.name
     return {"model": model, "lookahead_ms": options.lookahead_ms, "sounds": found}

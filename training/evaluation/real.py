@@ -53,7 +53,7 @@ def evaluate_collection(
     label_shift_s: float,
     jobs: int = 1,
     pictures: Path | None = None,
-    tell: Callable[[str], object] = lambda _: None,
+    show: Callable[[str], object] = lambda _: None,
 ) -> list[Report]:
     """A report for each way of streaming.
 
@@ -66,39 +66,39 @@ def evaluate_collection(
         label_shift_s: added to the labels' times.
         pictures: folder for a picture of each recording and way of streaming, and of which
             instruments are taken for which.
-        tell: is given lines to print: a row for each recording as it goes, then tables.
+        show: is given lines to print: a row for each recording as it goes, then tables.
     """
     failures = dict(collection.failures)
     found = []
     for recording in collection.recordings:
         try:
-            _check_length(recording, label_shift_s, tell)
+            _check_length(recording, label_shift_s, show)
         except (AudioError, LabelError) as error:
             failures[recording.name] = str(error)
         else:
             found.append(recording)
     for path in collection.unlabelled:
-        tell(f"skipped: {path} has no labels with its stem")
+        show(f"skipped: {path} has no labels with its stem")
     for reason in failures.values():
-        tell(f"not scored: {reason}")
+        show(f"not scored: {reason}")
     name = make_transcriber().config.name
-    tell(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
-    tell(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
+    show(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
+    show(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
     results: list[dict[str, Result]] = [{} for _ in streams]
     attempt = partial(_attempt, make_transcriber, streams, label_shift_s, pictures)
     with _mapper(min(jobs, max(1, len(found)))) as mapped:
         for recording, outcome in zip(found, mapped(attempt, found), strict=True):
             if isinstance(outcome, str):
                 failures[recording.name] = outcome
-                tell(f"not scored: {outcome}")
+                show(f"not scored: {outcome}")
                 continue
             for options, result, so_far in zip(streams, outcome, results, strict=True):
                 so_far[recording.name] = result
-                tell(row(recording.name, _milliseconds(options), result.figures))
+                show(row(recording.name, _milliseconds(options), result.figures))
     reports = []
     for options, so_far in zip(streams, results, strict=True):
         of_all = report(so_far)
-        tell(f"\nlook-ahead {_milliseconds(options)}{tables(of_all)}")
+        show(f"\nlook-ahead {_milliseconds(options)}{tables(of_all)}")
         if pictures and of_all["confusion"]:
             path = pictures / f"confusion_{options.lookahead_ms:g}ms.png"
             draw_confusion(path, f"Instruments, {name}", confusion_of(so_far))
@@ -189,7 +189,7 @@ def score(
 
 
 def _check_length(
-    recording: Recording, label_shift_s: float, tell: Callable[[str], object]
+    recording: Recording, label_shift_s: float, show: Callable[[str], object]
 ) -> None:
     """Raises AudioError for audio without a readable header and LabelError if most labels lie
     beyond its end; reports it if some do."""
@@ -206,7 +206,7 @@ def _check_length(
     )
     if beyond.mean() > 0.5:
         raise LabelError(f"{words}; are their times in seconds?")
-    tell(words)
+    show(words)
 
 
 @contextmanager

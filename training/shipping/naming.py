@@ -92,7 +92,7 @@ class Passages:
         """
         self.heads = tuple(transcriber.config.heads)
         if not {"pedal", *INSTRUMENT_HEADS} <= set(self.heads):
-            raise ValueError("these weights tell no instruments and no pedal")
+            raise ValueError("these weights have no instruments and no pedal")
         self._names = self.heads[self.heads.index(INSTRUMENT_HEADS[0]) :]
         self._frame_s = HOP / transcriber.config.sample_rate
         with Engine(transcriber) as engine:

@@ -98,7 +98,7 @@ class Stream:
         32 bits; returns the events that they make known.
 
         Raises:
-            ValueError: no samples, or one that is no sound (NaN, infinite, far above full scale);
+            ValueError: no samples, or one that is invalid (NaN, infinite, far above full scale);
                 the stream can then only be finished.
             RuntimeError: the stream has been finished or closed.
         """

@@ -34,7 +34,7 @@ class Note(NamedTuple):
     confidence: float
     """The model's probability of this note, 0 to 1."""
     instrument: str | None
-    """One of ``model.config.INSTRUMENTS``; None if the model does not tell instruments."""
+    """One of ``model.config.INSTRUMENTS``; None if the model does not distinguish instruments."""
 
 
 def notes_of(notes: Iterable[events.Note]) -> list[Note]:

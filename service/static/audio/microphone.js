@@ -56,15 +56,15 @@ export class Microphone extends PcmSource {
     const [track] = this.#stream.getAudioTracks();
     this.#deviceRate = track.getSettings().sampleRate;
     track.addEventListener("ended", () =>
-      this.tell("ended", "The microphone went away. The notes so far are kept."),
+      this.emit("ended", "The microphone went away. The notes so far are kept."),
     );
-    track.addEventListener("mute", () => this.tell("notice", "The system muted the microphone."));
-    track.addEventListener("unmute", () => this.tell("notice", ""));
+    track.addEventListener("mute", () => this.emit("notice", "The system muted the microphone."));
+    track.addEventListener("unmute", () => this.emit("notice", ""));
     navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
     this.context.addEventListener("statechange", () => {
       if (!INTERRUPTED.has(this.context?.state)) return;
-      this.tell("notice", "The system interrupted the audio; the take continues when it returns.");
-      this.context.resume().then(() => this.tell("notice", ""), () => {});
+      this.emit("notice", "The system interrupted the audio; the take continues when it returns.");
+      this.context.resume().then(() => this.emit("notice", ""), () => {});
     });
   }
 
@@ -74,7 +74,7 @@ export class Microphone extends PcmSource {
     if (!rate || rate === this.#deviceRate) return;
     this.#deviceRate = rate;
     const kilohertz = (hertz) => `${hertz / 1000} kHz`;
-    this.tell(
+    this.emit(
       "notice",
       `The input now runs at ${kilohertz(rate)}; the browser converts it to ` +
         `${kilohertz(this.rate)} and the take continues.`,

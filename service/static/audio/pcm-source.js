@@ -53,7 +53,7 @@ export class PcmSource extends EventTarget {
     if (context && context.state !== "closed") await context.close();
   }
 
-  tell(type, words) {
+  emit(type, words) {
     this.dispatchEvent(new CustomEvent(type, { detail: words }));
   }
 }

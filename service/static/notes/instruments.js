@@ -1,4 +1,4 @@
-/** How the page names and colours instruments; a take tells their programs of General MIDI. */
+/** How the page names and colours instruments; a take has their General MIDI programs. */
 
 const HUES = {
   piano: 255, "electric piano": 240, harpsichord: 225, organ: 305, plucked: 180,

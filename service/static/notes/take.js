@@ -21,7 +21,7 @@ export class Take extends EventTarget {
     this.heat = null; // probabilities of its frames (heat.js), where the server sent them
     this.recording = null; // its sound (recording.js), where the page has it
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
-    this.programs = {}; // instrument -> program of General MIDI, where the server tells instruments
+    this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
   }
 

@@ -41,17 +41,17 @@ export class LivePanel extends EventTarget {
       else this.#begin(new Microphone($("device").value), "Live");
     });
     $("demo").addEventListener("click", () => this.#begin(new Demo(), "Demo"));
-    $("lookahead").addEventListener("input", () => this.#tellLookahead());
+    $("lookahead").addEventListener("input", () => this.#showLookahead());
     navigator.mediaDevices?.addEventListener?.("devicechange", listDevices);
     addEventListener("beforeunload", (event) => this.#live && event.preventDefault());
     addEventListener("pagehide", () => this.#midi.silence());
-    document.addEventListener("visibilitychange", () => this.#tellVisibility());
+    document.addEventListener("visibilitychange", () => this.#showVisibility());
     listDevices();
-    this.#tellLookahead();
+    this.#showLookahead();
     fetchCard().then(
       (card) => {
         this.#card = card;
-        this.#tellLookahead();
+        this.#showLookahead();
       },
       () => {}, // the hint stays general; listening will say that the server is gone
     );
@@ -108,7 +108,7 @@ export class LivePanel extends EventTarget {
     on("level", (peak) => this.#meter.push(peak));
     on("progress", ({ behind_ms }) => {
       this.#readOut(behind_ms);
-      this.#stage.tellPosition();
+      this.#stage.showPosition();
     });
     on("note_on", ({ key, note }) => {
       if (note.confidence >= this.#filter.confidence && this.#filter.hears(note.instrument)) {
@@ -157,13 +157,13 @@ export class LivePanel extends EventTarget {
     return { mode: "anytime", lookaheadMs: Math.max(lookaheadMs, PLAY_ALONG_MS) };
   }
 
-  #tellLookahead() {
+  #showLookahead() {
     const value = Number($("lookahead").value);
     $("lookahead-value").textContent = `${value} ms`;
     $("lookahead-cost").textContent = accuracyText(this.#card, value);
   }
 
-  #tellVisibility() {
+  #showVisibility() {
     if (!this.#live) return;
     if (document.hidden) this.#say(IN_BACKGROUND);
     else this.#changed();

@@ -49,7 +49,7 @@ export class UploadsPanel extends EventTarget {
     }
     row.show(job);
     if (state === "running") {
-      this.#stage.tellPosition();
+      this.#stage.showPosition();
     } else if (state !== "waiting") {
       if (take.midi) this.#takes.add(take); // none where nothing was found before a failure
       if (this.#stage.take === take) this.#stage.show(take);

@@ -59,7 +59,7 @@ export class Roll extends EventTarget {
     this.#changed();
   }
 
-  /** Follow a live take: `headAt` tells the moment at the head of the roll in seconds. */
+  /** Follow a live take: `headAt` gives the time at the head of the roll in seconds. */
   follow(headAt, span = 10) {
     this.#headAt = headAt;
     if (headAt) this.#track(span);

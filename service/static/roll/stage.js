@@ -19,7 +19,7 @@ export class Stage {
   #overview;
   #noteList;
   #legend;
-  #describe = () => this.#tellCount();
+  #describe = () => this.#showCount();
   take = new Take("New take");
 
   constructor(filter) {
@@ -44,8 +44,8 @@ export class Stage {
     this.#legend.show(take);
     $("empty").hidden = true;
     $("take-name").textContent = take.name;
-    this.#tellCount();
-    this.tellPosition();
+    this.#showCount();
+    this.showPosition();
   }
 
   /** What may be pressed: nothing of a take that still grows, no fitting of one that runs on. */
@@ -62,7 +62,7 @@ export class Stage {
     $("zoom-fit").disabled ||= following;
   }
 
-  tellPosition() {
+  showPosition() {
     const { take } = this;
     const position = take.live ? take.head : this.player.position;
     const duration = take.duration;
@@ -74,21 +74,21 @@ export class Stage {
     $("seek").setAttribute("aria-valuetext", `${clockText(position)} of ${clockText(duration)}`);
   }
 
-  #tellCount() {
+  #showCount() {
     const all = this.take.notes.length;
     const count = this.#filter.count(this.take);
     const text = countText(all, "note");
     $("note-count").textContent = count === all ? text : `${count} of ${text}`;
   }
 
-  #tellPlaying(playing) {
+  #showPlaying(playing) {
     const { player, roll } = this;
     $("play").classList.toggle("playing", playing);
     $("play").setAttribute("aria-label", playing ? "Pause" : "Play");
     roll.play(playing ? () => player.position : null);
     roll.setCursor(player.position);
     const follow = () => {
-      this.tellPosition();
+      this.showPosition();
       if (player.playing) requestAnimationFrame(follow);
     };
     follow();
@@ -104,7 +104,7 @@ export class Stage {
     if (this.take.live) return;
     await this.player.seek(seconds);
     this.roll.setCursor(this.player.position);
-    this.tellPosition();
+    this.showPosition();
   }
 
   #listen() {
@@ -141,8 +141,8 @@ export class Stage {
     );
     $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
     roll.addEventListener("seek", ({ detail }) => this.#seek(detail));
-    player.addEventListener("play", () => this.#tellPlaying(true));
-    player.addEventListener("pause", () => this.#tellPlaying(false));
+    player.addEventListener("play", () => this.#showPlaying(true));
+    player.addEventListener("pause", () => this.#showPlaying(false));
     $("heat").addEventListener("change", () => {
       roll.heat = $("heat").checked;
     });

@@ -97,7 +97,7 @@ export class LiveTake extends EventTarget {
     if (!this.#socket) {
       // The browser may still be asking for permission.
       this.#abandoned = true;
-      this.#tell("abandoned");
+      this.#emit("abandoned");
       return;
     }
     if (this.state === "finishing") return;
@@ -112,7 +112,7 @@ export class LiveTake extends EventTarget {
     const origin = performance.now() / 1000 - this.#captured;
     this.#origin ??= origin;
     this.#origin += (origin - this.#origin) * CLOCK_SMOOTHING;
-    this.#tell("level", peak);
+    this.#emit("level", peak);
     if (!this.#take.recording.add(pcm, samples) && !this.#recordingFull) {
       this.#recordingFull = true;
       this.#say("The recording is as long as this page keeps; the notes go on without it.");
@@ -130,22 +130,22 @@ export class LiveTake extends EventTarget {
       take.heat ??= new Heat(1 / ready.frame_rate_hz);
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
-      this.#tell("ready", ready);
+      this.#emit("ready", ready);
     });
     on("note_on", (note) => {
       take.noteOn(note.key, note, note.time_s);
       this.#delays.push(this.#clock() - note.time_s);
       if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
-      this.#tell("note_on", { key: note.key, note });
+      this.#emit("note_on", { key: note.key, note });
     });
     on("note_update", ({ key, instrument }) => take.rename(key, instrument));
     on("pedal", ({ down, time_s }) => {
       take.pedalMoved(down, time_s);
-      this.#tell("pedal", down);
+      this.#emit("pedal", down);
     });
     on("note_off", (note) => {
       take.noteOff(note.key, note.time_s);
-      this.#tell("note_off", { key: note.key, note });
+      this.#emit("note_off", { key: note.key, note });
     });
     on("progress", (progress) => {
       take.advance(progress.time_s);
@@ -159,7 +159,7 @@ export class LiveTake extends EventTarget {
     on("sounding", (keys) => this.#closeAllBut(keys));
     on("stall", () => {
       take.stalled = true;
-      this.#tell("silence");
+      this.#emit("silence");
     });
     on("lost", () => {
       this.#closeAllBut(new Set());
@@ -175,14 +175,14 @@ export class LiveTake extends EventTarget {
 
   #fallBehind(message) {
     this.#behind = message.behind_ms / 1000;
-    this.#tell("progress", message);
+    this.#emit("progress", message);
   }
 
   #closeAllBut(keys) {
     for (const key of [...this.#take.open.keys()]) {
       if (keys.has(key)) continue;
       this.#take.noteOff(key, this.#take.head);
-      this.#tell("note_off", { key });
+      this.#emit("note_off", { key });
     }
   }
 
@@ -190,25 +190,25 @@ export class LiveTake extends EventTarget {
     await this.#source.close();
     const take = this.#take;
     take.closeAll();
-    this.#tell("silence");
+    this.#emit("silence");
     // The server's file covers one session; a take pieced together from several is written here.
     const whole = done && this.#socket.sessions === 1;
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });
     if (words) this.#say(words);
-    this.#tell("finish");
+    this.#emit("finish");
   }
 
   #enter(state) {
     this.state = state;
-    this.#tell("state");
+    this.#emit("state");
   }
 
   #say(words) {
-    this.#tell("notice", words);
+    this.#emit("notice", words);
   }
 
-  #tell(type, detail) {
+  #emit(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 }

@@ -2,11 +2,10 @@
  * The live protocol (PROTOCOL.md) from the page's side: one performance over any number of
  * connections.
  *
- * A lost connection is opened again with growing pauses, and the performance resumed: the audio
- * since the server's last checkpoint is kept and sent again, and what was heard of it is not said
- * twice. Where that cannot be, as too much audio had to be let go, a new performance begins, whose
- * clock starts at zero; events leave here on the clock of the whole stream, in seconds since its
- * first sample.
+ * After a lost connection the socket reconnects with growing pauses and resumes the performance: it
+ * keeps the audio since the server's last checkpoint and sends it again, and no event comes twice.
+ * If too much audio had to be dropped, a new performance begins, whose clock starts at zero. The
+ * times of events here always count from the first sample of the whole stream.
  *
  * Events: `ready`, `note_on`, `note_update`, `note_off`, `pedal`, `progress`, `lagging`, `frames` (detail: the message,
  * with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys: no other note sounds),
@@ -27,7 +26,7 @@ const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits wh
 const PUMP_MS = 50;
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 const EVENTS = ["note_on", "note_update", "note_off", "pedal"];
-const TOLD = [...EVENTS, "progress", "lagging", "frames"];
+const FORWARDED = [...EVENTS, "progress", "lagging", "frames"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;
@@ -156,7 +155,7 @@ export class TranscriptionSocket extends EventTarget {
     if (EVENTS.includes(type)) this.#known += 1;
     if ("note_id" in message) message.key = this.#key(message.note_id);
     if (type === "progress") this.#advance(message);
-    if (TOLD.includes(type)) this.#tell(type, message);
+    if (FORWARDED.includes(type)) this.#emit(type, message);
   }
 
   #begin(ready) {
@@ -167,7 +166,7 @@ export class TranscriptionSocket extends EventTarget {
     if (this.#checkpoint) {
       this.#backlog.rewind(this.#origin + this.#checkpoint.from_sample);
     } else {
-      this.#tell("lost");
+      this.#emit("lost");
       this.#performance += 1;
       this.#origin = Math.max(this.#settled, this.#backlog.first);
       this.lostSamples += this.#origin - this.#settled;
@@ -177,7 +176,7 @@ export class TranscriptionSocket extends EventTarget {
       this.#accepted = { mode, block_frames, model };
       this.#backlog.rewind(this.#origin);
     }
-    this.#tell("ready", ready);
+    this.#emit("ready", ready);
     this.#pump();
   }
 
@@ -186,7 +185,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#checkpoint = checkpoint;
     this.#known = 0;
     this.#backlog.forgetBefore(this.#origin + checkpoint.from_sample);
-    this.#tell("sounding", new Set(checkpoint.sounding.map((note) => this.#key(note.note_id))));
+    this.#emit("sounding", new Set(checkpoint.sounding.map((note) => this.#key(note.note_id))));
   }
 
   #key(noteId) {
@@ -218,7 +217,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#connection += 1; // one that is still being opened comes too late
     this.#ready = false;
     this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
-    this.#tell("stall");
+    this.#emit("stall");
     const unauthorized = this.#fault?.code === "unauthorized";
     const stray = unauthorized && this.#withToken; // too old, or known to another process
     const refused = this.#checkpoint !== null && NOT_RESUMABLE.includes(this.#fault?.code);
@@ -244,7 +243,7 @@ export class TranscriptionSocket extends EventTarget {
     // The random part keeps many pages from coming back in one and the same moment.
     const seconds = pause * (0.8 + 0.4 * Math.random());
     this.#attempt += 1;
-    this.#tell("retry", { attempt: this.#attempt, seconds, words });
+    this.#emit("retry", { attempt: this.#attempt, seconds, words });
     this.#timer = setTimeout(() => this.open(), seconds * 1000);
   }
 
@@ -254,13 +253,13 @@ export class TranscriptionSocket extends EventTarget {
     this.#connection += 1;
     clearTimeout(this.#timer);
     clearTimeout(this.#pumping);
-    this.#tell("end", { done: this.#done, words });
+    this.#emit("end", { done: this.#done, words });
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
   }
 
-  #tell(type, detail) {
+  #emit(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 }

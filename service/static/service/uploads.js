@@ -29,7 +29,7 @@ export class Uploads extends EventTarget {
       take.recording = new FileRecording(file);
       const job = { file, take, seconds: null, state: "waiting", words: "" };
       this.#waiting.push(job);
-      this.#tell(job);
+      this.#emit(job);
     }
     if (!this.busy) this.#run();
   }
@@ -40,7 +40,7 @@ export class Uploads extends EventTarget {
     if (job.state !== "waiting") return;
     this.#waiting.splice(this.#waiting.indexOf(job), 1);
     job.state = "cancelled";
-    this.#tell(job);
+    this.#emit(job);
   }
 
   async #run() {
@@ -50,10 +50,10 @@ export class Uploads extends EventTarget {
       this.#abort = new AbortController();
       job.seconds = await recordingSeconds(job.file).catch(() => null);
       job.state = "running";
-      this.#tell(job);
+      this.#emit(job);
       await this.#transcribe(job);
       if (!this.#waiting.length) this.#running = null;
-      this.#tell(job);
+      this.#emit(job);
     }
   }
 
@@ -71,7 +71,7 @@ export class Uploads extends EventTarget {
       progress: ({ time_s }) => {
         job.words = "";
         take.advance(time_s);
-        this.#tell(job);
+        this.#emit(job);
       },
     };
     try {
@@ -95,13 +95,13 @@ export class Uploads extends EventTarget {
       } catch (error) {
         if (!(error instanceof BusyError) || tries === BUSY_TRIES) throw error;
         job.words = `${error.message}; trying again in ${error.seconds} s`;
-        this.#tell(job);
+        this.#emit(job);
         await pause(error.seconds * 1000, this.#abort.signal);
       }
     }
   }
 
-  #tell(job) {
+  #emit(job) {
     this.dispatchEvent(new CustomEvent("change", { detail: job }));
   }
 }

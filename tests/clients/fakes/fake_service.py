@@ -94,7 +94,7 @@ class FakeService:
             process_request=self._handshake,
             max_size=2**20,
             max_queue=None,  # a full queue would hide the client's half of the closing handshake
-            # A machine that stands still for a while is no client that is gone.
+            # A machine that stalls for a while does not mean that the client is gone.
             ping_interval=None,
             close_timeout=60,
         ) as server:

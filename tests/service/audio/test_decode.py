@@ -1,4 +1,4 @@
-"""Decoding: every format block by block, and clear refusals of what is no audio."""
+"""Decoding: every format block by block, and clear refusals of what is not audio."""
 
 from __future__ import annotations
 

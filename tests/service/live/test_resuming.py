@@ -206,7 +206,7 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
 @pytest.mark.parametrize(
     ("point", "words"),
     [
-        ({"frames": 401}, "401 frames are no whole number of blocks of 4"),
+        ({"frames": 401}, "401 frames are not a whole number of blocks of 4"),
         ({"frames": 400, "from_sample": 100_000}, r"the audio from sample \d+ on is needed"),
         ({"frames": 4, "from_sample": 1}, "the audio from sample 0 on is needed"),
         ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "of 0 notes none has the note_id 0"),

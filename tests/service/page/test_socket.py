@@ -1,4 +1,4 @@
-"""The page's end of the live protocol against a server that does as it is told."""
+"""The page's end of the live protocol against a scripted server."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ async def test_a_bad_sample_gives_what_lies_before_and_then_raises(engine: Engin
     assert events_of(items) == events_of(await collect(wav(samples[:RATE_HZ]), engine))
 
 
-async def test_whoever_leaves_while_a_file_is_opened_finds_it_let_go_of(
+async def test_a_cancelled_opening_releases_the_file(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening, go_on = threading.Event(), threading.Event()

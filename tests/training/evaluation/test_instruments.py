@@ -34,7 +34,7 @@ def test_who_alone_is_considered_is_right(synth_config: SynthConfig) -> None:
     lines: list[str] = []
     stream = StreamOptions(block_frames=16)
     figures = evaluate_instruments(
-        FakeTranscriber(HEADS), stream, synth_config, 1, 3.0, tell=lines.append
+        FakeTranscriber(HEADS), stream, synth_config, 1, 3.0, show=lines.append
     )
     solo = figures["solo"]
     counts = np.array(figures["counts"]["solo"])

@@ -106,7 +106,7 @@ def test_unreadable_recordings_are_reported_and_the_others_scored(tones: Path) -
         [StreamOptions()],
         0.0,
     )
-    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, tell=told.append)
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=told.append)
     failures = report["failures"]
     assert sorted(failures) == ["broken", "garbled", "short", "spoilt"]
     assert re.search(r"cannot read .*broken\.wav", failures["broken"])
@@ -130,5 +130,5 @@ def test_labels_beyond_the_audio_are_reported(tones: Path) -> None:
     told: list[str] = []
     with (tones / "tones.tsv").open("a") as labels:
         labels.write("\n99\t99.5\t60\t64")
-    evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, tell=told.append)
+    evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=told.append)
     assert told[0] == "tones: 1 of 7 labels begin after the end of the audio (3.0 s)"

@@ -35,7 +35,7 @@ def test_clean_symbols_tell_unknown_words_apart() -> None:
     encoded = encode_clean(vocabulary, PASSAGE)
     assert vocabulary.mask == 2
     # `and` is the first of those that occur once (3, 4), `zed` of those that occur more often
-    # (5, 6), `yan` of the names that occur once (7, 8); `;` is no word.
+    # (5, 6), `yan` of the names that occur once (7, 8); `;` is not a word.
     assert encoded.inputs.tolist() == [11, 12, 13, 5, 1, 5, 13, 7, 3, 2]
     assert encoded.targets.tolist() == [1, 1, 1, 2, 1, 2, 1, 1, 1, 1]
     assert encoded.answerable

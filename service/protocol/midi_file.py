@@ -1,4 +1,7 @@
-"""Standard MIDI Files, for the service and its clients: the same notes give the same bytes."""
+"""Standard MIDI Files, for the service and its clients: the same notes give the same bytes.
+
+mido writes them: pretty_midi writes no tempo changes and chooses the channels itself.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A sustain pedal acts on its own channel, regardless of the track (MIDI 1.0). Some instruments record
 the pedal on a separate channel: a pedal on a channel without notes therefore holds the notes of
-every channel that has no pedal of its own.
+every channel that has no pedal of its own. pretty_midi does not keep the channels; mido does.
 """
 
 from __future__ import annotations

@@ -143,7 +143,10 @@ def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64
 def _biquad(
     kind: str, frequency: float, gain_db: float, quality: float, sample_rate: int
 ) -> NDArray[np.float64]:
-    """A peaking or shelving section [6] (R. Bristow-Johnson, Audio EQ Cookbook)."""
+    """A peaking or shelving section [6] (R. Bristow-Johnson, Audio EQ Cookbook).
+
+    ``scipy.signal`` designs neither.
+    """
     amplitude = 10 ** (gain_db / 40)
     omega = 2 * np.pi * min(frequency, 0.49 * sample_rate) / sample_rate
     cos, alpha = np.cos(omega), np.sin(omega) / (2 * quality)

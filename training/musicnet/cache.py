@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def _resample_all(sources: list[Source], rate: int, cache: Path) -> None:
         for source, length in zip(sources, lengths, strict=True):
             if not _is_fresh(source, cache):  # another process may have been faster
                 audio = np.concatenate(list(resample(source.audio, rate)))
-                replace_file(_path(source, cache), lambda file, a=audio: np.save(file, a))
+                replace_file(_path(source, cache), partial(np.save, arr=audio))
             bar.update(length // SOURCE_RATE)
 
 

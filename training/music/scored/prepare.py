@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
             aligned = align(heard, read_score(root / entry["score"]), coarse)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
-            labels = {
+            labels: dict[str, Any] = {
                 "onset": notes.onset_s,
                 "offset": notes.offset_s,
                 "pitch": notes.pitch,
@@ -50,8 +51,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
             }
             place.mkdir(parents=True, exist_ok=True)
             audio = model_audio(root / entry["audio"])
-            replace_file(place / "audio.npy", lambda file, a=audio: np.save(file, a))
-            replace_file(place / "labels.npz", lambda file, a=labels: np.savez(file, **a))
+            replace_file(place / "audio.npy", partial(np.save, arr=audio))
+            replace_file(place / "labels.npz", partial(np.savez, **labels))
 
 
 def model_audio(path: Path) -> NDArray[np.int16]:

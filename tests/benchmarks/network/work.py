@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, addmm_flop
 
 from model.config import KEPT_HOPS, WINDOW
 from model.fast.network import FastNetwork
@@ -20,7 +20,7 @@ def window_flops(transcriber: TranscriptionModel, fast: FastNetwork, positions: 
     Both must be on the processor: a GPU's own kernel is not counted.
     """
     row = transcriber.open_stream().advance(torch.zeros(WINDOW), 1)
-    with FlopCounterMode(display=False) as counter:
+    with _counter() as counter:
         fast.predict_features(row[None], positions)
     return int(counter.get_total_flops())
 
@@ -30,9 +30,14 @@ def streamed_flops(fast: FastNetwork, positions: slice, new_hops: int) -> int:
     stream = fast.open_stream(positions)
     for _ in range(2 + KEPT_HOPS // new_hops):  # until there is all that it can keep
         stream.advance(torch.zeros(WINDOW), new_hops)
-    with FlopCounterMode(display=False) as counter:
+    with _counter() as counter:
         fast.predict_rows([stream.advance(torch.zeros(WINDOW), new_hops)], positions)
     return int(counter.get_total_flops())
+
+
+def _counter() -> FlopCounterMode:
+    """Counts sums in place too, which torch leaves out."""
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: addmm_flop})
 
 
 def matrix_rate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, addmm_flop
+from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import KEPT_HOPS, WINDOW
 from model.fast.network import FastNetwork
@@ -37,7 +37,11 @@ def streamed_flops(fast: FastNetwork, positions: slice, new_hops: int) -> int:
 
 def _counter() -> FlopCounterMode:
     """Counts sums in place too, which torch leaves out."""
-    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: addmm_flop})
+
+    def product(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
+        return 2 * a[0] * a[1] * b[1]
+
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: product})
 
 
 def matrix_rate(

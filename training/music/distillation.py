@@ -49,15 +49,13 @@ class Teacher:
     def mixed(self, audio: Tensor, labels: Labels) -> Labels:
         """Labels for a batch of windows, (batch, samples), with the teacher's share in them."""
         self._network.to(audio.device)
-        with torch.no_grad():
-            heard = self._network.predict(audio).float()
+        heard = self._network.predict(audio).float()  # without gradients
         rows = {head: heard[:, row] for row, head in enumerate(self._network.config.heads)}
-        known = {name: getattr(labels, name) for name in TAUGHT if name in rows}
-        # Velocities are 0 where no note begins or its velocity is unknown: these stay 0.
         targets = {
-            name: torch.lerp(label, rows[name], self._share)
-            if name != "velocity"
-            else torch.where(label > 0, torch.lerp(label, rows[name], self._share), label)
-            for name, label in known.items()
+            name: torch.lerp(getattr(labels, name), rows[name], self._share)
+            for name in TAUGHT
+            if name in rows
         }
+        if "velocity" in targets:  # 0 where no note begins or its velocity is unknown
+            targets["velocity"] *= labels.velocity > 0
         return replace(labels, **targets)

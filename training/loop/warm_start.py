@@ -1,7 +1,8 @@
 """Starting a run from existing weights, also in a larger network.
 
 The network may have more Beneš blocks and heads than the weights. New blocks start as the identity,
-so the larger network initially computes what the smaller one did.
+so the larger network initially computes what the smaller one did. It may also be narrower: then it
+keeps the most important channels and hidden features.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from model.config import FilterbankConfig, ModelConfig
 from model.rse import BenesBlock
 from model.storage import WeightsError, load, resolve
 from model.transcriber import TranscriptionModel
+from training.loop.narrow import narrow
 
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
     """Copies weights into the network; returns the :func:`stages` of training behind them.
 
-    Raises WeightsError if the networks differ in more than blocks, heads, look-ahead and history,
-    or if the new one is smaller.
+    Raises WeightsError if the networks differ in more than blocks, heads, look-ahead, history and
+    widths, if the new one has fewer blocks or heads, or if it is wider.
     """
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
@@ -31,6 +33,8 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
     device = next(network.parameters()).device
     own = network.state_dict()  # shares its storage with the network
     moved = origin.config.front_end != network.config.front_end  # then the filters begin as new
+    if isinstance(network.config.front_end, FilterbankConfig):
+        origin = narrow(origin, network.config.front_end.channels, network.config.rse.hidden_factor)
     for name, tensor in origin.state_dict().items():
         if moved and "filterbank" in name:
             continue
@@ -65,17 +69,21 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
-    front_end = theirs.front_end
+    front_end, hidden_factor = theirs.front_end, theirs.rse.hidden_factor
     if isinstance(front_end, FilterbankConfig) and isinstance(ours.front_end, FilterbankConfig):
         front_end = dataclasses.replace(
-            front_end, lookahead=ours.front_end.lookahead, history=ours.front_end.history
+            front_end,
+            lookahead=ours.front_end.lookahead,
+            history=ours.front_end.history,
+            channels=min(front_end.channels, ours.front_end.channels),
         )
+        hidden_factor = min(hidden_factor, ours.rse.hidden_factor)
     same = dataclasses.replace(
         theirs,
         name=ours.name,
         heads=ours.heads,
         front_end=front_end,
-        rse=dataclasses.replace(theirs.rse, blocks=ours.rse.blocks),
+        rse=dataclasses.replace(theirs.rse, blocks=ours.rse.blocks, hidden_factor=hidden_factor),
     )
     if same != ours:
         raise WeightsError(f"{path} holds another kind of network than {ours.name!r}")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from model import storage
-from model.config import ModelConfig
+from model.config import WINDOW, ModelConfig
 from training.music.losses import Labels
 
 TAUGHT = ("frame", "onset", "velocity", "offset")
@@ -38,18 +38,19 @@ class Teacher:
     """A network of ours whose predictions become targets."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
-        """Raises WeightsError if there are no such weights, ValueError if the two networks hear
-        windows of different length."""
+        """Raises WeightsError if there are no such weights, ValueError if the teacher hears more
+        than the student does."""
         self._share = config.share
         self._network = storage.load(config.teacher)
         theirs = self._network.config
-        if theirs.context != student.context or theirs.sample_rate != student.sample_rate:
-            raise ValueError(f"teacher {config.teacher} hears other windows than {student.name}")
+        if theirs.context > student.context or theirs.sample_rate != student.sample_rate:
+            raise ValueError(f"teacher {config.teacher} hears more than {student.name}")
+        self._samples = theirs.context + WINDOW
 
     def mixed(self, audio: Tensor, labels: Labels) -> Labels:
         """Labels for a batch of windows, (batch, samples), with the teacher's share in them."""
         self._network.to(audio.device)
-        heard = self._network.predict(audio).float()  # without gradients
+        heard = self._network.predict(audio[:, -self._samples :]).float()  # without gradients
         rows = {head: heard[:, row] for row, head in enumerate(self._network.config.heads)}
         targets = {
             name: torch.lerp(getattr(labels, name), rows[name], self._share)

@@ -33,7 +33,7 @@ serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PO
 	@exec $(PY) -m service --host $(HOST) --port $(PORT)
 
 test: lint ## format check, lint, types, tests
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 fuzz: $(VENV)/.installed-dev ## INPUTS=105000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q

@@ -44,7 +44,9 @@ class Teacher:
         self._network = storage.load(config.teacher)
         theirs = self._network.config
         if theirs.context > student.context or theirs.sample_rate != student.sample_rate:
-            raise ValueError(f"teacher {config.teacher} hears more than {student.name}")
+            raise ValueError(
+                f"teacher {config.teacher} hears more than {student.name}, or at another rate"
+            )
         self._samples = theirs.context + WINDOW
 
     def mixed(self, audio: Tensor, labels: Labels) -> Labels:

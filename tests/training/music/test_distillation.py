@@ -49,10 +49,17 @@ def test_a_part_lies_between(tiny_weights: Path) -> None:
     torch.testing.assert_close(targets.frame, 0.75 * labels.frame + 0.25 * teacher.frame)
 
 
-def test_a_teacher_of_other_windows_is_refused(tiny_weights: Path) -> None:
-    other = replace(STUDENT, front_end=FilterbankConfig(history=True))
-    with pytest.raises(ValueError, match="other windows"):
-        Teacher(DistillationConfig(str(tiny_weights)), other)
+def test_a_teacher_with_less_context_hears_the_end_of_the_samples(tiny_weights: Path) -> None:
+    audio, labels, targets = mixed(tiny_weights, share=1.0)
+    student = replace(STUDENT, front_end=FilterbankConfig(history=True))
+    teacher = Teacher(DistillationConfig(str(tiny_weights), 1.0), student)
+    longer = torch.cat([torch.randn(len(audio), student.context), audio], dim=1)
+    assert torch.equal(teacher.mixed(longer, labels).frame, targets.frame)
+
+
+def test_a_teacher_of_another_rate_is_refused(tiny_weights: Path) -> None:
+    with pytest.raises(ValueError, match="hears more"):
+        Teacher(DistillationConfig(str(tiny_weights)), replace(STUDENT, sample_rate=8000))
 
 
 def test_a_share_is_a_fraction() -> None:

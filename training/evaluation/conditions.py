@@ -2,7 +2,8 @@
 
 The held-out instruments play validation scores; each condition degrades the same dry excerpts in
 one way. Prints the average precision of frames and onsets at one look-ahead for each, and the false
-notes per minute in sounds without notes.
+notes per minute in sounds without notes. To weigh a part of the training data, train a network with
+and without it and compare the two here.
 """
 
 from __future__ import annotations
@@ -39,25 +40,10 @@ Sound = NDArray[np.float32]
 Condition = Callable[[Sound, int, np.random.Generator], Sound]
 Scores = dict[str, float]
 
-UNTOUCHED = RecordingConfig(
-    room=0.0,
-    equaliser=0.0,
-    compressor=0.0,
-    saturation=0.0,
-    quiet=0.0,
-    clipping=0.0,
-    noise=0.0,
-    hum=0.0,
-    clicks=0.0,
-    drums=0.0,
-    voice=0.0,
-    telephone=0.0,
-    mp3=0.0,
-)
 PEAK = 0.7  # of excerpts, before a condition lowers the level
 MP3_COMPRESSION = 0.8  # 24 kbit/s at 11,025 Hz
-LOOKAHEAD_MS = 200.0
-BATCH = 32
+STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)
+UNTOUCHED = RecordingConfig(**{**dict.fromkeys(vars(RecordingConfig()), 0.0), "quietest_db": -40.0})
 
 
 def _recorded(**changes: float) -> Condition:
@@ -71,8 +57,7 @@ def _beside(make: Callable[[int, int, np.random.Generator], Sound], level_db: fl
     def spoil(audio: Sound, rate: int, rng: np.random.Generator) -> Sound:
         other = make(len(audio), rate, rng)
         gain = np.std(audio) / max(1e-9, float(np.std(other))) * 10 ** (level_db / 20)
-        both = audio + np.float32(gain) * other
-        return both * np.float32(PEAK / np.abs(both).max())
+        return _at_peak(audio + np.float32(gain) * other)
 
     return spoil
 
@@ -93,11 +78,7 @@ CONDITIONS: dict[str, Condition] = {
     "-40 dB": lambda audio, rate, rng: audio * np.float32(0.01 / PEAK),
     "clipped": lambda audio, rate, rng: np.clip(audio * np.float32(4 / PEAK), -1, 1),
 }
-EMPTY: dict[str, Callable[[int, int, np.random.Generator], Sound]] = {
-    "noise": _pink,
-    "talk": speech,
-    "drums": noise.drums,
-}
+EMPTY = {"noise": _pink, "talk": speech, "drums": noise.drums}
 """Sounds without notes."""
 
 
@@ -133,22 +114,25 @@ class ConditionSet:
 
     def score(self, network: TranscriptionModel) -> dict[str, Scores]:
         """``ap`` and ``onset_ap`` of each condition, ``notes`` per minute of each empty sound."""
-        frame = FRAMES - int(LOOKAHEAD_MS / 1000 * self.rate / HOP)
+        frame = FRAMES - int(STREAM.lookahead_ms / 1000 * self.rate / HOP)
         scores: dict[str, Scores] = {}
         for name, batch in self.batches.items():
-            audio = torch.from_numpy(batch.audio)
-            found = torch.cat([network.predict(part)[:, :, frame] for part in audio.split(BATCH)])
-            scores[name] = {
-                "ap": frame_average_precision(found[:, 0].numpy(), batch.frame[:, frame])
+            parts = torch.from_numpy(batch.audio).split(32)
+            found = torch.cat([network.predict(part)[:, :, frame] for part in parts]).numpy()
+            truth = {
+                "frame": batch.frame[:, frame],
+                "onset": batch.onset[:, frame] > ONSET_SCALE // 2,
             }
-            if "onset" in network.config.heads:
-                begins = batch.onset[:, frame] > ONSET_SCALE // 2
-                row = network.config.heads.index("onset")
-                scores[name]["onset_ap"] = frame_average_precision(found[:, row].numpy(), begins)
+            scores[name] = {
+                "ap" if head == "frame" else f"{head}_ap": frame_average_precision(
+                    found[:, row], truth[head]
+                )
+                for row, head in enumerate(network.config.heads)
+                if head in truth
+            }
         with Engine(network) as engine:
             for name, sound in self.junk.items():
-                options = StreamOptions(lookahead_ms=LOOKAHEAD_MS, block_frames=8)
-                notes = transcribe_array(sound, self.rate, engine, options).notes
+                notes = transcribe_array(sound, self.rate, engine, STREAM).notes
                 scores[f"only {name}"] = {"notes": 60 * self.rate * len(notes) / len(sound)}
         return scores
 
@@ -157,20 +141,19 @@ def _at_peak(audio: Sound) -> Sound:
     return audio * np.float32(PEAK / max(1e-9, float(np.abs(audio).max())))
 
 
-def table(columns: dict[str, dict[str, Scores]]) -> str:
+def table(networks: dict[str, dict[str, Scores]]) -> str:
     """Markdown: a row for each network, a column for each condition."""
-    names = list(next(iter(columns.values())))
+    names = list(next(iter(networks.values())))
     lines = ["| | " + " | ".join(names) + " |", "|---" + "|---:" * len(names) + "|"]
-    for network, scores in columns.items():
-        cells = [_cell(scores[name]) for name in names]
+    for network, scores in networks.items():
+        cells = [
+            " / ".join(
+                f"{v:.0f}" if figure == "notes" else f"{v:.3f}" for figure, v in cell.items()
+            )
+            for cell in (scores[name] for name in names)
+        ]
         lines.append(f"| {network} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _cell(scores: Scores) -> str:
-    if "notes" in scores:
-        return f"{scores['notes']:.0f}"
-    return " / ".join(f"{value:.3f}" for value in scores.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -184,15 +167,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
-    synth = SynthConfig(root=options.synth, cache=options.cache)
     try:
-        conditions = ConditionSet(synth, options.windows, options.junk_seconds)
-        found = {Path(name).stem: conditions.score(load(name)) for name in options.weights}
-        if options.json:
-            write_whole(options.json, json.dumps(found, indent=1).encode())
+        conditions = ConditionSet(
+            SynthConfig(options.synth, options.cache), options.windows, options.junk_seconds
+        )
+        found = {name: conditions.score(load(name)) for name in options.weights}
     except (WeightsError, OSError, ValueError) as error:
         print(f"training.evaluation.conditions: {error}", file=sys.stderr)
         return 1
+    if options.json:
+        write_whole(options.json, json.dumps(found, indent=1).encode())
     print(table(found))
     return 0
 

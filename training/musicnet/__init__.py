@@ -1,1 +1,1 @@
-"""The MusicNet archive: finding, fetching, resampling and cutting its recordings into windows."""
+"""The MusicNet archive: finding, resampling and cutting its recordings into windows."""

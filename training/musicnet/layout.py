@@ -68,7 +68,7 @@ def find(root: Path) -> dict[int, Source]:
     else:
         raise ArchiveError(
             f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
-            f"Unpack musicnet.tar.gz there, or fetch it: python -m training.musicnet.fetch {root}"
+            "Unpack musicnet.tar.gz there (training/README.md says where it is)."
         )
     found: dict[int, Source] = {}
     for data, labels in FOLDERS:

@@ -1,18 +1,15 @@
-"""Scores under named conditions, and the ablation of the material."""
+"""Scores under named conditions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from model.config import SAMPLE_RATE
-from tests.networks import TINY
-from training.evaluation import ablation, conditions
+from training.evaluation import conditions
 from training.music.synth.config import SynthConfig
 
 
@@ -41,34 +38,14 @@ def test_a_table_of_a_network(
     assert conditions.main([str(tiny_weights), *folders, *amount]) == 0
     header, _, row = capsys.readouterr().out.splitlines()
     assert header.startswith("| | clean | room |")
-    assert row.startswith("| tiny | 0.")
-    scores = json.loads(report.read_text())["tiny"]
+    assert row.startswith(f"| {tiny_weights} | 0.")
+    scores = json.loads(report.read_text())[str(tiny_weights)]
     assert set(scores) == {*conditions.CONDITIONS, *(f"only {name}" for name in conditions.EMPTY)}
 
 
-def test_an_ablation_keeps_what_is_finished(
-    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr(ablation, "SMALL", TINY)
-    monkeypatch.setattr(
-        ablation, "variants", lambda c: {"without": c, ablation.BY_KEYS: replace(c, labels="keys")}
-    )
-    arguments = ["--out", str(tmp_path), "--synth", str(synth_config.root)]
-    arguments += ["--cache", str(synth_config.cache), "--steps", "2", "--batch-size", "2"]
-    arguments += ["--windows", "4", "--junk-seconds", "0.5"]
-    assert ablation.main(arguments) == 0
-    first = capsys.readouterr().out
-    rows = [line.split("|")[1].strip() for line in first.splitlines()][2:]
-    assert rows == ["without", "labels by keys", "labels by keys, scored by keys"]
-    (tmp_path / "without" / "last.safetensors").unlink()
-    assert ablation.main(arguments) == 0
-    assert capsys.readouterr().out == first
-
-
-@pytest.mark.parametrize("main", [ablation.main, lambda where: conditions.main(["live", *where])])
 def test_a_folder_without_material_is_a_message_and_a_status(
-    main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--synth", str(tmp_path / "nowhere"), "--cache", str(tmp_path)]) == 1
+    where = ["--synth", str(tmp_path / "nowhere"), "--cache", str(tmp_path)]
+    assert conditions.main(["live", *where]) == 1
     assert "nowhere" in capsys.readouterr().err

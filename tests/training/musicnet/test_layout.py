@@ -47,8 +47,8 @@ def test_labels_are_read_in_order_and_as_they_are(archive: Path) -> None:
     assert read_intervals(find(archive)[number]).tolist() == [list(note) for note in notes]
 
 
-def test_the_error_for_a_missing_archive_says_how_to_fetch_it(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"no folders train_data.*training\.musicnet\.fetch"):
+def test_the_error_for_a_missing_archive_says_where_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"no folders train_data.*training.README"):
         find(tmp_path)
     for folder in ("train_data", "train_labels"):
         (tmp_path / folder).mkdir()

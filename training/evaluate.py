@@ -44,6 +44,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -79,13 +80,9 @@ PROG = "python -m training.evaluate"
 MAX_JUNK_S = 3600.0
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
-NEEDS_DATA = "%(prog)s --data-dir DIR [options]"
 LABELLED = "audio and labels, in any layout of training.music.recordings"
-FRAMES = "computed at once (default: %(default)s)"
-CACHED = "for resampled notes (default: ~/.cache/rse-transcribe)"
-DEFAULT = "default: %(default)g"
-SHIFT = "added to the labels' times"
-JOBS = "recordings at one time (default: %(default)s)"
+SYNTH = "training data: for its held-out sounds"
+BLOCK_FRAMES = StreamOptions().block_frames
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
@@ -107,53 +104,70 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         epilog="Each has its own --help; python -m pydoc training.evaluate describes the figures.",
     )
     commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
-    common.add_argument(
-        "--block-frames", type=int, metavar="N", default=StreamOptions().block_frames, help=FRAMES
-    )
-    common.add_argument("--json", type=Path, metavar="OUT", help="write all figures to this file")
 
-    real = commands.add_parser(
-        "real", parents=[common], usage=NEEDS_DATA, help="recordings with note labels"
-    )
-    real.set_defaults(run=_real)
-    real.add_argument("--data-dir", type=Path, metavar="DIR", required=True, help=LABELLED)
-    real.add_argument(
-        "--lookahead-ms",
-        type=float,
-        metavar="MS",
-        nargs="+",
-        default=[200.0],
-        help="one or several (default: 200)",
-    )
+    def command(
+        run: Callable[[argparse.Namespace], int], about: str, data: str | None, lookahead_ms: float
+    ) -> argparse.ArgumentParser:
+        """A sub-command with what all have in common; ``data``: what is in its --data-dir."""
+        name = run.__name__.removeprefix("_")
+        one = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
+        one.set_defaults(run=run, mode=Mode.BLOCK, pictures=None)
+        several = run in (_real, _musicnet)
+        add = one.add_argument
+        add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+        if data:
+            add("--data-dir", type=Path, metavar="DIR", required=True, help=data)
+        add(
+            "--lookahead-ms",
+            type=float,
+            metavar="MS",
+            nargs="+" if several else None,
+            default=[lookahead_ms] if several else lookahead_ms,
+            help=f"{'one or several ' if several else ''}(default: {lookahead_ms:g})",
+        )
+        add(
+            "--block-frames",
+            type=int,
+            metavar="N",
+            default=BLOCK_FRAMES,
+            help="at once (%(default)s)",
+        )
+        add("--json", type=Path, metavar="OUT", help="write all figures to this file")
+        if several:
+            add(
+                "--jobs",
+                type=int,
+                metavar="N",
+                default=os.cpu_count() or 1,
+                help="recordings at once",
+            )
+        if data == LABELLED:
+            add(
+                "--label-shift-ms",
+                type=float,
+                metavar="MS",
+                default=0.0,
+                help="added to the labels",
+            )
+        return one
+
+    def rendered(one: argparse.ArgumentParser, required: bool, seconds: float) -> None:
+        one.add_argument("--synth", type=Path, metavar="DIR", required=required, help=SYNTH)
+        one.add_argument("--cache", type=Path, metavar="DIR", default=CACHE, help="(%(default)s)")
+        one.add_argument(
+            "--seconds", type=float, metavar="S", default=seconds, help="of each (%(default)g)"
+        )
+
+    real = command(_real, "recordings with note labels", LABELLED, 200.0)
     real.add_argument(
         "--mode",
         choices=list(Mode),
         metavar="MODE",
-        default=Mode.BLOCK,
         help="block, centre, anytime (--lookahead-ms is its longest wait)",
     )
-    real.add_argument("--label-shift-ms", type=float, metavar="MS", default=0.0, help=SHIFT)
-    real.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="for pictures of predictions over labels"
-    )
-    real.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count() or 1, help=JOBS)
-
-    instruments = commands.add_parser(
-        "instruments",
-        parents=[common],
-        usage="%(prog)s --synth DIR [options]",
-        help="rendered scores on held-out instruments",
-    )
-    instruments.set_defaults(run=_instruments)
-    instruments.add_argument(
-        "--synth", type=Path, metavar="DIR", required=True, help="training data"
-    )
-    instruments.add_argument("--cache", type=Path, metavar="DIR", default=CACHE, help=CACHED)
-    instruments.add_argument(
-        "--lookahead-ms", type=float, metavar="MS", default=100.0, help=DEFAULT
-    )
+    real.add_argument("--pictures", type=Path, metavar="DIR", help="of predictions over labels")
+    instruments = command(_instruments, "rendered scores on held-out instruments", None, 100.0)
+    rendered(instruments, required=True, seconds=20.0)
     instruments.add_argument(
         "--passages",
         type=int,
@@ -161,50 +175,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         default=2,
         help="of each instrument; ten times as many of ensembles (default: %(default)s)",
     )
-    instruments.add_argument(
-        "--seconds", type=float, metavar="S", default=20.0, help="of a passage (%(default)g)"
-    )
-    instruments.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="for the confusion matrices"
-    )
-
-    errors = commands.add_parser(
-        "errors", parents=[common], usage=NEEDS_DATA, help="errors by kind"
-    )
-    errors.set_defaults(run=_errors)
-    errors.add_argument("--data-dir", type=Path, metavar="DIR", required=True, help=LABELLED)
-    errors.add_argument("--lookahead-ms", type=float, metavar="MS", default=200.0, help=DEFAULT)
-    errors.add_argument("--label-shift-ms", type=float, metavar="MS", default=0.0, help=SHIFT)
-
-    junk = commands.add_parser(
-        "junk", parents=[common], usage="%(prog)s [options]", help="sounds without notes"
-    )
-    junk.set_defaults(run=_junk)
-    junk.add_argument("--lookahead-ms", type=float, metavar="MS", default=200.0, help=DEFAULT)
-    junk.add_argument(
-        "--seconds", type=float, metavar="S", default=60.0, help="of a made sound (%(default)g)"
-    )
+    instruments.add_argument("--pictures", type=Path, metavar="DIR", help="confusion matrices")
+    command(_errors, "errors by kind", LABELLED, 200.0)
+    junk = command(_junk, "sounds without notes", None, 200.0)
+    rendered(junk, required=False, seconds=60.0)
     junk.add_argument("--data-dir", type=Path, metavar="DIR", help="audio without notes, or a file")
-    junk.add_argument(
-        "--synth", type=Path, metavar="DIR", help="training data: its held-out speech and drums"
-    )
-    junk.add_argument("--cache", type=Path, metavar="DIR", default=CACHE, help=CACHED)
-
-    musicnet = commands.add_parser(
-        "musicnet",
-        parents=[common],
-        usage=NEEDS_DATA,
-        help="test recordings of the MusicNet archive",
-    )
-    musicnet.set_defaults(run=_musicnet)
-    musicnet.set_defaults(mode=Mode.BLOCK)
-    musicnet.add_argument(
-        "--data-dir", type=Path, metavar="DIR", required=True, help="the unpacked archive"
-    )
+    musicnet = command(_musicnet, "test recordings of MusicNet", "the unpacked archive", MIDDLE_MS)
     musicnet.add_argument("--test", choices=sorted(TEST), default="paper", help="test set")
-    musicnet.add_argument(
-        "--cache", type=Path, metavar="DIR", help="for resampled audio (default: in --data-dir)"
-    )
+    musicnet.add_argument("--cache", type=Path, metavar="DIR", help="(default: in --data-dir)")
     musicnet.add_argument(
         "--stride",
         type=int,
@@ -212,15 +190,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         default=TEST_STRIDE,
         help="samples between windows (default: %(default)s)",
     )
-    musicnet.add_argument(
-        "--lookahead-ms",
-        type=float,
-        metavar="MS",
-        nargs="+",
-        default=[MIDDLE_MS],
-        help=f"one or several (default: {MIDDLE_MS:g})",
-    )
-    musicnet.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count() or 1, help=JOBS)
     return parser
 
 

@@ -66,9 +66,6 @@ class MusicConfig:
     farthest_hops: int = 48
     """Oldest frame that is trained, in hops before the end of the window; the newest is the newest
     that has all its filters. Other frames are never used."""
-    train_filters: bool = False
-    """Train the filterbank's kernels. Fixed constant-Q kernels generalise better from rendered to
-    recorded sound and save a fifth of the time."""
     weights: HeadWeights = field(default_factory=HeadWeights)
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """A larger network to learn from beside the labels."""
@@ -88,8 +85,9 @@ class MusicTask:
         self.score = "ap_middle"
         if isinstance(config.model.front_end, FilterbankConfig):
             self.score = "ap_200ms"
-            if not config.train_filters:
-                self.network.get_submodule("network.filterbank").requires_grad_(False)
+            # Fixed constant-Q kernels generalise better from rendered to recorded sound and save a
+            # fifth of the time.
+            self.network.get_submodule("network.filterbank").requires_grad_(False)
             convolutions = self.network.get_submodule("network.convolutions")
             # A sixth faster on CPUs; weights and inputs must match.
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -26,6 +26,7 @@ from training.music.metrics import (
     estimated_notes,
     matched_onsets,
 )
+from training.music.notes import next_strokes
 from training.music.recordings import Recording, read_audio
 
 AFTER_END_S = 1.0
@@ -142,10 +143,8 @@ def _false_notes(
 def _ringing(
     reference: NoteList, probabilities: NDArray[np.float32], frame_s: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    order = np.lexsort((reference.onset_s, reference.pitch))
-    pitch, ends_s = reference.pitch[order], reference.offset_s[order]
-    again_s = np.append(reference.onset_s[order][1:], np.inf)
-    again_s[np.append(np.diff(pitch) != 0, True)] = np.inf
+    pitch, ends_s = reference.pitch, reference.offset_s
+    again_s = np.append(reference.onset_s, np.inf)[next_strokes(pitch, reference.onset_s)]
     sums, counts = [], []
     for after in RINGING_S:
         frame = np.rint((ends_s + after) / frame_s).astype(int)

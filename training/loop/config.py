@@ -58,9 +58,6 @@ class LoopConfig:
     bfloat16: bool | Literal["auto"] = "auto"
     """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
     many times slower than float32."""
-    compile: str = ""
-    """Backend of torch.compile ("inductor") to fuse the many small operations of the switch layers;
-    empty does not compile."""
     seed: int = 1
     """Seed of weights, data order and dropout."""
 

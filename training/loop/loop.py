@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.precision import fastest_dtype
-from model.rse import ResidualShuffleExchange
 from model.storage import WeightsError, save_weights
 from training.loop.config import LoopConfig
 from training.loop.log import MetricsLog
@@ -67,10 +66,6 @@ class Trainer:
             multi_avg_fn=running_average(config.average),
             use_buffers=True,
         )
-        if config.compile:
-            for module in task.network.modules():
-                if isinstance(module, ResidualShuffleExchange):
-                    module.compile(backend=config.compile, dynamic=False)
         self.metrics_log = MetricsLog(folder, config.tensorboard and self.leads)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices

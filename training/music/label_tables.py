@@ -1,4 +1,4 @@
-"""Note tables written by programs and data sets: TSV, CSV, MusicNet's, alignments."""
+"""Note tables written by programs and data sets: TSV, CSV, alignments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from model.instruments import UNKNOWN, class_of
 from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
-from training.music.musicnet_table import SOURCE_RATE, read_rows
 
 DELIMITERS = ("\t", ",", ";")
 SPLIT = re.compile("[\t,;]")  # a header may use another delimiter than the rows
@@ -25,10 +24,6 @@ COLUMNS = {
 """Column names, in any case and optionally followed by "time" or "s"; the last two may be
 missing."""
 AS_THEY_COME = {name: place for place, name in enumerate(COLUMNS)}
-DURATION = ("duration", "dur", "length")
-"""Column that replaces the offset: seconds from the onset."""
-MUSICNET = {"start_time", "end_time", "instrument", "note", "start_beat"}
-"""Columns that identify a MusicNet table."""
 
 
 class LabelError(ValueError):
@@ -36,59 +31,38 @@ class LabelError(ValueError):
 
 
 def read_table(path: Path) -> NoteList:
-    """TSV or CSV with columns onset, offset, pitch (MIDI number) and optionally velocity and
-    program (General MIDI, 0 to 127).
+    """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
+    velocity and program (General MIDI, 0 to 127).
 
     In this order unless a header (COLUMNS) names another; separated by tabs, commas or semicolons.
-    Times are in seconds, except in MusicNet tables, which are recognised by their columns.
 
     Raises:
         LabelError: naming the line that is not a note, or a header that names only some of the
             columns (comments after # aside).
     """
-    places, lasting = AS_THEY_COME, False
+    places = AS_THEY_COME
     rows: list[list[float]] = []
     for number, cells in enumerate(_read_rows(path), start=1):
         if not any(cell.strip() for cell in cells):
             continue
         if not rows and not _is_number(cells[0]):
-            names = [name.strip(" #").lower() for cell in cells for name in SPLIT.split(cell)]
-            places, lasting = _places(names)
-            if not places and not cells[0].lstrip().startswith("#"):
+            found = _places([name for cell in cells for name in SPLIT.split(cell)])
+            if not found and not cells[0].lstrip().startswith("#"):
                 raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {cells}")
-            places = places or AS_THEY_COME
-            if MUSICNET <= set(names):
-                return _read_musicnet(path)
+            places = found or AS_THEY_COME
             continue
-        there = {name: place for name, place in places.items() if place < len(cells)}
+        there = {name: cells[place] for name, place in places.items() if place < len(cells)}
         try:
-            found = {name: float(cells[place]) for name, place in there.items()}
-        except ValueError:
-            raise LabelError(f"{path}:{number}: not numbers: {cells}") from None
-        values = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN, **found}
-        if lasting and len(values) == len(COLUMNS):
-            values["offset"] += values["onset"]
-        if len(values) != len(COLUMNS) or not _is_note(**values):
+            values = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
+            values |= {name: float(cell) for name, cell in there.items()}
+            if not _is_note(**values):
+                raise ValueError
+        except (TypeError, ValueError):
             words = "not onset, offset, pitch, velocity, program"
-            raise LabelError(f"{path}:{number}: {words}: {cells}")
+            raise LabelError(f"{path}:{number}: {words}: {cells}") from None
         values["program"] = class_of(int(values["program"]))
         rows.append([values[name] for name in COLUMNS])
     return note_list(np.array(rows).reshape(-1, len(COLUMNS)))
-
-
-def _read_musicnet(path: Path) -> NoteList:
-    try:
-        rows = read_rows(path)
-    except ValueError as error:
-        raise LabelError(str(error)) from None
-    # MusicNet counts programs from 1.
-    try:
-        classes = [class_of(int(row["instrument"]) - 1) for row in read_columns(path)]
-    except ValueError:
-        raise LabelError(f"{path}: an instrument is not a number") from None
-    times = np.array(rows).reshape(-1, 3) / (SOURCE_RATE, SOURCE_RATE, 1)
-    velocity = np.full(len(rows), UNKNOWN_VELOCITY)
-    return note_list(np.column_stack([times, velocity, classes]))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
@@ -100,24 +74,15 @@ def _read_rows(path: Path) -> list[list[str]]:
         raise LabelError(f"cannot read {path}: {error}") from None
 
 
-def _places(names: list[str]) -> tuple[dict[str, int], bool]:
-    """The places of COLUMNS, and whether the second is a DURATION.
-
-    The default order if no column is named; empty if only some are.
-    """
-    plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name), count=1) for name in names]
-
-    def places(known: tuple[str, ...]) -> list[int]:
-        return [plain.index(name) for name in known if name in plain][:1]
-
-    found = {column: place for column, known in COLUMNS.items() for place in places(known)}
-    lasting = "offset" not in found and bool(places(DURATION))
-    if lasting:
-        (found["offset"],) = places(DURATION)
-    needed = {"onset", "offset", "pitch"}
-    if needed <= found.keys():
-        return found, lasting
-    return ({} if needed & found.keys() or len(names) < 3 else AS_THEY_COME), False
+def _places(names: list[str]) -> dict[str, int]:
+    """The places of COLUMNS; empty if onset, offset or pitch are not named."""
+    plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name.lower()), count=1) for name in names]
+    found = {
+        column: next(plain.index(name) for name in known if name in plain)
+        for column, known in COLUMNS.items()
+        if not set(known).isdisjoint(plain)
+    }
+    return found if {"onset", "offset", "pitch"} <= found.keys() else {}
 
 
 def _is_number(text: str) -> bool:
@@ -136,8 +101,6 @@ def _is_note(onset: float, offset: float, pitch: float, velocity: float, program
 def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
     """Estimated times of a score's notes, row for row."""
     aligned, written = read_columns(alignment), read_columns(notes)
-    if len(aligned) != len(written):
-        raise LabelError(f"{alignment} and {notes} differ in length")
     try:
         rows = [
             (

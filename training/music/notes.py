@@ -94,3 +94,12 @@ def with_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
     press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
     release = np.where(press >= 0, pedal[press, 1], -np.inf)
     return notes.lengthened(np.maximum(notes.offset, release))
+
+
+def next_strokes(pitch: NDArray[np.integer], onset: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Index of the next note of the same pitch for each note [n]; n if there is none."""
+    order = np.lexsort((onset, pitch))
+    again = np.full(len(pitch), len(pitch), np.intp)
+    same = np.diff(pitch[order]) == 0
+    again[order[:-1][same]] = order[1:][same]
+    return again

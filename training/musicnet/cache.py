@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +15,11 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from model.storage import replace_file
-from training.music.musicnet_table import SOURCE_RATE
-from training.musicnet.layout import ArchiveError, Source, audio_length, read_intervals
+from training.musicnet.layout import SOURCE_RATE, ArchiveError, Source, audio_length, read_intervals
 
 logger = logging.getLogger(__name__)
 
 BLOCK = 30 * SOURCE_RATE  # samples resampled at once
-BYTES = 4  # of a stored sample
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Track:
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
     """The recordings at `rate`; missing ones are resampled, with a progress bar.
 
-    Raises ArchiveError for damaged recordings and if the disk is too small.
+    Raises ArchiveError for damaged recordings.
     """
     intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
     stale = [source for source in sources if not _is_fresh(source, cache)]
@@ -72,13 +69,6 @@ def resample(path: Path, rate: int) -> Iterator[NDArray[np.float32]]:
 def _resample_all(sources: list[Source], rate: int, cache: Path) -> None:
     lengths = [audio_length(source.audio) for source in sources]
     cache.mkdir(parents=True, exist_ok=True)
-    wanted = BYTES * sum(length * rate // SOURCE_RATE for length in lengths)
-    free = shutil.disk_usage(cache).free
-    if wanted > free:
-        raise ArchiveError(
-            f"{cache} needs {wanted / 1e9:.1f} GB for recordings at {rate} Hz, and has "
-            f"{free / 1e9:.1f} GB free"
-        )
     seconds = sum(lengths) // SOURCE_RATE
     bar = tqdm(total=seconds, unit=" s of audio", desc=f"resampling to {rate} Hz")
     with bar:

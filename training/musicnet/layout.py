@@ -12,6 +12,7 @@ trains on most of it.
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,11 +22,11 @@ import soundfile
 from numpy.typing import NDArray
 
 from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
-from training.music.musicnet_table import SOURCE_RATE, read_rows
 
+SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
+COLUMNS = ("start_time", "end_time", "note")
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
 SLACK = SOURCE_RATE // 10  # samples that a label may exceed the audio; it is truncated
-UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # sizes in RIFF headers that mean unknown
 
 TestSet = Literal["paper", "ten"]
 TEST: dict[TestSet, tuple[int, ...]] = {
@@ -117,16 +118,21 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
 
     Raises ArchiveError for damaged labels and audio and for labels beyond the audio.
     """
+    path = source.labels
     try:
-        rows = read_rows(source.labels)
-    except ValueError as error:
-        raise ArchiveError(str(error)) from error
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [[int(row[name]) for name in COLUMNS] for row in csv.DictReader(file)]
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise ArchiveError(f"{path} is not a MusicNet label table: {error!r}") from error
     length = audio_length(source.audio)
     intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    last = int(intervals[:, 1].max(initial=0))
+    begin, end, note = intervals.T
+    if ((begin < 0) | (begin > end) | (note < 0) | (note > 127)).any():
+        raise ArchiveError(f"{path} holds impossible labels")
+    last = int(end.max(initial=0))
     if last > length + SLACK:
         raise ArchiveError(
-            f"{source.labels} does not belong to {source.audio}: labels reach {last} samples, "
+            f"{path} does not belong to {source.audio}: labels reach {last} samples, "
             f"the audio ends at {length}"
         )
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])
@@ -134,17 +140,11 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
 
 
 def audio_length(path: Path) -> int:
-    """Samples of a recording. Raises ArchiveError unless it is complete and at SOURCE_RATE."""
+    """Samples of a recording. Raises ArchiveError unless it is at SOURCE_RATE."""
     try:
-        with path.open("rb") as file:
-            header = file.read(12)
         info = soundfile.info(path)
     except (OSError, RuntimeError) as error:
         raise ArchiveError(f"cannot read {path}: {error}") from error
-    promised = int.from_bytes(header[4:8], "little")
-    # libsndfile reads truncated files without an error.
-    if promised not in UNKNOWN_SIZES and promised + 8 > path.stat().st_size + 1:
-        raise ArchiveError(f"{path} is truncated: {path.stat().st_size} of {promised + 8} bytes")
     if info.samplerate != SOURCE_RATE:
         raise ArchiveError(f"{path} is at {info.samplerate} Hz, expected {SOURCE_RATE}")
     return int(info.frames)

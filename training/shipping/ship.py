@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from model.storage import WEIGHTS, load, save_weights
 from training.commands import add_material, documented_parser
@@ -25,8 +24,6 @@ from training.shipping.tune import settings_for
 
 logger = logging.getLogger(__name__)
 
-MEAN = "The weights are the mean of those at the beginning and at the end of the last stage."
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
@@ -34,9 +31,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("--name", default="live")
     parser.add_argument("--weights", default="best", choices=["best", "last"])
-    parser.add_argument(
-        "--mean-with", help="weights of the same network that began this run, to average with"
-    )
     add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings that it was trained on")
     parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
@@ -47,8 +41,6 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
 
     trained = load(options.run / f"{options.weights}.safetensors", dtype=torch.float32)
-    if options.mean_with:
-        average(trained, load(options.mean_with, dtype=torch.float32))
     synth = SynthConfig(options.synth, options.cache)
     used = dataclasses.replace(synth, real_root=options.real)
     config = dataclasses.replace(trained.config, name=options.name)
@@ -58,8 +50,6 @@ def main(arguments: list[str] | None = None) -> int:
         "config": config.to_json(),
         "sources": sources(used),
     }
-    if options.mean_with:
-        card["remark"] = f"{card.get('remark', '')} {MEAN}".strip()
     path = options.out / f"{options.name}.safetensors"
     save_weights(trained, card, path, half=True)
 
@@ -71,22 +61,6 @@ def main(arguments: list[str] | None = None) -> int:
     write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
     return 0
-
-
-def average(network: nn.Module, other: nn.Module) -> None:
-    """Replaces the weights by the mean of both networks', which after a further stage of training
-    often generalises better than either.
-
-    Raises ValueError for weights of another network.
-    """
-    ours, theirs = network.state_dict(), other.state_dict()
-    if {name: value.shape for name, value in ours.items()} != {
-        name: value.shape for name, value in theirs.items()
-    }:
-        raise ValueError("weights of another network cannot be averaged with these")
-    for name, mine in ours.items():
-        if mine.is_floating_point():
-            mine.lerp_(theirs[name], 0.5)
 
 
 if __name__ == "__main__":

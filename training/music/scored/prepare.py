@@ -16,6 +16,7 @@ from model.config import SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.engine import Engine
 from training.music.metrics import NoteList
+from training.music.notes import next_strokes
 from training.music.recordings import PCM_SCALE, read_audio
 from training.music.scored.aligner import Heard, align, hear, read_score, unwritten
 from training.music.scored.masks import RELEASE_S
@@ -65,10 +66,7 @@ def model_audio(path: Path) -> NDArray[np.int16]:
 def ringing(notes: NoteList, heard: Heard) -> float:
     """Mean frame probability RELEASE_S after the end of notes whose pitch is not struck again
     before; 0 if there are none."""
-    order = np.lexsort((notes.onset_s, notes.pitch))
-    again_s = np.full(len(notes), np.inf)
-    same = np.diff(notes.pitch[order]) == 0
-    again_s[order[:-1][same]] = notes.onset_s[order][1:][same]
+    again_s = np.append(notes.onset_s, np.inf)[next_strokes(notes.pitch, notes.onset_s)]
     at_s = notes.offset_s + RELEASE_S
     frame = np.rint(at_s / heard.frame_s).astype(int)
     alone = (again_s > at_s + RELEASE_S / 2) & (frame < len(heard.sounding))

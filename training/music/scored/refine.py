@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.music.metrics import NoteList
+from training.music.notes import next_strokes
 from training.music.scored.time_map import TimeMap
 
 TOLERANCE_S = 0.06
@@ -185,8 +186,5 @@ def _ends(
 ) -> NDArray[np.float64]:
     """Ends as written, but after the onset and before the next note of the pitch."""
     end_s = np.maximum(written_s, onset_s + SHORTEST_S)
-    order = np.lexsort((onset_s, pitch))
-    again = np.full(len(pitch), np.inf)
-    same = np.diff(pitch[order]) == 0
-    again[order[:-1][same]] = onset_s[order][1:][same]
-    return np.maximum(np.minimum(end_s, again), onset_s)
+    again_s = np.append(onset_s, np.inf)[next_strokes(pitch, onset_s)]
+    return np.maximum(np.minimum(end_s, again_s), onset_s)

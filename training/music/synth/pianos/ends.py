@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.notes import Notes
+from training.music.notes import Notes, next_strokes
 from training.music.synth.pianos import dampers as felt
 
 RELEASE_TIME_CONSTANTS = 5.0
@@ -49,7 +49,7 @@ class Dampings:
         self._dampers, self._rate, self._contact_s = dampers, sample_rate, contact_s
         self._constant_s = felt.time_constants(dampers, notes.pitch)
         self._frequency = 440 * 2.0 ** ((notes.pitch - 69) / 12)
-        again = next_strokes(notes)
+        again = next_strokes(notes.pitch, notes.onset)
         struck = np.append(notes.onset, np.inf)[again]
         released = np.append(notes.released + dampers.delay_s, np.inf)
         self._struck = sample(struck)
@@ -95,12 +95,3 @@ class Dampings:
         if begin + len(sound) < len(self._contact_s):
             fade = min(len(sound), int(felt.TAIL_FADE_S * self._rate))
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
-
-
-def next_strokes(notes: Notes) -> NDArray[np.intp]:
-    """Index of the next note of the same pitch for each note [n]; n where there is none."""
-    order = np.lexsort((notes.onset, notes.pitch))
-    again = np.full(len(notes), len(notes), np.intp)
-    same = np.diff(notes.pitch[order]) == 0
-    again[order[:-1][same]] = order[1:][same]
-    return again

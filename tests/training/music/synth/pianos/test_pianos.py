@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.notes import Notes
+from training.music.notes import Notes, next_strokes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.pianos.dampers import Dampers
-from training.music.synth.pianos.ends import Dampings, next_strokes
+from training.music.synth.pianos.ends import Dampings
 from training.music.synth.pianos.pedal import (
     changed_pedal,
     contact_time,
@@ -93,7 +93,7 @@ def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
     names = Notes.__dataclass_fields__
     notes = Notes(*(np.concatenate([getattr(n, name) for n in both]) for name in names))
     dampers = Dampers(restrike_s=0.01, restrike_residue=0.3)
-    assert next_strokes(notes).tolist() == [1, 2]
+    assert next_strokes(notes.pitch, notes.onset).tolist() == [1, 2]
     sound = tone(60, 2.0)
     ends = Dampings(notes, dampers, contact_s(press(), 2.0), SAMPLE_RATE)
     assert ends.begin[0] == round(0.5 * SAMPLE_RATE)

@@ -53,7 +53,7 @@ def read_table(path: Path) -> NoteList:
             continue
         there = {name: cells[place] for name, place in places.items() if place < len(cells)}
         try:
-            values = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
+            values: dict[str, float] = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
             values |= {name: float(cell) for name, cell in there.items()}
             if not _is_note(**values):
                 raise ValueError

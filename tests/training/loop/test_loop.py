@@ -14,20 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.config import RSEConfig
 from model.storage import read_tensors
-from training.algorithmic.task import AlgorithmicConfig
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals
 from training.loop.parallel import Share
 
-TINY_SUMS = AlgorithmicConfig(
-    rse=RSEConfig(maps=4, blocks=1, dropout=0.0),
-    bins=(8,),
-    batch_size=4,
-    examples_per_length=10,
-    validation_examples=8,
-)
 QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
 
 

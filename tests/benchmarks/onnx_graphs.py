@@ -2,10 +2,10 @@
 
     python -m model.export_onnx live live.onnx
     python -m model.export_onnx live live.int8.onnx --quantise
-    python -m tests.benchmarks.onnx_graphs live.onnx live.int8.onnx --recordings *.flac
+    python -m tests.benchmarks.onnx_graphs live.onnx live.int8.onnx
 
-Prints how far each graph is from torch at most, over noise of several levels and over the
-recordings, and the least milliseconds of many runs. Torch is held to AVX2 by
+Prints how far each graph is from torch at most, over noise of several levels,
+and the least milliseconds of many runs. Torch is held to AVX2 by
 ``ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2`` in the
 environment; onnxruntime has no such setting.
 """
@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-import soundfile
 import torch
 from numpy.typing import NDArray
 
@@ -44,7 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("graphs", nargs="+", type=Path, metavar="OUT.onnx")
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--recordings", nargs="*", default=[])
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     ways: dict[str, Callable[[], object]] = {}
@@ -55,7 +53,6 @@ def main(arguments: list[str] | None = None) -> int:
         exact = storage.load(name, dtype=torch.float32)
         rng = np.random.default_rng(0)
         tried = [rng.normal(0, level, (4, samples)).astype(np.float32) for level in NOISE_LEVELS]
-        tried += [music(recording, rate_hz, samples) for recording in options.recordings]
         worst = max(difference(exact, session, windows) for windows in tried)
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, at most {worst:.2g} from torch")
         ways[f"window, {path}"] = running(session)
@@ -72,14 +69,6 @@ def main(arguments: list[str] | None = None) -> int:
     for way, run in ways.items():
         print(f"{way:<32} {1000 * min(seconds(run, options.runs)):6.1f} ms")
     return 0
-
-
-def music(path: str, rate_hz: int, samples: int) -> Windows:
-    """Windows from all over a recording, at the model's rate more or less."""
-    audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    audio = audio.mean(axis=1)[:: round(rate / rate_hz)]
-    starts = np.linspace(0, len(audio) - samples, 16).astype(int)
-    return np.stack([audio[start : start + samples] for start in starts])
 
 
 def session_of(path: Path) -> onnxruntime.InferenceSession:

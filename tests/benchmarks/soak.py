@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from clients.client import TranscriptionClient
-from clients.events import Event
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import Progress
@@ -50,7 +49,9 @@ class Look:
     threads: int
 
 
-async def soak(server: RunningServer, pcm: np.ndarray, seconds: float) -> list[Look]:
+async def soak(
+    server: RunningServer, pcm: np.ndarray, seconds: float, count: int = LOOKS
+) -> list[Look]:
     """Plays int16 PCM at `machine.RATE_HZ` again and again, up to so many seconds."""
     options = Start(encoding=Encoding.PCM_S16LE, sample_rate=machine.RATE_HZ)
     looks: list[Look] = []
@@ -58,19 +59,16 @@ async def soak(server: RunningServer, pcm: np.ndarray, seconds: float) -> list[L
     began_s = time.monotonic()
     async with TranscriptionClient(server.url, options) as client:
 
-        def hear(event: Event) -> None:
-            nonlocal behind_ms
-            if isinstance(event, Progress):
-                behind_ms = max(behind_ms, event.behind_ms)
-
         async def listen() -> None:
+            nonlocal behind_ms
             async for event in client:
-                hear(event)
+                if isinstance(event, Progress):
+                    behind_ms = max(behind_ms, event.behind_ms)
 
         listener = asyncio.create_task(listen())
         sent_s, piece = 0.0, len(pcm) // PIECES
-        for look in range(1, LOOKS + 1):
-            while sent_s < seconds * look / LOOKS:
+        for look in range(1, count + 1):
+            while sent_s < seconds * look / count:
                 at = round(sent_s * machine.RATE_HZ) % (piece * PIECES)
                 await client.send(pcm[at : at + piece].tobytes())
                 sent_s += piece / machine.RATE_HZ

@@ -17,26 +17,18 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from model import storage
 from service.engine.engine import Engine
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 from tests.benchmarks.machine import peak_mb, spread, write_music
+from tests.benchmarks.peer import transcribe
 
 HOUR_S = 3600.0
 QUICK_S = 300.0
 PARTS = 10
 PEER_RUNS = 3
-
-# Times basic-pitch on a file, in its own environment; prints seconds.
-_PEER = """
-import sys, time
-from basic_pitch.inference import Model, predict
-from basic_pitch import ICASSP_2022_MODEL_PATH
-model = Model(ICASSP_2022_MODEL_PATH)
-began = time.perf_counter()
-predict(sys.argv[1], model)
-print(time.perf_counter() - began)
-"""
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -65,8 +57,9 @@ def beside_basic_pitch(path: Path, model: str, interpreter: str) -> dict[str, An
     for _ in range(PEER_RUNS):
         figures = ours(path, model)
         speeds["times_real_time"].append(figures["times_real_time"])
-        output = subprocess.check_output([interpreter, "-c", _PEER, str(path)])
-        theirs = figures["duration_s"] / float(output.split()[-1])
+        transcribe(Path(interpreter), path.parent, [path])
+        with np.load(path.with_suffix(".npz")) as said:
+            theirs = figures["duration_s"] / float(said["seconds"])
         speeds["basic_pitch_times_real_time"].append(theirs)
     ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
     return {name: spread(values) for name, values in speeds.items()} | {"ratio": spread(ratios)}

@@ -124,18 +124,6 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
     stream.close()
 
 
-def test_an_error_in_a_worker_reaches_the_consumer(synth_config: SynthConfig) -> None:
-    # Excerpts shorter than a window: accepted nowhere but past the configuration's own check.
-    broken = dataclasses.replace(synth_config)
-    object.__setattr__(broken, "excerpt_min_s", -1.0)
-    object.__setattr__(broken, "excerpt_max_s", -0.5)
-    with (
-        SynthStream(broken, 4, 1) as stream,
-        pytest.raises(ValueError, match="Traceback"),
-    ):
-        next(stream)
-
-
 def test_missing_material_is_reported_at_once(tmp_path: Path) -> None:
     config = SynthConfig(root=tmp_path, cache=tmp_path / "cache")
     with pytest.raises(FileNotFoundError):

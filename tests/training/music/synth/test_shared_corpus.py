@@ -22,15 +22,15 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_training_and_validation_on_the_real_material(tmp_path: Path) -> None:
-    config = SynthConfig(root=ROOT, cache=tmp_path, pool_excerpts=12)
+    config = SynthConfig(root=ROOT, cache=tmp_path, pool_excerpts=4)
     material = load_material(config)
     assert set(HELD_OUT.names) <= set(material.bank.instruments)
     assert sum(piece.seconds for piece in material.pieces) > 60 * 3600
-    batch = next(generate_batches(config, 64, 0))
+    batch = next(generate_batches(config, 32, 0))
     sounding = batch.frame.any(axis=(1, 2))
     assert 0.7 < sounding.mean() <= 1
     polyphony = batch.frame.sum(axis=2)
     assert 1 < polyphony.mean() < 8
     assert np.abs(batch.audio).max() <= 1
-    held_out = render_validation(config, 16, 0)
+    held_out = render_validation(config, 8, 0)
     assert held_out.frame.any(axis=(1, 2)).mean() > 0.8

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from model.config import ModelConfig
 from model.import_tf import infer_config
 from model.released.names import from_released
-from model.symbols import SymbolConfig, SymbolNetwork
+from model.symbols import SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.conftest import SHARED
 
@@ -24,25 +24,27 @@ MUSICNET = sorted(ORACLES.glob("musicnet_w*_h*.npz"))
 pytestmark = pytest.mark.skipif(not ORACLES.is_dir(), reason="no reference oracles at hand")
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def read(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    """The recorded network and all that was recorded."""
     with np.load(path) as file:
-        meta = json.loads(str(file["meta"]))
-        return meta, {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
-
-
-def shapes(variables: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in variables.items()}
+        blocks = json.loads(str(file["meta"]))["n_blocks"]
+        arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
+    variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
+    shapes = {name: tuple(value.shape) for name, value in variables.items()}
+    config, convolutions = infer_config(shapes, "recorded")
+    assert config.rse.blocks == blocks
+    network: nn.Module
+    network = (
+        TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
+    )
+    network.load_state_dict(from_released(network, variables, convolutions))
+    return network.eval(), arrays
 
 
 @pytest.mark.parametrize("path", FORWARD, ids=lambda p: p.stem)
 def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> None:
-    meta, arrays = read(path)
-    variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
-    config, _ = infer_config(shapes(variables), "recorded")
-    assert isinstance(config, SymbolConfig)
-    assert config.rse.blocks == meta["n_blocks"]
-    network = SymbolNetwork(config).eval()
-    network.load_state_dict(from_released(network, variables))
+    network, arrays = read(path)
+    assert isinstance(network, SymbolNetwork)
     with torch.inference_mode():
         embedded = network.embed(arrays["in/x"].long())
         prediction = network(arrays["in/x"].long())
@@ -52,13 +54,8 @@ def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> 
 
 @pytest.mark.parametrize("path", MUSICNET, ids=lambda p: p.stem)
 def test_the_musicnet_network_computes_what_the_released_code_computes(path: Path) -> None:
-    meta, arrays = read(path)
-    variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
-    config, convolutions = infer_config(shapes(variables), "recorded")
-    assert isinstance(config, ModelConfig)
-    assert config.rse.blocks == meta["n_blocks"]
-    transcriber = TranscriptionModel(config).eval()
-    transcriber.load_state_dict(from_released(transcriber, variables, convolutions))
+    transcriber, arrays = read(path)
+    assert isinstance(transcriber, TranscriptionModel)
     network = transcriber.network
     assert isinstance(network, StridedNetwork)
     x = arrays["in/x"].float()

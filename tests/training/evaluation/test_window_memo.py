@@ -17,15 +17,14 @@ def rows(first: int, last: int) -> torch.Tensor:
     return every[first:]
 
 
-def test_a_window_is_computed_once() -> None:
+def test_a_window_is_computed_once_and_beyond_the_limit_every_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plain, memo = FakeTranscriber(), WindowMemo(FakeTranscriber())
     for windows in (rows(0, 4), rows(2, 6), rows(0, 6).flip(0)):
         assert torch.equal(memo.predict_features(windows), plain.predict_features(windows))
     assert memo.computed == 6
-
-
-def test_beyond_its_limit_windows_are_computed_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, memo = FakeTranscriber(), WindowMemo(FakeTranscriber())
+    memo = WindowMemo(FakeTranscriber())
     two = plain.predict_features(rows(0, 2)).nbytes
     monkeypatch.setattr(window_memo, "MAX_CACHED_BYTES", two)
     for _ in range(2):

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -22,10 +23,6 @@ from matplotlib.figure import Figure
 from service.protocol.options import Mode
 from training.commands import documented_parser
 from training.music.metrics import DELAY_FIGURES
-
-INCHES = (6.4, 4.0)
-Way = tuple[str, int]
-"""A mode and a block size."""
 
 
 def read_reports(paths: Iterable[Path]) -> list[dict[str, Any]]:
@@ -51,29 +48,29 @@ def _measured(report: dict[str, Any]) -> tuple[Any, ...]:
     return report["model"], report["label_shift_ms"], sorted(report["recordings"])
 
 
-def draw(axes: Axes, reports: list[dict[str, Any]]) -> None:
-    """A line for each mode and block size."""
-    lines: defaultdict[Way, list[dict[str, Any]]] = defaultdict(list)
+def plot(reports: list[dict[str, Any]], out: Path) -> Axes:
+    """Writes the picture, a PNG or an SVG by its name: a line for each mode and block size."""
+    lines: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for one in sorted(reports, key=lambda report: float(report["lookahead_ms"])):
         lines[one["mode"], one["block_frames"] if one["mode"] == Mode.BLOCK else 1].append(one)
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a display
+    axes: Axes = figure.subplots()
     for (mode, block), points in sorted(lines.items()):
-        middle, most = ([one["mean"][name] for one in points] for name in DELAY_FIGURES)
+        middle, most = (np.array([one["mean"][name] for one in points]) for name in DELAY_FIGURES)
         f1 = [one["mean"]["onset_f1"] for one in points]
-        bars = [
-            [0.0] * len(points),
-            [late - usual for usual, late in zip(middle, most, strict=True)],
-        ]
+        star = mode == Mode.ANYTIME
         axes.errorbar(
             middle,
             f1,
-            xerr=bars,
-            marker="*" if mode == Mode.ANYTIME else "o",
-            markersize=11 if mode == Mode.ANYTIME else 5,
+            xerr=[0 * middle, most - middle],
+            marker="*" if star else "o",
+            markersize=11 if star else 5,
             capsize=3,
             elinewidth=0.8,
             linewidth=1,
             label=_name(mode, block),
-            zorder=3 if mode == Mode.ANYTIME else 2,
+            zorder=3 if star else 2,
         )
         for one, x, y in zip(points, middle, f1, strict=True):
             text = f"{one['lookahead_ms']:g}"
@@ -82,25 +79,17 @@ def draw(axes: Axes, reports: list[dict[str, Any]]) -> None:
     axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
     axes.legend(title="numbers: look-ahead, ms", title_fontsize=8, fontsize=8, loc="lower right")
-
-
-def _name(mode: str, block: int) -> str:
-    if mode == Mode.ANYTIME:
-        return "anytime"
-    frames = "1 frame" if block == 1 else f"{block} frames"
-    return f"fixed look-ahead, blocks of {frames}" if mode == Mode.BLOCK else mode
-
-
-def plot(reports: list[dict[str, Any]], out: Path) -> None:
-    """Writes the picture, a PNG or an SVG by its name."""
-    figure = Figure(figsize=INCHES, layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display
-    axes = figure.subplots()
-    draw(axes, reports)
     count = len(reports[0]["recordings"])
     axes.set_title(f"{reports[0]['model']}, mean of {count} recordings", size=10)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)
+    return axes
+
+
+def _name(mode: str, block: int) -> str:
+    if mode != Mode.BLOCK:
+        return mode
+    return f"fixed look-ahead, blocks of {'1 frame' if block == 1 else f'{block} frames'}"
 
 
 def main(arguments: list[str] | None = None) -> int:

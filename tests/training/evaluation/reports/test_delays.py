@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
-from matplotlib.figure import Figure
-from matplotlib.image import imread
 
-from training.evaluation.reports.delays import draw, main, read_reports
+from training.evaluation.reports.delays import main, plot, read_reports
 
 
 def a_report(mode: str, block: int, lookahead_ms: float, f1: float, ms: float) -> dict[str, Any]:
@@ -45,31 +43,22 @@ def files(tmp_path: Path) -> list[str]:
     ]
 
 
-def test_a_line_for_each_way_of_streaming(files: list[str]) -> None:
-    axes = Figure().subplots()
-    draw(axes, read_reports(map(Path, files)))
-    labels = axes.get_legend_handles_labels()[1]
-    assert sorted(labels) == [
-        "anytime",
-        "fixed look-ahead, blocks of 1 frame",
-        "fixed look-ahead, blocks of 4 frames",
-    ]
+def test_a_line_for_each_way_of_streaming(files: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "figures" / "delay.png"
+    axes = plot(read_reports(map(Path, files)), out)
     drawn = {
         bars.get_label(): np.asarray(bars.lines[0].get_xydata()).tolist()
         for bars in axes.containers
         if isinstance(bars, ErrorbarContainer)
     }
+    assert drawn.keys() == {
+        "anytime",
+        "fixed look-ahead, blocks of 1 frame",
+        "fixed look-ahead, blocks of 4 frames",
+    }
     assert drawn["anytime"] == [[43, 0.79]]
     assert len(drawn["fixed look-ahead, blocks of 4 frames"]) == 4
-
-
-def test_the_picture_is_written(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "figures" / "delay.png"
-    assert main([*files, "--out", str(out)]) == 0
-    assert capsys.readouterr().out.split() == [str(out)]
-    assert len(np.unique(imread(out))) > 10  # not blank
+    assert out.stat().st_size > 1000
 
 
 def test_what_does_not_belong_together_is_refused(

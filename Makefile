@@ -8,7 +8,8 @@ LOOKAHEADS_MS ?= 50 100 190 372
 MODEL ?= live
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
-# An environment with basic-pitch (tests/benchmarks/peer.py); bench runs it too where it is there.
+# An environment with basic-pitch, or for bench-peer transkun (tests/benchmarks/peer.py); bench runs
+# basic-pitch too where it is there.
 PEER ?= .venv-peer
 # Where the figures go as JSON: a file of bench, a folder of bench-accuracy; empty writes none.
 JSON ?=

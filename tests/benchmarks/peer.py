@@ -1,10 +1,13 @@
 """``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside a peer.
 
 Both transcribe the same recordings and are scored by the same code: this service as a live stream
-with the look-ahead asked for, the peer, which works on whole files, with its default settings. It
-needs an environment of its own:
+with the look-ahead asked for, the peer, which works on whole files, with its default settings. A
+peer needs an environment of its own, with one of
 
     python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' 'setuptools<81'
+    python3.11 -m venv VENV && VENV/bin/pip install transkun==2.0.1 soundfile 'setuptools<81'
+
+transkun knows the piano alone and has no frame probabilities, so its frame AP is missing.
 """
 
 from __future__ import annotations
@@ -30,8 +33,7 @@ from training.evaluation.reports.report import Report, interval, report
 from training.music.metrics import note_list
 from training.music.recordings import Recording, read_collection
 
-PEER = "basic-pitch"
-INSTALL = "".join(line.strip() for line in (__doc__ or "").splitlines() if "-m venv" in line)
+PEERS = {"basic_pitch": "basic-pitch", "transkun": "transkun"}  # package: name
 LOWEST = 21  # MIDI pitch of its first row
 FRAME_S = HOP / SAMPLE_RATE
 
@@ -55,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     shift_s = options.label_shift_ms / 1000
     try:
+        package = find_peer(options.peer)
         stream = StreamOptions(lookahead_ms=options.lookahead_ms)
         collection = read_collection(options.data_dir)
         (ours,) = evaluate_collection(
@@ -62,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         if ours["failures"]:  # means of other recordings than the peer's
             raise PeerError("; ".join(ours["failures"].values()))
-        theirs = evaluate_peer(options.peer, collection.recordings, shift_s)
+        theirs = evaluate_peer(options.peer, package, collection.recordings, shift_s)
     except (PeerError, WeightsError, ValueError, OSError) as error:
         print(f"tests.benchmarks.peer: {error}", file=sys.stderr)
         return 1
@@ -74,40 +77,61 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def transcribe(interpreter: Path, out: Path, audio: list[Path]) -> None:
-    """Writes what basic-pitch hears in each file, as ``peers/peer_basic_pitch.py`` says.
+def find_peer(peer: Path) -> str:
+    """The package of PEERS that is installed in ``peer``.
 
-    Raises PeerError if it is not there, with what to do, or if it fails.
+    Raises PeerError, with what to do, where there is none.
     """
-    if not interpreter.exists():
-        environment = interpreter.parent.parent
-        hint = INSTALL.replace("VENV", str(environment))
-        raise PeerError(f"no peer is installed in {environment}; to install it: {hint}")
-    script = Path(__file__).parent / "peers" / "peer_basic_pitch.py"
+    python = peer / "bin" / "python"
+    # find_spec: an import alone would take seconds.
+    code = f"import importlib.util as u; print(*filter(u.find_spec, {list(PEERS)}))"
+    if python.exists():
+        found = subprocess.run([python, "-c", code], check=False, capture_output=True, text=True)
+        if found.stdout.split():
+            return found.stdout.split()[0]
+    lines = [line.strip() for line in (__doc__ or "").splitlines() if "-m venv" in line]
+    hint = " or ".join(lines).replace("VENV", str(peer))
+    raise PeerError(f"no peer is installed in {peer}; to install one: {hint}")
+
+
+def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
+    """Writes what a peer hears in each file, as its script in ``peers/`` says; raises PeerError."""
     done = subprocess.run(
-        [interpreter, script, out, *(path.resolve() for path in audio)],
+        [
+            peer / "bin" / "python",
+            Path(__file__).parent / "peers" / f"peer_{package}.py",
+            out,
+            *(path.resolve() for path in audio),
+        ],
         check=False,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
     if done.returncode:
-        raise PeerError(f"{PEER} failed:\n{done.stderr[-2000:]}")
+        raise PeerError(f"{PEERS[package]} failed:\n{done.stderr[-2000:]}")
 
 
-def evaluate_peer(peer: Path, found: list[Recording], label_shift_s: float) -> Report:
+def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
     """As ``reports.report.report``, and ``times_real_time``. Raises PeerError."""
     with tempfile.TemporaryDirectory() as folder:
-        transcribe(peer / "bin" / "python", Path(folder), [one.audio for one in found])
+        transcribe(peer, package, Path(folder), [recording.audio for recording in found])
         results, audio_s, took_s = {}, 0.0, 0.0
         for recording in found:
             with np.load(Path(folder) / f"{recording.audio.stem}.npz") as said:
                 length_s = soundfile.info(recording.audio).duration
-                heard = on_our_frames(said["frames"], said["times"], length_s)
+                notes = note_list(said["notes"])
                 reference = recording.notes.shifted(label_shift_s)
-                results[recording.name] = score(reference, note_list(said["notes"]), heard, FRAME_S)
+                if "frames" in said:
+                    heard = on_our_frames(said["frames"], said["times"], length_s)
+                else:
+                    heard = notes.roll(int(np.ceil(length_s / FRAME_S)), FRAME_S).astype(np.float32)
+                result = score(reference, notes, heard, FRAME_S)
+                if "frames" not in said:
+                    result.figures["frame_ap"] = float("nan")
+                results[recording.name] = result
                 audio_s, took_s = audio_s + length_s, took_s + float(said["seconds"])
-    return report(results) | {"model": PEER, "times_real_time": audio_s / took_s}
+    return report(results) | {"model": PEERS[package], "times_real_time": audio_s / took_s}
 
 
 def on_our_frames(

@@ -57,7 +57,7 @@ def beside_basic_pitch(path: Path, model: str, interpreter: str) -> dict[str, An
     for _ in range(PEER_RUNS):
         figures = ours(path, model)
         speeds["times_real_time"].append(figures["times_real_time"])
-        transcribe(Path(interpreter), path.parent, [path])
+        transcribe(Path(interpreter).parent.parent, "basic_pitch", path.parent, [path])
         with np.load(path.with_suffix(".npz")) as said:
             theirs = figures["duration_s"] / float(said["seconds"])
         speeds["basic_pitch_times_real_time"].append(theirs)

@@ -52,7 +52,7 @@ def test_what_was_written_is_read(tmp_path: Path, entries_per_block: int, shards
 def test_nothing_survives_truncation_unnoticed(prefix: Path) -> None:
     for path in sorted(prefix.parent.iterdir()):
         whole = path.read_bytes()
-        for length in range(len(whole)):
+        for length in {*range(0, len(whole), 5), len(whole) - 1}:
             path.write_bytes(whole[:length])
             with pytest.raises(WeightsError, match=path.name):
                 read_checkpoint(prefix)

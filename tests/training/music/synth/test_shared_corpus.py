@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,8 +19,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_training_and_validation_on_the_real_material(tmp_path: Path) -> None:
-    config = SynthConfig(root=ROOT, cache=tmp_path, pool_excerpts=4)
+def test_training_and_validation_on_the_real_material(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.cache is not None
+    cache = pytestconfig.cache.mkdir("synth")  # decoding takes half a minute: kept between runs
+    config = SynthConfig(root=ROOT, cache=cache, pool_excerpts=4)
     material = load_material(config)
     assert set(HELD_OUT.names) <= set(material.bank.instruments)
     assert sum(piece.seconds for piece in material.pieces) > 60 * 3600

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
 from clients.connection.backlog import Backlog
 from clients.connection.changes import Changes
@@ -84,10 +85,14 @@ class TranscriptionClient:
         if "updates" not in options.model_fields_set:
             options = options.model_copy(update={"updates": True})
         self.options = options
-        self._open_timeout_s = open_timeout_s
-        self._stall_timeout_s = stall_timeout_s
-        self._max_unacknowledged_s = max_unacknowledged_s
-        self._key = key
+        self._new_session = partial(
+            Session,
+            self.url,
+            open_timeout_s=open_timeout_s,
+            stall_timeout_s=stall_timeout_s,
+            max_unacknowledged_s=max_unacknowledged_s,
+            key=key,
+        )
         self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))
         self._carry = b""  # an incomplete sample
         self._position = 0  # the next sample to be sent
@@ -101,17 +106,14 @@ class TranscriptionClient:
 
     @property
     def ready(self) -> Ready | None:
-        """Of the latest session."""
         return self._performance.ready
 
     @property
     def notes(self) -> NoteList:
-        """All notes so far."""
         return self._performance.notes
 
     @property
     def sessions(self) -> int:
-        """Sessions that have begun."""
         return self._performance.sessions
 
     @property
@@ -163,7 +165,7 @@ class TranscriptionClient:
     @property
     def transcribed_s(self) -> float:
         """Seconds of audio covered by the events so far."""
-        return self._outlet.sounding.time_s
+        return self._outlet.time_s
 
     def put(self, pcm: bytes) -> None:
         """Add audio of any length without waiting; for audio devices."""
@@ -225,7 +227,6 @@ class TranscriptionClient:
             raise SessionEndedError("the session is over")
 
     async def _raise_failure(self) -> None:
-        """Raises the failure, if there was one."""
         assert self._performing is not None
         await asyncio.wait([self._performing])
         if not self._performing.cancelled():
@@ -295,16 +296,8 @@ class TranscriptionClient:
 
     async def _session(self) -> Done:
         """One session: from the previous one's resume point to the end of the audio."""
-        session = Session(
-            self.url,
-            self._performance.options,
-            self._hear,
-            self._performance.resume(),
-            open_timeout_s=self._open_timeout_s,
-            stall_timeout_s=self._stall_timeout_s,
-            max_unacknowledged_s=self._max_unacknowledged_s,
-            key=self._key,
-        )
+        performance = self._performance
+        session = self._new_session(performance.options, self._hear, performance.resume())
         try:
             await session.open()
             self._position = self._performance.needed

@@ -38,6 +38,7 @@ except ImportError as missing:
 DEFAULT_URL = "http://127.0.0.1:8000"
 PIPE = "-"
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
+EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
 
 
 @dataclass(slots=True)
@@ -204,14 +205,8 @@ def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
                 case "started":
                     transcript.started = message
                     notes.programs = message.get("instruments", {})
-                case "note_on":
-                    notes.event(NoteOn(**message))
-                case "note_update":
-                    notes.event(NoteUpdate(**message))
-                case "pedal":
-                    notes.event(Pedal(**message))
-                case "note_off":
-                    notes.event(NoteOff(**message))
+                case kind if kind in EVENTS:
+                    notes.event(EVENTS[kind](**message))
                 case "progress":
                     reached = {"frame": message["frames"], "time_s": message["time_s"]}
                     fraction, time_s = message["fraction"], message["time_s"]

@@ -59,27 +59,19 @@ def _ask(
     except OSError as error:
         where = f"{connection.host}:{connection.port}"
         raise ConnectError(f"cannot connect to {where}: {error}", retryable=True) from error
-    connection.putrequest("POST", target)
-    connection.putheader("Content-Type", f"multipart/form-data; boundary={boundary}")
-    connection.putheader("Transfer-Encoding", "chunked")
-    for name, value in credentials(key).items():
-        connection.putheader(name, value)
-    connection.endheaders()
-    field = 'Content-Disposition: form-data; name="file"; filename="recording"'
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", **credentials(key)}
     try:
-        _send(connection, f"--{boundary}\r\n{field}\r\n\r\n".encode())
-        for piece in body:
-            _send(connection, piece)
-        _send(connection, f"\r\n--{boundary}--\r\n".encode())
-        connection.send(b"0\r\n\r\n")
+        connection.request("POST", target, _form(body, boundary), headers)  # sent in chunks
     except (BrokenPipeError, ConnectionResetError):
         pass  # refused before its end: the answer says why
     return connection.getresponse()
 
 
-def _send(connection: HTTPConnection, piece: bytes) -> None:
-    if piece:
-        connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+def _form(body: Iterable[bytes], boundary: str) -> Iterator[bytes]:
+    field = 'Content-Disposition: form-data; name="file"; filename="recording"'
+    yield f"--{boundary}\r\n{field}\r\n\r\n".encode()
+    yield from body
+    yield f"\r\n--{boundary}--\r\n".encode()
 
 
 def _refused(answer: HTTPResponse) -> TranscriptionError:

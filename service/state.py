@@ -79,7 +79,6 @@ class ServiceState:
         return self.slot.running and not self.draining.is_set()
 
     def loaded(self) -> EngineLike:
-        """See `EngineSlot`."""
         return self.slot.loaded()
 
     def knows(self, model: str | None) -> bool:
@@ -95,29 +94,32 @@ class ServiceState:
 
     def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
         """Why a session is refused; None if it is admitted."""
-        if self.draining.is_set():
-            return ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-        if not self.slot.running:
-            return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
+        if (fault := self._fault()) is not None:
+            return fault
         if not placed:
             return self.sessions.refusal(self.sessions.first_size)
         if not client_placed:
-            return ProtocolError(
-                ErrorCode.CLIENT_LIMIT, "this client has its maximum number of sessions"
-            )
+            message = "this client has its maximum number of sessions"
+            return ProtocolError(ErrorCode.CLIENT_LIMIT, message)
         return None
 
     def upload_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why an upload is refused; None if it is admitted."""
-        later = self.settings.retry_after_s
+        fault = self._fault()
+        if fault is None and not placed:
+            message = f"all {self.uploads.total:.0f} places for uploads are taken"
+            fault = ProtocolError(ErrorCode.TOO_MANY_UPLOADS, message)
+        if fault is None and not client_placed:
+            message = "this client has as many uploads as it may have"
+            fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
+        if fault is None:
+            return None
+        return busy(fault.code, fault.message, self.settings.retry_after_s)
+
+    def _fault(self) -> ProtocolError | None:
+        """Why nothing is taken on; None while the service is ready."""
         if self.draining.is_set():
-            return busy(ErrorCode.DRAINING, "the server is shutting down", later)
+            return ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
         if not self.slot.running:
-            return busy(ErrorCode.NOT_READY, NOT_RUNNING, later)
-        if not placed:
-            detail = f"all {self.uploads.total:.0f} places for uploads are taken"
-            return busy(ErrorCode.TOO_MANY_UPLOADS, detail, later)
-        if not client_placed:
-            detail = "this client has as many uploads as it may have"
-            return busy(ErrorCode.CLIENT_LIMIT, detail, later)
+            return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         return None

@@ -19,7 +19,6 @@ class Changes:
                 waiting.set_result(None)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until ``holds()`` is true."""
         while not holds():
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.add(waiting)

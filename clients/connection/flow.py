@@ -44,7 +44,6 @@ class FlowControl:
 
     @property
     def sent_samples(self) -> int:
-        """Whole samples that were sent."""
         return self._sent_bytes // self._frame_bytes
 
     @property

@@ -101,7 +101,6 @@ class Terminal:
     # -- what is shown ---------------------------------------------------------------------------
 
     def render(self) -> RenderableType:
-        """The whole display."""
         names = [note_name(pitch) for pitch in sorted({on.pitch for on in self._sounding.values()})]
         table = Table.grid(padding=(0, 2))
         for note, offset_s in reversed(self._recent):

@@ -56,16 +56,8 @@ class NoteList:
         """Process an event; events other than notes and the pedal are ignored."""
         match event:
             case NoteOn():
-                note = Note(
-                    note_id=event.note_id,
-                    pitch=event.pitch,
-                    velocity=event.velocity,
-                    confidence=event.confidence,
-                    onset_s=event.time_s,
-                    onset_frame=event.frame,
-                    instrument=event.instrument,
-                    instrument_probability=event.instrument_probability,
-                )
+                same = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
+                note = Note(onset_s=event.time_s, onset_frame=event.frame, **same)
                 self.notes.append(note)
                 self._sounding[event.note_id] = note
             case NoteUpdate() if event.note_id in self._sounding:

@@ -71,7 +71,6 @@ class Performance:
         return self._part.resume if self._part else None
 
     def hear(self, message: Ready | SessionEvent) -> None:
-        """Process a message of a session."""
         if isinstance(message, Ready):
             self._begin(message)
             return
@@ -105,7 +104,7 @@ class Performance:
             self._ended_at = self._part.decided
             self._part = None
         for note in self.notes.sounding:
-            self.notes.event(self._outlet.sounding.off(note.note_id, note.pitch))
+            self.notes.event(self._outlet.off(note.note_id, note.pitch))
         self._outlet.silence()
 
     def whole(self, done: Done) -> Done:

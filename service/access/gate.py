@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 from prometheus_client import Counter
@@ -56,12 +57,7 @@ def install(
     full: Callable[[], ProtocolError | None],
     refused: Counter,
 ) -> None:
-    """Puts the gate before all endpoints of `app`.
-
-    Args:
-        full: why no session can begin now, None if one can.
-        refused: counts refusals by their code.
-    """
+    """Puts the gate before all endpoints of `app`; for the arguments see `Gate`."""
     app.add_middleware(Gate, app.router, settings, keys, tokens, full, refused)
     if settings.allowed_origins:
         app.add_middleware(
@@ -73,33 +69,33 @@ def install(
         )
 
 
+@dataclass
 class Gate:
-    """Passes a request on, or refuses it with a reason that its client sees."""
+    """Passes a request on, or refuses it with a reason that its client sees.
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        routes: Router,
-        settings: Settings,
-        keys: KeyRing,
-        tokens: TokenBook,
-        full: Callable[[], ProtocolError | None],
-        refused: Counter,
-    ) -> None:
-        self._app = app
-        self._routes = routes
-        self._settings = settings
-        self._keys = keys
-        self._tokens = tokens
-        self._full = full
-        self._refused = refused
+    Attributes:
+        routes: those of the application, to tell its endpoints from the page.
+        full: why no session can begin now, None if one can.
+        refused: counts refusals by their code.
+    """
+
+    app: ASGIApp
+    routes: Router
+    settings: Settings
+    keys: KeyRing
+    tokens: TokenBook
+    full: Callable[[], ProtocolError | None]
+    refused: Counter
+
+    def __post_init__(self) -> None:
+        settings = self.settings
         self._rate = RateLimiter(
             settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
         )
         self._hosts = settings.allowed_hosts
         # Without keys, DNS rebinding would give any page access: restrict the host names.
-        self._open = not self._keys and not is_loopback(settings.host)
-        if not self._keys and is_loopback(settings.host):
+        self._open = not self.keys and not is_loopback(settings.host)
+        if not self.keys and is_loopback(settings.host):
             self._hosts += LOOPBACK_HOSTS
         if self._open:
             logger.warning(
@@ -110,7 +106,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or scope["path"] in PROBES:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         fault = self._foreign(scope, headers)
@@ -118,7 +114,7 @@ class Gate:
             await self._answer(fault, scope, receive, send, hidden=True)
             return
         if not self._is_endpoint(scope):
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         client = self._authenticate(scope, headers)
         identity = client or Client.of_address(scope)
@@ -126,7 +122,7 @@ class Gate:
         if wait_s:
             fault = ProtocolError(
                 ErrorCode.TOO_MANY_REQUESTS,
-                f"more than {identity.max_requests_per_s or self._settings.max_requests_per_s:g} "
+                f"more than {identity.max_requests_per_s or self.settings.max_requests_per_s:g} "
                 "requests a second",
             )
             await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
@@ -135,15 +131,15 @@ class Gate:
             extra = _CHALLENGE
             if offered_token(scope) is not None:
                 # With no room left, the token's owner does not matter.
-                if (refusal := self._full()) is not None:
-                    fault, extra = refusal, {"Retry-After": str(self._settings.retry_after_s)}
+                if (refusal := self.full()) is not None:
+                    fault, extra = refusal, {"Retry-After": str(self.settings.retry_after_s)}
             await self._answer(fault, scope, receive, send, extra)
         else:
             token = offered_token(scope)
             if token is not None:
-                self._tokens.spend(token)
+                self.tokens.spend(token)
             set_client(scope, identity)
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
@@ -155,7 +151,7 @@ class Gate:
             )
         if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
             return None
-        if not origin_allowed(headers.get("origin"), host, self._settings.allowed_origins):
+        if not origin_allowed(headers.get("origin"), host, self.settings.allowed_origins):
             return ProtocolError(
                 ErrorCode.ORIGIN_NOT_ALLOWED, "this origin is not in RSE_ALLOWED_ORIGINS"
             )
@@ -163,18 +159,18 @@ class Gate:
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
         """The authenticated client; without keys, the address."""
-        if not self._keys:
+        if not self.keys:
             return Client.of_address(scope)
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            key = self._keys.find(secret.strip())
+            key = self.keys.find(secret.strip())
             return Client.of_key(key) if key else None
         token = offered_token(scope)
-        return self._tokens.owner(token) if token is not None else None
+        return self.tokens.owner(token) if token is not None else None
 
     def _is_endpoint(self, scope: Scope) -> bool:
         """Whether any route matches; everything else is the page."""
-        return any(route.matches(scope)[0] is not Match.NONE for route in self._routes.routes)
+        return any(route.matches(scope)[0] is not Match.NONE for route in self.routes.routes)
 
     async def _answer(
         self,
@@ -186,7 +182,7 @@ class Gate:
         hidden: bool = False,
     ) -> None:
         """Refuses; `hidden` does not open a socket to tell a page the reason."""
-        self._refused.labels(fault.code).inc()
+        self.refused.labels(fault.code).inc()
         if scope["type"] == "http":
             problem = Problem(fault.code, fault.message, headers=headers)
             await problem.response()(scope, receive, send)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import hmac
-import math
 import re
 import secrets
 import sys
@@ -20,13 +19,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 PREFIX = "rse_"  # recognised by scanners for leaked secrets
 
 _ENTRY = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<digest>[0-9a-f]{64})(:(?P<limits>[^:]*))?"
 )
-_LIMITS = ("max_sessions", "max_requests_per_s")
-_MOST = 1_000_000
 
 
 class KeysError(ValueError):
@@ -47,6 +46,15 @@ class ApiKey:
     digest: bytes
     max_sessions: int | None = None
     max_requests_per_s: float | None = None
+
+
+class Limits(BaseModel):
+    """A key's own limits, as its line states them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_sessions: int | None = Field(default=None, gt=0, le=1_000_000)
+    max_requests_per_s: float | None = Field(default=None, gt=0, le=1_000_000)
 
 
 class KeyRing:
@@ -73,12 +81,10 @@ class KeyRing:
 
 
 def hash_key(secret: str) -> bytes:
-    """The stored form of a key."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
 
 
 def new_key() -> str:
-    """A new random key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -105,31 +111,17 @@ def _parse(where: str, entry: str) -> ApiKey:
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise KeysError(f"{where} is not NAME:SHA256[:LIMITS], as `service.keys new` prints it")
-    limits: dict[str, float] = {}
-    for limit in filter(None, (match["limits"] or "").split(",")):
-        field, _, value = limit.partition("=")
-        if field not in _LIMITS or field in limits:
-            raise KeysError(f"{where}: {match['name']} has an unknown or repeated limit")
-        limits[field] = _positive(value, f"{where}: {field} of {match['name']}")
-    max_sessions = limits.get("max_sessions")
-    if max_sessions is not None and max_sessions != int(max_sessions):
-        raise KeysError(f"{where}: max_sessions of {match['name']} is not a whole number")
-    return ApiKey(
-        name=match["name"],
-        digest=bytes.fromhex(match["digest"]),
-        max_sessions=None if max_sessions is None else int(max_sessions),
-        max_requests_per_s=limits.get("max_requests_per_s"),
-    )
-
-
-def _positive(text: str, what: str) -> float:
+    entries = filter(None, (match["limits"] or "").split(","))
+    limits = [entry.partition("=")[::2] for entry in entries]
+    given = dict(limits)
     try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= _MOST:
-        raise KeysError(f"{what} is not a number above 0, up to {_MOST}")
-    return value
+        own = Limits.model_validate_strings(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise KeysError(f"{where}: {first['loc'][0]} of {match['name']}: {first['msg']}") from None
+    if len(given) < len(limits):
+        raise KeysError(f"{where}: {match['name']} has a limit twice")
+    return ApiKey(name=match["name"], digest=bytes.fromhex(match["digest"]), **own.model_dump())
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m service.keys") -> int:
@@ -142,7 +134,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service.
     new.add_argument("--max-sessions", help="concurrent live sessions")
     new.add_argument("--max-requests-per-s", help="average requests per second")
     given = vars(parser.parse_args(arguments))
-    limits = ",".join(f"{field}={given[field]}" for field in _LIMITS if given[field] is not None)
+    limits = ",".join(
+        f"{field}={given[field]}" for field in Limits.model_fields if given[field] is not None
+    )
     secret = new_key()
     line = f"{given['name']}:{hash_key(secret).hex()}" + (f":{limits}" if limits else "")
     try:

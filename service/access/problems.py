@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -18,34 +17,6 @@ from service.protocol.faults import ErrorCode
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-
-
-STATUS: Mapping[ErrorCode, int] = {
-    ErrorCode.BAD_PARAMETER: 422,
-    ErrorCode.UNKNOWN_MODEL: 422,
-    ErrorCode.BAD_UPLOAD: 400,
-    ErrorCode.UPLOAD_TOO_LARGE: 413,
-    ErrorCode.AUDIO_TOO_LONG: 413,
-    ErrorCode.UNDECODABLE: 422,
-    ErrorCode.EMPTY_AUDIO: 422,
-    ErrorCode.BAD_SAMPLE_RATE: 422,
-    ErrorCode.BAD_AUDIO: 422,
-    ErrorCode.TOO_MANY_NOTES: 413,
-    ErrorCode.TOO_MANY_SESSIONS: 503,
-    ErrorCode.TOO_MANY_UPLOADS: 503,
-    ErrorCode.UNAUTHORIZED: 401,
-    ErrorCode.HOST_NOT_ALLOWED: 421,
-    ErrorCode.ORIGIN_NOT_ALLOWED: 403,
-    ErrorCode.TOO_MANY_REQUESTS: 429,
-    ErrorCode.CLIENT_LIMIT: 429,
-    ErrorCode.NOT_READY: 503,
-    ErrorCode.DRAINING: 503,
-    ErrorCode.DISK_FULL: 507,
-    ErrorCode.IDLE_TIMEOUT: 408,
-    ErrorCode.NOT_FOUND: 404,
-    ErrorCode.METHOD_NOT_ALLOWED: 405,
-    ErrorCode.INTERNAL: 500,
-}
 
 
 class ProblemDetails(BaseModel):
@@ -77,26 +48,22 @@ class Problem(Exception):
         self.headers = headers or {}
         self.extra = extra
 
-    @property
-    def status(self) -> int:
-        return STATUS[self.code]
-
     def response(self) -> Response:
+        status = self.code.status
         details = ProblemDetails(
             type=f"urn:rse-transcribe:problem:{self.code}",
-            title=HTTPStatus(self.status).phrase,
-            status=self.status,
+            title=HTTPStatus(status).phrase,
+            status=status,
             detail=self.detail,
             code=self.code,
             **self.extra,
         )
         return JSONResponse(
-            details.model_dump(mode="json"), self.status, self.headers, media_type=MEDIA_TYPE
+            details.model_dump(mode="json"), status, self.headers, media_type=MEDIA_TYPE
         )
 
 
 def busy(code: ErrorCode, detail: str, retry_after_s: int) -> Problem:
-    """A temporary refusal, with `Retry-After`."""
     return Problem(code, detail, headers={"Retry-After": str(retry_after_s)})
 
 
@@ -104,7 +71,7 @@ def responses(*codes: ErrorCode) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI entries of an endpoint that may answer with these problems."""
     by_status: dict[int | str, list[ErrorCode]] = {}
     for code in codes:
-        by_status.setdefault(STATUS[code], []).append(code)
+        by_status.setdefault(code.status, []).append(code)
     schema = {"$ref": "#/components/schemas/ProblemDetails"}
     return {
         status: {

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.access.problems import STATUS, Problem
+from service.access.problems import Problem
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Error
 
@@ -29,7 +29,7 @@ async def refuse(
 
     Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`.
     """
-    status = STATUS[error.code]
+    status = error.code.status
     token_of_another = error.code is ErrorCode.UNAUTHORIZED and offered_token(websocket.scope)
     by_status = asks_for_status(websocket.headers) and (
         status == HTTPStatus.SERVICE_UNAVAILABLE or token_of_another
@@ -41,7 +41,7 @@ async def refuse(
         elif "origin" in websocket.headers:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
             await websocket.send_text(Error.of(error).model_dump_json())
-            await websocket.close(error.close_code, error.code)
+            await websocket.close(error.code.close_code, error.code)
         else:
             await deny(websocket, error, headers)
 

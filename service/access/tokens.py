@@ -84,7 +84,6 @@ class TokenBook:
         return len(self._spent) >= self._max_spent
 
     def _signed(self, token: str) -> bytes | None:
-        """The claims of a token signed with this secret."""
         try:
             signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         except ValueError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import soundfile
@@ -23,21 +23,11 @@ _UNKNOWN_LENGTH = 1 << 62  # libsndfile gives more than this if the header has n
 
 
 class DecodeError(ValueError):
-    """A file without decodable audio, or damaged; ``code`` is the one of PROTOCOL.md."""
+    """A file without decodable audio, damaged, or too long; ``code`` is the one of PROTOCOL.md."""
 
-    code: ClassVar[ErrorCode] = ErrorCode.UNDECODABLE
-
-
-class EmptyAudioError(DecodeError):
-    """A file without a byte, or an audio file without a sample."""
-
-    code = ErrorCode.EMPTY_AUDIO
-
-
-class AudioTooLongError(DecodeError):
-    """More seconds of audio than are accepted."""
-
-    code = ErrorCode.AUDIO_TOO_LONG
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.UNDECODABLE) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # it has no types
@@ -67,8 +57,8 @@ class AudioDecoder:
         """Args:
             file: seekable, at its beginning; it is not closed.
             pcm: the format of a file that is raw PCM without a header.
-            max_duration_s: seconds of audio above which AudioTooLongError is raised, at once
-                where the file's header says so, else when they have been read.
+            max_duration_s: seconds of audio that are accepted; more are an error, at once where
+                the file's header says so, else when they have been read.
 
         Raises:
             DecodeError: not an audio file that libsndfile knows, or one without a sample.
@@ -80,7 +70,7 @@ class AudioDecoder:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         if not size:
-            raise EmptyAudioError("the file is empty")
+            raise DecodeError("the file is empty", ErrorCode.EMPTY_AUDIO)
         if pcm is not None and size % pcm.frame_bytes:
             raise DecodeError("the PCM ends within a sample: are encoding and channels right?")
         try:
@@ -96,7 +86,7 @@ class AudioDecoder:
             # Some headers state no length, or a wrong one: only reading shows that there is audio.
             self._first: NDArray[np.float32] | None = self._read_values()
             if len(self._first) == 0:
-                raise EmptyAudioError("the file holds no audio")
+                raise DecodeError("the file holds no audio", ErrorCode.EMPTY_AUDIO)
         except ValueError:
             self._sound.close()
             raise
@@ -112,8 +102,8 @@ class AudioDecoder:
         """The next block, shape [n], the channels mixed; None at the end or once closed.
 
         Raises:
-            DecodeError: the file is damaged here. All blocks before were good.
-            AudioTooLongError: the limit is passed.
+            DecodeError: the file is damaged here, or the limit is passed. All blocks before were
+                good.
             BadAudioError: a sample of a float file is NaN or infinite.
         """
         with self._lock:
@@ -158,7 +148,8 @@ class AudioDecoder:
     def _check_duration(self, samples: int) -> None:
         most_s = self._max_duration_s
         if most_s is not None and samples > most_s * self._sound.samplerate:
-            raise AudioTooLongError(f"the file holds more than {most_s:g} s of audio")
+            message = f"the file holds more than {most_s:g} s of audio"
+            raise DecodeError(message, ErrorCode.AUDIO_TOO_LONG)
 
 
 def _raw(pcm: AudioFormat | None) -> dict[str, Any]:

@@ -55,21 +55,16 @@ class RayReplicas:
         self._model = model
 
     async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
-        """See ``ModelReplicas``."""
-        answer: Probabilities | None = await _answer(
-            self._model.options(session_id=route).predict.remote(request)
-        )
-        return answer
+        return cast(Probabilities | None, await _answer(self._at(route).predict.remote(request)))
 
     async def describe(self, route: str) -> Description:
-        """See ``ModelReplicas``."""
-        answer: Description = await _answer(self._model.options(session_id=route).describe.remote())
-        return answer
+        return cast(Description, await _answer(self._at(route).describe.remote()))
 
     async def load(self, route: str) -> float:
-        """See ``ModelReplicas``."""
-        answer: float = await _answer(self._model.options(session_id=route).load.remote())
-        return answer
+        return cast(float, await _answer(self._at(route).load.remote()))
+
+    def _at(self, route: str) -> DeploymentHandle:
+        return self._model.options(session_id=route)
 
 
 async def _answer(response: DeploymentResponse) -> Any:
@@ -105,7 +100,6 @@ class Steps(StepTime):
         )
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        """A batch has run."""
         super().batch_done(priority, windows, step_s, waited_s)
         self._seconds.observe(step_s, {"way": priority.name.lower()})
 

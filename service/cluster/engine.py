@@ -17,19 +17,19 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
-from service.cluster.attempts import attempts, describe
 from service.cluster.calls import (
     Description,
     ModelReplicas,
     OtherWeightsError,
+    ReplicaLostError,
     WindowRequest,
     refill_windows,
 )
@@ -45,6 +45,8 @@ from service.engine.batching import (
 from service.settings import ClusterSettings
 
 logger = logging.getLogger(__name__)
+
+AnswerT = TypeVar("AnswerT")
 
 
 class RemoteEngine:
@@ -77,12 +79,10 @@ class RemoteEngine:
 
     @property
     def config(self) -> ModelConfig:
-        """The model's dimensions, rate and heads."""
         return self._description.config
 
     @property
     def card(self) -> Mapping[str, Any]:
-        """The card of the model's weights."""
         return self._description.card
 
     @property
@@ -128,8 +128,9 @@ class RemoteEngine:
             if self._windows + count > self.settings.max_queued_windows:
                 raise EngineBusyError(f"{self._windows} windows are already waiting for the model")
             self._windows += count
-        future: Future[Probabilities] = Future()
-        self._loop.call_soon_threadsafe(self._send, stream, samples, count, new_hops, future)
+        answer = self._answer(stream, samples, count, new_hops)
+        future = asyncio.run_coroutine_threadsafe(answer, self._loop)
+        future.add_done_callback(lambda _: self._release(count))
         return future
 
     async def ask(self, stream: RemoteStream, request: WindowRequest) -> Probabilities | None:
@@ -169,35 +170,27 @@ class RemoteEngine:
 
     # -- on the loop ------------------------------------------------------------------------------
 
-    def _send(
-        self,
-        stream: RemoteStream,
-        samples: NDArray[np.float32],
-        count: int,
-        new_hops: int,
-        future: Future[Probabilities],
-    ) -> None:
-        task = self._loop.create_task(stream.predict(samples, count, new_hops))
+    async def _answer(
+        self, stream: RemoteStream, samples: NDArray[np.float32], count: int, new_hops: int
+    ) -> Probabilities:
+        task = asyncio.current_task()
+        assert task is not None
         self._keep(task)
+        try:
+            return await stream.predict(samples, count, new_hops)
+        except asyncio.CancelledError:
+            if self._closed:
+                raise EngineClosedError("the engine was given up") from None
+            raise
+        except EngineError:
+            raise
+        except Exception as error:
+            logger.exception("a request to the model failed")
+            raise EngineError(f"the request to the model failed: {error}") from error
 
-        def settle(task: asyncio.Task[Probabilities]) -> None:
-            with self._lock:
-                self._windows -= count
-            if not future.set_running_or_notify_cancel():
-                return
-            if task.cancelled():
-                future.set_exception(EngineClosedError("the engine was given up"))
-            elif (error := task.exception()) is not None:
-                future.set_exception(_engine_error(error))
-            else:
-                future.set_result(task.result())
-
-        def cancelled(future: Future[Probabilities]) -> None:
-            if future.cancelled():
-                self._loop.call_soon_threadsafe(task.cancel)
-
-        task.add_done_callback(settle)
-        future.add_done_callback(cancelled)
+    def _release(self, count: int) -> None:
+        with self._lock:
+            self._windows -= count
 
     def _keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
@@ -210,7 +203,6 @@ class RemoteEngine:
             task.cancel()
 
     async def _watch(self) -> None:
-        """The heartbeat."""
         while True:
             await asyncio.sleep(self._cluster.heartbeat_s)
             await self._look()
@@ -260,7 +252,6 @@ class RemoteStream:
         self._detours += 1
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
-        """``RemoteEngine.submit`` for this stream."""
         return self._engine.submit(self, windows, new_hops)
 
     def close(self) -> None:
@@ -329,10 +320,51 @@ def _joined(windows: Sequence[Window], new_hops: int) -> NDArray[np.float32]:
     return np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
 
 
-def _engine_error(error: BaseException) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    logger.error("a request to the model failed", exc_info=error)
-    failure = EngineError(f"the request to the model failed: {error}")
-    failure.__cause__ = error
-    return failure
+async def describe(
+    replicas: ModelReplicas, settings: ClusterSettings, wanted: str | None
+) -> Description:
+    """What a replica runs; of several attempts, preferably one with the wanted weights.
+
+    Raises EngineError if no replica answers.
+    """
+    found: Description | None = None
+
+    async def ask() -> Description:
+        nonlocal found
+        found = await replicas.describe(secrets.token_hex(8))
+        if wanted is not None and found.weights != wanted:
+            raise OtherWeightsError("the weights were replaced")
+        return found
+
+    try:
+        return await attempts(ask, lambda: None, settings.live_timeout_s, settings)
+    except EngineError:
+        if found is None:
+            raise
+        return found
+
+
+async def attempts(
+    ask: Callable[[], Awaitable[AnswerT]],
+    after_fault: Callable[[], None],
+    timeout_s: float,
+    settings: ClusterSettings,
+) -> AnswerT:
+    """The first answer of any replica. Raises the failure of the last attempt.
+
+    A fault of the model itself is not retried: it would recur on the next replica.
+    """
+    failure: EngineError = ReplicaLostError("no replica was asked")
+    for attempt in range(settings.max_attempts):
+        if not isinstance(failure, OtherWeightsError):  # then the replica itself is healthy
+            await asyncio.sleep(attempt * settings.retry_pause_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await ask()
+        except TimeoutError:
+            failure = ReplicaLostError(f"no answer in {timeout_s:g} s")
+        except (ReplicaLostError, OtherWeightsError, EngineBusyError, EngineClosedError) as error:
+            failure = error
+        logger.info("retrying on another model replica: %s", failure)
+        after_fault()
+    raise failure

@@ -52,7 +52,6 @@ class StepTime:
         self._asked_s = clock()
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        """A batch has run."""
         with self._lock:
             self._step_s += step_s
 

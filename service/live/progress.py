@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from service.live.heat import HeatLog
 from service.live.inbox import Inbox
@@ -17,58 +18,47 @@ from service.session.wire import checkpoint_of, event_message
 from service.settings import Settings
 
 
+@dataclass(kw_only=True)
 class ProgressReporter:
     """Puts notes and progress into the outbox, in an order that a client can resume from.
 
     The checkpoint of a `progress` covers exactly the notes sent before it. One follows each note
     immediately, so that a client whose connection breaks has little audio to send again.
-    """
 
-    def __init__(
-        self,
-        session: TranscriptionSession,
-        session_id: str,
-        inbox: Inbox,
-        outbox: Outbox,
-        settings: Settings,
-        *,
-        frame_s: float,
-        metrics: Metrics,
-        known_events: int = 0,
-        updates: bool = False,
-        heat: HeatLog | None = None,
-    ) -> None:
-        """Args:
+    Attributes:
         known_events: number of first events that the client already has.
         updates: also send corrected instruments and pedal events.
         heat: also send these probabilities.
-        """
-        self._session = session
-        self._session_id = session_id
-        self._inbox = inbox
-        self._outbox = outbox
-        self._settings = settings
-        self._frame_s = frame_s
-        self._metrics = metrics
-        self._known_events = known_events
-        self._updates = updates
-        self._heat = heat
-        self._point = session.point
+    """
+
+    session: TranscriptionSession
+    session_id: str
+    inbox: Inbox
+    outbox: Outbox
+    settings: Settings
+    frame_s: float
+    metrics: Metrics
+    known_events: int = 0
+    updates: bool = False
+    heat: HeatLog | None = None
+
+    def __post_init__(self) -> None:
+        self._point = self.session.point
         self._lock = asyncio.Lock()
         self._sent: tuple[int, int, float] | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
         """Where a client could resume that has received everything sent."""
-        return checkpoint_of(self._session_id, self._point)
+        return checkpoint_of(self.session_id, self._point)
 
     async def events(self, events: list[Event]) -> None:
         """Sends the events of a push, followed by progress."""
         async with self._lock:
             await self._put_heat()
             await self._put_notes(events)
-            if self._known_events == 0:
-                self._point = self._session.point
+            if self.known_events == 0:
+                self._point = self.session.point
                 if events:
                     await self._put_progress()
 
@@ -82,41 +72,41 @@ class ProgressReporter:
         """Sends progress every `progress_interval_ms`; does not return."""
         lagging = False
         while True:
-            await asyncio.sleep(self._settings.progress_interval_ms / 1000)
+            await asyncio.sleep(self.settings.progress_interval_ms / 1000)
             behind_ms = self._behind_ms
-            self._metrics.behind_s.observe(behind_ms / 1000)
-            if behind_ms > self._settings.lagging_ms and not lagging:
+            self.metrics.behind_s.observe(behind_ms / 1000)
+            if behind_ms > self.settings.lagging_ms and not lagging:
                 lagging = True
-                self._metrics.lagging.inc()
-                await self._outbox.put(Lagging(behind_ms=behind_ms))
-            elif behind_ms < self._settings.lagging_ms / 2:
+                self.metrics.lagging.inc()
+                await self.outbox.put(Lagging(behind_ms=behind_ms))
+            elif behind_ms < self.settings.lagging_ms / 2:
                 lagging = False  # sent again only after the session has caught up
             async with self._lock:
-                if self._known_events == 0 and self._state != self._sent:
+                if self.known_events == 0 and self._state != self._sent:
                     await self._put_progress()
 
     async def _put_heat(self) -> None:
-        if self._heat is not None and (frames := self._heat.take()) is not None:
-            await self._outbox.put(frames)
+        if self.heat is not None and (frames := self.heat.take()) is not None:
+            await self.outbox.put(frames)
 
     async def _put_notes(self, events: Iterable[Event]) -> None:
         for event in events:
-            if is_update(event) and not self._updates:
+            if is_update(event) and not self.updates:
                 continue
-            if self._known_events:
-                self._known_events -= 1
+            if self.known_events:
+                self.known_events -= 1
                 continue
             if event.kind != "note_update":  # which has no time of its own
-                self._metrics.event_lateness_s.observe(self._lateness_s(event))
-            await self._outbox.put(event_message(event))
+                self.metrics.event_lateness_s.observe(self._lateness_s(event))
+            await self.outbox.put(event_message(event))
 
     async def _put_progress(self) -> None:
         self._sent = received_samples, frames, behind_ms = self._state
-        await self._outbox.put(
+        await self.outbox.put(
             Progress(
                 received_samples=received_samples,
                 frames=frames,
-                time_s=round(frames * self._frame_s, 6),
+                time_s=round(frames * self.frame_s, 6),
                 behind_ms=behind_ms,
                 checkpoint=self.checkpoint,
             )
@@ -124,16 +114,16 @@ class ProgressReporter:
 
     def _lateness_s(self, event: Event) -> float:
         """Seconds since the event could first have been sent."""
-        delay = self._session.delay
+        delay = self.session.delay
         delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
         known_ms = 1000 * event.time_s + delay_ms
-        end_ms = 1000 * self._session.totals.audio_s + self._inbox.queued_ms
-        return self._inbox.arrivals.age_s((end_ms - known_ms) / 1000)
+        end_ms = 1000 * self.session.totals.audio_s + self.inbox.queued_ms
+        return self.inbox.arrivals.age_s((end_ms - known_ms) / 1000)
 
     @property
     def _state(self) -> tuple[int, int, float]:
-        return self._session.totals.received_samples, self._point.frames, self._behind_ms
+        return self.session.totals.received_samples, self._point.frames, self._behind_ms
 
     @property
     def _behind_ms(self) -> float:
-        return round(self._inbox.queued_ms + self._session.behind_ms, 1)
+        return round(self.inbox.queued_ms + self.session.behind_ms, 1)

@@ -6,9 +6,9 @@ import logging
 from time import monotonic
 
 from service.access.clients import Client
-from service.ops import tracing
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
+from service.ops.tracing import SessionSpan
 from service.protocol.faults import ErrorCode
 from service.session.session_state import Totals
 
@@ -24,7 +24,7 @@ class SessionLog:
         self._began_s = monotonic()
         self._before: Totals | None = None
         self._totals: Totals | None = None
-        self._span = tracing.NO_SPAN
+        self._span: SessionSpan | None = None
         self._done = False
 
     def opened(self, name: str, totals: Totals, **fields: object) -> None:
@@ -36,7 +36,7 @@ class SessionLog:
         session_id.set(name)
         self._metrics.opened.inc()
         about = {"client": self._client.name, **fields}
-        self._span = tracing.start_session(name, about)
+        self._span = SessionSpan({"session_id": name, **about})
         logger.info("session opened", extra={"fields": about})
 
     def ended(self, totals: Totals) -> None:
@@ -67,5 +67,6 @@ class SessionLog:
             self._metrics.dropped_samples.inc(totals.dropped_samples)
             self._metrics.notes.inc(notes)
         self._metrics.closed.labels(reason).inc()
-        self._span.end(about, failed=reason == ErrorCode.INTERNAL)
+        if self._span is not None:
+            self._span.end(about, failed=reason == ErrorCode.INTERNAL)
         logger.info("session closed", extra={"fields": about})

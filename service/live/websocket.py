@@ -23,14 +23,15 @@ from service.access.clients import client_of
 from service.access.places import Place
 from service.access.refusal import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
+from service.live.heat import HeatLog
 from service.live.inbox import End, Inbox
-from service.live.opening import Opening
 from service.live.outbox import Outbox
 from service.live.pacing import Pacer
 from service.live.progress import ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
 from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
+    Checkpoint,
     Flush,
     Keepalive,
     Start,
@@ -39,10 +40,20 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat
-from service.protocol.server_messages import Done, Draining, Error, Flushed, Totals
-from service.session.limits import TooManyNotesError
+from service.protocol.options import AudioFormat, OptionsError, StreamOptions
+from service.protocol.server_messages import (
+    Done,
+    Draining,
+    Error,
+    Flushed,
+    Limits,
+    Ready,
+    Totals,
+)
+from service.session.description import chosen
+from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.session import TranscriptionSession
+from service.session.wire import resume_point
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -99,7 +110,7 @@ class Connection:
         except ProtocolError as error:
             # Before `ready` no notes are owed; a slow reader would not read them.
             logger.info("%s: %s", error.code, error.message)
-            close_code, reason = error.close_code, error.code
+            close_code, reason = error.code.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
                 await self._send_error(error)
         except VanishedError:
@@ -108,7 +119,7 @@ class Connection:
         except Exception:
             logger.exception("the session failed")
             fault = internal_error()
-            close_code, reason = fault.close_code, fault.code
+            close_code, reason = fault.code.close_code, fault.code
             await self._send_error(fault)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
@@ -142,34 +153,80 @@ class Connection:
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         return start
 
+    def _open(
+        self, audio: AudioFormat, start: Start
+    ) -> tuple[StreamOptions, HeatLog | None, TranscriptionSession]:
+        """The options in effect, the frames to send if asked for, and the session.
+
+        The place is resized to the options. Raises ProtocolError if they cannot be met.
+        """
+        sessions = self._service.sessions
+        try:
+            options = start.options(sessions.default)
+            size = sessions.size(options)
+            if self._place is not None and not self._place.resize(size):
+                raise sessions.refusal(size)
+            point = resume_point(start.resume) if start.resume is not None else None
+            heat = HeatLog(point.frames if point else 0) if start.frames else None
+            session = TranscriptionSession(
+                self._service.loaded(),
+                audio,
+                options,
+                limits=SessionLimits(max_notes=self._settings.max_notes),
+                resume=point,
+                on_frames=heat.add if heat else None,
+            )
+        except OptionsError as error:
+            raise ProtocolError(error.code, str(error)) from None
+        return options, heat, session
+
+    def _ready(
+        self, options: StreamOptions, session: TranscriptionSession, checkpoint: Checkpoint
+    ) -> Ready:
+        """The message that states the options in effect."""
+        config, delay = self._service.loaded().config, session.delay
+        described = chosen(options, config)
+        return Ready(
+            **described | {"instruments": described["instruments"] or None},
+            session_id=self._id,
+            sample_rate_hz=config.sample_rate,
+            hop_samples=HOP,
+            frame_rate_hz=config.sample_rate / HOP,
+            delay_ms=round(delay.note_on_ms, 3),
+            median_delay_ms=delay.note_on_median_ms,
+            note_off_delay_ms=round(delay.note_off_ms, 3),
+            replay_ms=round(session.replay_ms, 3),
+            checkpoint=checkpoint,
+            limits=Limits.model_validate(self._settings, from_attributes=True),
+        )
+
     # -- the four tasks ---------------------------------------------------------------------------
 
     async def _converse(self, start: Start) -> tuple[int, str]:
         """Runs the session from `ready` to `done`; returns the close code and reason."""
         audio = start.audio()
-        opening = Opening(self._service, self._place, audio, start)
-        session = opening.session
+        options, heat, session = self._open(audio, start)
         if start.resume is not None:
             self._id = start.resume.session_id
         inbox = Inbox(audio, self._settings.max_buffered_ms, self._settings.max_inbound_messages)
         reporter = ProgressReporter(
-            session,
-            self._id,
-            inbox,
-            self._outbox,
-            self._settings,
+            session=session,
+            session_id=self._id,
+            inbox=inbox,
+            outbox=self._outbox,
+            settings=self._settings,
             frame_s=HOP / self._service.loaded().config.sample_rate,
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             updates=start.updates,
-            heat=opening.heat,
+            heat=heat,
         )
-        chosen = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        self._log.opened(self._id, session.totals, resumed=start.resume is not None, **chosen)
+        asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
+        self._log.opened(self._id, session.totals, resumed=start.resume is not None, **asked)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
-                await self._outbox.put(opening.ready(self._id, reporter.checkpoint))
+                await self._outbox.put(self._ready(options, session, reporter.checkpoint))
                 reader = group.create_task(self._read(inbox, audio))
                 reporting = group.create_task(reporter.report())
                 end = await self._transcribe(session, inbox, reporter)
@@ -185,7 +242,7 @@ class Connection:
             session.abort()
             self._log.ended(session.totals)
         if end.error is not None:
-            return end.error.close_code, end.error.code
+            return end.error.code.close_code, end.error.code
         return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
 
     async def _read(self, inbox: Inbox, audio: AudioFormat) -> None:

@@ -90,7 +90,6 @@ class Listener:
 
     @property
     def pedal(self) -> bool:
-        """Whether the pedal is down."""
         return self._pedal.down
 
     def resume(

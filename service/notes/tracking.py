@@ -184,7 +184,6 @@ class Tracker(ABC):
         """Restore the state that ``free`` gave."""
 
     def _hold(self, event: NoteEvent) -> None:
-        """The note of this note_on sounds."""
         self._sounding[event.pitch] = event
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:

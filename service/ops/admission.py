@@ -49,7 +49,6 @@ class SessionRoom(Places):
         return min(self.size(self.default), max(lightest, self.total - self.taken))
 
     def refusal(self, size: float) -> ProtocolError:
-        """Why a session of this size is refused."""
         if self.capacity is None:
             message = f"all {self.total:.0f} sessions are taken"
             return ProtocolError(ErrorCode.TOO_MANY_SESSIONS, message)

@@ -78,7 +78,6 @@ def version_of(distribution: str) -> str:
 def health_router(
     settings: Settings, slot: EngineSlot, sessions: SessionRoom, draining: asyncio.Event
 ) -> APIRouter:
-    """The endpoints."""
     router = APIRouter(tags=["state"])
     later = settings.retry_after_s
 

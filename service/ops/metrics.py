@@ -87,11 +87,9 @@ class Metrics:
         self._batch_windows.labels(way).observe(windows)
 
     def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
-        """The model has failed on a batch."""
         self.batch_failures.labels(priority.name.lower()).inc()
 
     def text(self) -> bytes:
-        """All metrics in the text format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:

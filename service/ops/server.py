@@ -32,7 +32,6 @@ HARD_SIZE_FACTOR = 4
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves the application."""
     return uvicorn.Config(
         app,
         host=settings.host,

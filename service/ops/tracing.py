@@ -9,51 +9,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
+
+try:
+    from opentelemetry import trace
+except ImportError:
+    trace = None  # type: ignore[assignment]
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-class SessionSpan(Protocol):
-    """The span of one session."""
+class SessionSpan:
+    """The span of a session, from now to `end`; does nothing without OpenTelemetry."""
 
-    def end(self, about: Mapping[str, object], failed: bool) -> None: ...
-
-
-class _NoSpan:
-    def end(self, about: Mapping[str, object], failed: bool) -> None:
-        pass
-
-
-class _OtelSpan:
-    def __init__(self, span: Span) -> None:
-        self._span = span
+    def __init__(self, about: Mapping[str, object]) -> None:
+        self._span: Any = None
+        if trace is not None:  # type: ignore[redundant-expr]
+            self._span = trace.get_tracer("rse-transcribe").start_span("session")
+        self._add(about)
 
     def end(self, about: Mapping[str, object], failed: bool) -> None:
-        self._span.set_attributes(_attributes(about))
-        if failed:
-            self._span.set_status(StatusCode.ERROR)
-        self._span.end()
+        self._add(about)
+        if self._span:
+            if failed:
+                self._span.set_status(trace.StatusCode.ERROR)
+            self._span.end()
 
-
-NO_SPAN: SessionSpan = _NoSpan()
-
-try:
-    from opentelemetry import trace
-    from opentelemetry.trace import Span, StatusCode
-except ImportError:
-    _available = False
-else:
-    _available = True
-
-
-def start_session(session_id: str, about: Mapping[str, object]) -> SessionSpan:
-    """Begins the span of a session; without OpenTelemetry, one that does nothing."""
-    if not _available:
-        return NO_SPAN
-    tracer = trace.get_tracer("rse-transcribe")
-    attributes = _attributes({"session_id": session_id, **about})
-    return _OtelSpan(tracer.start_span("session", attributes=attributes))
+    def _add(self, about: Mapping[str, object]) -> None:
+        for name, value in about.items():
+            if self._span and value is not None:
+                plain = isinstance(value, str | bool | int | float)
+                self._span.set_attribute(f"rse.{name}", value if plain else str(value))
 
 
 def configure() -> None:
@@ -75,11 +61,3 @@ def configure() -> None:
     provider = TracerProvider(resource=Resource.create({"service.name": "rse-transcribe"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
-
-
-def _attributes(about: Mapping[str, object]) -> dict[str, str | bool | int | float]:
-    return {
-        f"rse.{name}": value if isinstance(value, str | bool | int | float) else str(value)
-        for name, value in about.items()
-        if value is not None
-    }

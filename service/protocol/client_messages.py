@@ -131,14 +131,12 @@ class Start(Choices):
     resume: Resume | None = None
 
     def audio(self) -> AudioFormat:
-        """The format of the audio that follows."""
         return AudioFormat(
             encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
         )
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one sample of all channels."""
         return self.encoding.sample_bytes * self.channels
 
 

@@ -46,12 +46,6 @@ class OptionsError(ValueError):
     code: ClassVar[ErrorCode] = ErrorCode.BAD_START
 
 
-class UnsupportedEncodingError(OptionsError):
-    """The PCM encoding is not one of ``Encoding``."""
-
-    code = ErrorCode.UNSUPPORTED_ENCODING
-
-
 class SampleRateError(OptionsError):
     """The resampler does not support the sample rate."""
 
@@ -81,9 +75,7 @@ class AudioFormat:
             object.__setattr__(self, "encoding", Encoding(self.encoding))
         except ValueError:
             known = ", ".join(Encoding)
-            raise UnsupportedEncodingError(
-                f"encoding must be one of {known}, not {self.encoding!r}"
-            ) from None
+            raise OptionsError(f"encoding must be one of {known}, not {self.encoding!r}") from None
         if not _is_int(self.sample_rate_hz) or not (
             MIN_SAMPLE_RATE_HZ <= self.sample_rate_hz <= MAX_SAMPLE_RATE_HZ
         ):
@@ -96,7 +88,6 @@ class AudioFormat:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one sample of all channels."""
         return self.encoding.sample_bytes * self.channels
 
     def duration_ms(self, n_bytes: int) -> float:

@@ -159,7 +159,7 @@ class Error(_ServerMessage):
 
     @classmethod
     def of(cls, error: ProtocolError) -> Error:
-        return cls(code=error.code, message=error.message, retryable=error.retryable)
+        return cls(code=error.code, message=error.message, retryable=error.code.retryable)
 
 
 ServerMessage = (

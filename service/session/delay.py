@@ -19,25 +19,18 @@ from service.protocol.options import StreamOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """The parts of an event's delay in milliseconds, each in the worst case."""
+    """Milliseconds from the time of an event until it is known, in the worst case, and the part of
+    the resampler.
 
-    lookahead_ms: float
-    block_ms: float
+    Attributes:
+        note_on_median_ms: in anytime mode, if measured for the model; the others are then upper
+            bounds.
+    """
+
+    note_on_ms: float
+    note_off_ms: float
     resampler_ms: float
-    tracker_on_ms: float
-    tracker_off_ms: float
-    note_on_median_ms: float | None = None
-    """In anytime mode, if measured for the model; the others are then upper bounds."""
-
-    @property
-    def note_on_ms(self) -> float:
-        """From the time of a note_on until it is known."""
-        return self.lookahead_ms + self.block_ms + self.resampler_ms + self.tracker_on_ms
-
-    @property
-    def note_off_ms(self) -> float:
-        """From the time of a note_off until it is known."""
-        return self.note_on_ms + self.tracker_off_ms - self.tracker_on_ms
+    note_on_median_ms: float | None
 
 
 def stated_delay(
@@ -45,29 +38,27 @@ def stated_delay(
     *,
     model_rate_hz: int,
     resampler_ms: float,
-    tracker_on_frames: float,
-    tracker_off_frames: float,
-    usual_on_frames: float | None = None,
+    on_frames: float,
+    off_frames: float,
+    usual_on_frames: float | None,
 ) -> Delay:
     """The delay of a stream with these options, without computing time.
 
     Args:
-        model_rate_hz: sample rate of the model.
         resampler_ms: ``resample.latency_ms`` of the two rates.
-        tracker_on_frames: ``Tracker.on_delay_frames``.
+        on_frames, off_frames: ``Tracker.on_delay_frames`` and ``Tracker.off_delay_frames``.
         usual_on_frames: in anytime mode, median frames from a note's time to the end of the window
             that decides it; None if unknown.
-        tracker_off_frames: ``Tracker.off_delay_frames``.
     """
     hop_ms = 1000.0 * HOP / model_rate_hz
+    held_ms = options.actual_lookahead_ms(model_rate_hz) + resampler_ms
+    held_ms += (options.frames_per_window - 1) * hop_ms
     median_ms = None
     if usual_on_frames is not None:
         median_ms = round(usual_on_frames * hop_ms + resampler_ms, 3)
     return Delay(
-        lookahead_ms=options.actual_lookahead_ms(model_rate_hz),
-        block_ms=(options.frames_per_window - 1) * hop_ms,
+        note_on_ms=held_ms + on_frames * hop_ms,
+        note_off_ms=held_ms + off_frames * hop_ms,
         resampler_ms=resampler_ms,
-        tracker_on_ms=tracker_on_frames * hop_ms,
-        tracker_off_ms=tracker_off_frames * hop_ms,
         note_on_median_ms=median_ms,
     )

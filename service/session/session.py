@@ -105,8 +105,8 @@ class TranscriptionSession:
             options,
             model_rate_hz=model_rate_hz,
             resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
-            tracker_on_frames=self._listener.on_delay_frames,
-            tracker_off_frames=self._listener.off_delay_frames,
+            on_frames=self._listener.on_delay_frames,
+            off_frames=self._listener.off_delay_frames,
             usual_on_frames=usual_on_frames(engine.config, options, settings),
         )
         self._state = SessionState.OPEN
@@ -128,7 +128,6 @@ class TranscriptionSession:
 
     @property
     def state(self) -> SessionState:
-        """The session's state."""
         return self._state
 
     @property
@@ -309,7 +308,6 @@ class TranscriptionSession:
         self._note(events)
 
     def _note(self, events: list[Event]) -> None:
-        """Record events, for the caller and as notes."""
         self._unsaid += events
         self._score.add(events)
 

@@ -16,16 +16,19 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.access.problems import Problem, responses
+from service.access.problems import Problem, busy, responses
+from service.audio.decode import DecodeError
+from service.audio.pcm import BadAudioError
+from service.engine.engine import EngineBusyError
 from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.protocol.faults import ErrorCode
-from service.protocol.options import StreamOptions
+from service.protocol.options import SampleRateError, StreamOptions
 from service.protocol.server_messages import Done, Error, Totals
 from service.session.description import chosen
+from service.session.limits import TooManyNotesError
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
 from service.state import ServiceState
-from service.upload.outcome import as_problem, count
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +81,13 @@ class Advanced(BaseModel):
     fraction: float | None
 
 
+NOT_OF_UPLOADS = {
+    ErrorCode.HOST_NOT_ALLOWED,
+    ErrorCode.TOO_MANY_SESSIONS,
+    ErrorCode.NOT_FOUND,
+    ErrorCode.METHOD_NOT_ALLOWED,
+}
+
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The notes, in the form given by `answer`",
@@ -87,28 +97,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
             NDJSON: {"schema": {"type": "string", "description": "one JSON object per line"}},
         },
     },
-    **responses(
-        ErrorCode.BAD_PARAMETER,
-        ErrorCode.UNKNOWN_MODEL,
-        ErrorCode.BAD_UPLOAD,
-        ErrorCode.UPLOAD_TOO_LARGE,
-        ErrorCode.AUDIO_TOO_LONG,
-        ErrorCode.TOO_MANY_NOTES,
-        ErrorCode.UNDECODABLE,
-        ErrorCode.EMPTY_AUDIO,
-        ErrorCode.BAD_SAMPLE_RATE,
-        ErrorCode.BAD_AUDIO,
-        ErrorCode.TOO_MANY_UPLOADS,
-        ErrorCode.CLIENT_LIMIT,
-        ErrorCode.TOO_MANY_REQUESTS,
-        ErrorCode.UNAUTHORIZED,
-        ErrorCode.ORIGIN_NOT_ALLOWED,
-        ErrorCode.NOT_READY,
-        ErrorCode.DRAINING,
-        ErrorCode.DISK_FULL,
-        ErrorCode.IDLE_TIMEOUT,
-        ErrorCode.INTERNAL,
-    ),
+    **responses(*(code for code in ErrorCode if code.status and code not in NOT_OF_UPLOADS)),
 }
 
 
@@ -198,3 +187,31 @@ def file_name(uploaded: str | None) -> dict[str, str]:
     stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
     name = quote(f"{stem[:100]}.mid", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+
+
+def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
+    """The problem that a client sees for a fault of the recording or the server."""
+    match error:
+        case Problem():
+            return error
+        case DecodeError():
+            return Problem(error.code, str(error), **extra)
+        case SampleRateError():
+            return Problem(ErrorCode.BAD_SAMPLE_RATE, str(error), **extra)
+        case BadAudioError():
+            return Problem(ErrorCode.BAD_AUDIO, str(error), **extra)
+        case TooManyNotesError():
+            return Problem(ErrorCode.TOO_MANY_NOTES, str(error), **extra)
+        case EngineBusyError():
+            later = state.settings.retry_after_s
+            return busy(ErrorCode.TOO_MANY_UPLOADS, "the model is overloaded", later)
+    logger.error("an upload failed", exc_info=error)
+    return Problem(ErrorCode.INTERNAL, "the server failed; this was logged", **extra)
+
+
+def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:
+    """Counts a finished upload in the metrics."""
+    outcome = problem.code if problem is not None else "done"
+    state.metrics.uploads_ended.labels(outcome).inc()
+    if performance is not None:
+        state.metrics.audio_s.labels("file").inc(performance.totals.audio_s)

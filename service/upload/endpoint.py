@@ -11,7 +11,7 @@ import base64
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, model_validator
@@ -30,7 +30,6 @@ from service.protocol.options import (
     AudioFormat,
     Encoding,
     InstrumentsError,
-    StreamOptions,
     check_instruments,
 )
 from service.session.description import chosen
@@ -42,12 +41,13 @@ from service.upload.answer import (
     MIDI,
     Answer,
     HoldingResponse,
+    as_problem,
+    count,
     describe,
     file_name,
     write_lines,
 )
 from service.upload.form import FORM, receive_file
-from service.upload.outcome import as_problem, count
 
 router = APIRouter(tags=["recordings"])
 
@@ -108,8 +108,22 @@ async def transcribe_recording(
         except Exception as error:
             count(state, None, as_problem(error, state))
             raise
+        settings, engine = state.settings, state.loaded()
+        limits = SessionLimits(
+            max_notes=settings.max_notes,
+            max_pending_windows=engine.settings.max_file_batch_windows,
+        )
         items = await stack.enter_async_context(
-            aclosing(start_transcription(state, upload.file, options, choices.pcm()))
+            aclosing(
+                transcribe_file(
+                    upload.file,
+                    engine,
+                    options,
+                    pcm=choices.pcm(),
+                    max_duration_s=settings.max_upload_s,
+                    limits=limits,
+                )
+            )
         )
         if choices.answer is Answer.NDJSON:
             # Bad files usually fail at once, while the answer can still have an error status.
@@ -127,23 +141,6 @@ async def transcribe_recording(
         if choices.answer is Answer.JSON:
             return JSONResponse(describe(performance, options, state))
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
-
-
-def start_transcription(
-    state: ServiceState, file: BinaryIO, options: StreamOptions, pcm: AudioFormat | None
-) -> AsyncGenerator[FileItem, None]:
-    engine, settings = state.loaded(), state.settings
-    return transcribe_file(
-        file,
-        engine,
-        options,
-        pcm=pcm,
-        max_duration_s=settings.max_upload_s,
-        limits=SessionLimits(
-            max_notes=settings.max_notes,
-            max_pending_windows=engine.settings.max_file_batch_windows,
-        ),
-    )
 
 
 async def run(

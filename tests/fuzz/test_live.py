@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from pydantic import TypeAdapter
 
-from service.protocol.faults import CLOSE_CODES, CloseCode, ErrorCode
+from service.protocol.faults import CloseCode, ErrorCode
 from service.protocol.server_messages import ServerMessage
 from tests.fakes import FAKE_PITCHES, play
 from tests.fuzz.conftest import count, inputs
@@ -166,7 +166,7 @@ class Client(RuleBasedStateMachine):
         if self.end == "stop":
             assert code == CloseCode.NORMAL
         else:
-            assert code == CLOSE_CODES[ErrorCode(self.end)]
+            assert code == ErrorCode[self.end.upper()].close_code
         if self.start is None:
             assert [message["type"] for message in messages] == ["error"]
             return

@@ -84,7 +84,7 @@ TEXTS = st.one_of(
 
 def check(error: ProtocolError) -> None:
     assert error.code in COMPLAINTS
-    assert error.close_code == 4400
+    assert error.code.close_code == 4400
     assert 0 < len(error.message) <= 300
 
 

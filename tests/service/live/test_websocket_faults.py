@@ -53,7 +53,7 @@ def test_a_fault_before_ready_is_told_and_closed(
         raise RuntimeError("secret detail")
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.live.opening.TranscriptionSession", fail)
+        patch.setattr("service.live.websocket.TranscriptionSession", fail)
         with client.websocket_connect(ADDRESS) as socket:
             socket.send_json(START)
             messages, close = hear(socket)
@@ -70,20 +70,6 @@ def test_the_path_of_the_weights_is_not_told() -> None:
             messages, _ = hear(socket)
     assert "secret" not in messages[0]["message"]
     assert model.config.name in messages[0]["message"]
-
-
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("?encoding=opus&sample_rate=48000", "unsupported_encoding"),
-        ("?encoding=pcm_s16le&sample_rate=48000&colour=red", "bad_start"),
-    ],
-)
-def test_a_bad_address_is_told_and_closed(client: TestClient, query: str, code: str) -> None:
-    with client.websocket_connect(ADDRESS + query) as socket:
-        messages, close = hear(socket)
-    assert [m["code"] for m in messages] == [code]
-    assert close == CloseCode.BAD_REQUEST
 
 
 @pytest.mark.parametrize(

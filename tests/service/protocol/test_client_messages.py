@@ -65,32 +65,8 @@ def test_bad_messages_have_a_code_and_a_short_sentence(text: str, code: ErrorCod
         parse_message(text)
     assert caught.value.code is code
     assert 0 < len(caught.value.message) <= 300
-    assert caught.value.close_code == CloseCode.BAD_REQUEST
-    assert not caught.value.retryable
-
-
-def test_a_query_is_the_same_start() -> None:
-    pairs = [
-        ("encoding", "pcm_f32le"),
-        ("sample_rate", "48000"),
-        ("channels", "2"),
-        ("mode", "block"),
-        ("lookahead_ms", "50.5"),
-        ("block_frames", "8"),
-        ("model", "live"),
-    ]
-    fields = dict(pairs)
-    assert parse_query(pairs) == parse_message(
-        start_with(
-            encoding=fields["encoding"],
-            sample_rate=48000,
-            channels=2,
-            mode="block",
-            lookahead_ms=50.5,
-            block_frames=8,
-            model="live",
-        )
-    )
+    assert caught.value.code.close_code == CloseCode.BAD_REQUEST
+    assert not caught.value.code.retryable
 
 
 @pytest.mark.parametrize(
@@ -113,27 +89,3 @@ def test_bad_queries(pairs: list[tuple[str, str]], code: ErrorCode) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_query(pairs)
     assert caught.value.code is code
-
-
-POINT = {"session_id": "ab", "from_sample": 0, "frames": 0, "notes": 0, "sounding": []}
-NOTE = {"note_id": 0, "pitch": 60, "velocity": 1, "confidence": 1, "frame": 0, "time_s": 0}
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        {},
-        {**POINT, "session_id": "no\nhex"},
-        {**POINT, "sounding": [{**NOTE, "pitch": 128}]},
-        {**POINT, "known_events": -1},
-    ],
-)
-def test_a_bad_resume_is_told_as_such(point: dict[str, object]) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        parse_message(start_with(resume=point))
-    assert caught.value.code is ErrorCode.BAD_RESUME
-
-
-def test_a_query_cannot_resume() -> None:
-    with pytest.raises(ProtocolError, match="resume is not a query parameter"):
-        parse_query([("encoding", "pcm_s16le"), ("sample_rate", "44100"), ("resume", "{}")])

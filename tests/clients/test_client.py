@@ -99,21 +99,6 @@ async def test_audio_under_way_is_bounded_and_messages_are_cut() -> None:
     assert heard.flushes > 0
 
 
-async def test_live_pace_needs_no_flush_markers() -> None:
-    async with FakeService().running() as service:
-        async with TranscriptionClient(service.url, OPTIONS) as client:
-            (heard,) = service.sessions
-            async with asyncio.timeout(60):
-                for sent in range(1, 13):
-                    await client.send(seconds(0.25))
-                    # Long before the next block of a microphone the answer to this one is there:
-                    # three of four blocks are acknowledged, the end of a second is not.
-                    while client.transcribed_s < (sent - (sent % 4 == 0)) / 4:
-                        await asyncio.sleep(0)
-            await client.stop()
-    assert heard.flushes == 0
-
-
 async def test_the_servers_error_comes_after_the_last_note_and_carries_the_midi() -> None:
     async with FakeService(Behaviour(fail_at_samples=3 * RATE // 2)).running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
@@ -158,13 +143,6 @@ async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
         with pytest.raises(SessionEndedError):
             await client.send(seconds(1))
     assert_no_stuck_note(events)
-
-
-async def test_a_refused_start_names_its_code() -> None:
-    async with FakeService(Behaviour(reject_start="bad_sample_rate")).running() as service:
-        with pytest.raises(ServerError) as caught:
-            await TranscriptionClient(service.url, OPTIONS).connect()
-    assert caught.value.code == "bad_sample_rate"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from http import HTTPStatus
 from pathlib import Path
 
 import mido
@@ -64,19 +63,6 @@ async def test_a_take_is_heard_played_on_and_saved(
     assert "3 notes in 3.0 s" in capsys.readouterr().out
 
 
-async def test_a_lost_connection_is_survived_with_no_note_stuck(
-    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
-) -> None:
-    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1)
-    async with FakeService(behaviour).running() as service:
-        assert await run(service, "--midi-port", "synth") == 0
-        assert len(service.sessions) == 2
-        assert service.sessions[-1].stopped
-    assert port.sounding == set()
-    assert port.closed
-    assert "connection was lost" in capsys.readouterr().out
-
-
 async def test_an_error_of_the_service_ends_all_notes(
     device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,15 +88,6 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
     assert port.closed
     assert device.streams[0].closed.is_set()
     assert "the synth was unplugged" in capsys.readouterr().err
-
-
-async def test_a_service_that_stays_away_is_told_when_the_take_ends(
-    device: FakeSounddevice, capsys: pytest.CaptureFixture[str]
-) -> None:
-    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
-    async with FakeService(behaviour).running() as service:
-        assert await run(service) == 1
-    assert "all sessions are taken" in capsys.readouterr().err
 
 
 def test_a_wrong_device_or_file_is_told(

@@ -82,12 +82,12 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def extended(bare: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the extras ``library`` and ``onnx`` as well; the rest
-    is that of ``bare``, which stays as it is."""
+    """The programs of an environment that has the extra ``library`` as well; the rest is that of
+    ``bare``, which stays as it is."""
     environment = tmp_path_factory.mktemp("extended")
     venv.create(environment, with_pip=False, symlinks=True)
     (packages,) = environment.glob("lib/*/site-packages")
     (base,) = bare.parent.glob("lib/*/site-packages")
     (packages / "base.pth").write_text(f"{base}\n")
-    install(environment, f"{wheel}[library,onnx]")
+    install(environment, f"{wheel}[library]")
     return environment / "bin"

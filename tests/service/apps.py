@@ -119,6 +119,12 @@ def hear(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
         messages.append(json.loads(event["text"]))
 
 
+def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
+    """Ends the audio; returns what ``hear`` does."""
+    socket.send_json({"type": "stop"})
+    return hear(socket)
+
+
 def of_type(messages: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
     return [message for message in messages if message["type"] in types]
 
@@ -153,8 +159,7 @@ def transcribe(client: TestClient) -> list[dict[str, Any]]:
     with client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         send_melody(socket)
-        socket.send_json({"type": "stop"})
-        messages, code = hear(socket)
+        messages, code = stop(socket)
     assert code == CloseCode.NORMAL
     assert check_notes(messages) == PITCHES
     return [{**message, "seq": 0} for message in of_type(messages, "note_on", "note_off")]

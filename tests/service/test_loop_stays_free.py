@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import soundfile
 
 from tests.fakes import GatedTranscriber
-from tests.service.apps import RATE_HZ, START, chunks, hear, melody, of_type, pcm16, serving
+from tests.service.apps import RATE_HZ, START, chunks, melody, of_type, pcm16, serving, stop
 
 
 def test_others_are_answered_while_the_model_runs() -> None:
@@ -33,8 +33,7 @@ def test_others_are_answered_while_the_model_runs() -> None:
                 for chunk in chunks(pcm16(melody())):
                     socket.send_bytes(chunk)
                 model.gate.set()
-                socket.send_json({"type": "stop"})
-                messages, _code = hear(socket)
+                messages, _code = stop(socket)
             assert of_type(messages, "note_on")
             assert upload.result(60).status_code == 200
         finally:

@@ -6,8 +6,6 @@ import pytest
 
 from service.__main__ import address_to_open, serve
 from service.app import pick_model
-from service.ops import logs
-from service.ops.server import DrainingServer
 
 
 @pytest.mark.parametrize(
@@ -39,19 +37,6 @@ def test_the_weights_fit_the_device_unless_they_are_named(
     setting: str, device: str, weights: str
 ) -> None:
     assert pick_model(setting, device) == weights
-
-
-def test_a_server_that_cannot_begin_is_a_status_to_leave_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An exit from within would take the interpreter down under a model that is being loaded."""
-
-    async def port_taken(self: DrainingServer) -> None:
-        raise SystemExit(3)  # as uvicorn does where the port is taken
-
-    monkeypatch.setattr(DrainingServer, "serve", port_taken)
-    monkeypatch.setattr(logs, "configure", lambda log_format: None)
-    assert serve(["--device", "cpu"]) == 3
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 
 from model.config import ModelConfig, RSEConfig, StridedConfig
 from model.storage import save_weights
@@ -54,23 +54,6 @@ async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> 
     await sessions_become(tone_server, 0)
     await transcribes(tone_server)
     assert "Traceback" not in tone_server.log
-
-
-async def test_refused_before_the_upgrade_when_full(start_server: StartServer) -> None:
-    server = start_server(*TONES, RSE_MAX_SESSIONS="1", RSE_RETRY_AFTER_S="3")
-    async with reach(server) as first:
-        await Talk(first).start()
-        with pytest.raises(InvalidStatus) as refused:
-            await reach(server)
-        assert refused.value.response.status_code == 503
-        assert refused.value.response.headers["Retry-After"] == "3"
-        assert json.loads(refused.value.response.body)["code"] == "too_many_sessions"
-        async with reach(server, origin=server.url) as browser:
-            talk = Talk(browser)
-            code = await talk.to_the_end()
-        assert ([m["code"] for m in talk.heard], code) == (["too_many_sessions"], 4429)
-    await sessions_become(server, 0)
-    await transcribes(server)
 
 
 async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:

@@ -7,27 +7,6 @@ from service.ops.settings_page import PAGE, render
 from service.protocol.options import Mode
 from service.settings import Settings
 
-UNITS = ("_s", "_ms", "_bytes")
-COUNTS = (
-    "max_sessions",
-    "max_sessions_per_client",
-    "max_uploads",
-    "max_uploads_per_client",
-    "max_inbound_messages",
-    "max_outbound_messages",
-    "max_batch_windows",
-    "max_notes",
-    "max_tokens",
-    "max_clients",
-    "max_request_burst",
-    "max_message_burst",
-)
-NOT_LIMITS = (
-    *("host", "port", "model", "device", "mode", "keys", "keys_file", "allow_open"),
-    *("log_format", "max_load", "max_pace"),
-    *("allowed_hosts", "allowed_origins", "trusted_proxies"),
-)
-
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,13 +20,6 @@ def test_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSE_MAX_SESSIONS", "3")
     settings = Settings()
     assert (settings.port, settings.mode, settings.max_sessions) == (9001, Mode.CENTRE, 3)
-
-
-def test_every_field_says_what_it_is_and_in_which_unit() -> None:
-    for name, field in Settings.model_fields.items():
-        assert field.description, f"{name} has no docstring"
-        if name not in NOT_LIMITS + COUNTS:
-            assert name.endswith(UNITS), f"{name} does not name its unit"
 
 
 def test_the_document_lists_every_setting_and_no_other() -> None:

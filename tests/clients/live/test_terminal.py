@@ -73,10 +73,3 @@ def test_a_pipe_gets_a_line_a_note() -> None:
         terminal.event(on(0, 69))
         terminal.event(off(0, 69))
     assert out.getvalue().split() == ["1.00", "s", "A4", "1.50", "s", "velocity", "80"]
-
-
-def test_a_terminal_is_redrawn() -> None:
-    out = io.StringIO()
-    with terminal_on(Console(file=out, force_terminal=True)) as terminal:
-        terminal.event(on(0, 69))
-    assert "A4" in out.getvalue()

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.midi.notes import NoteList
-from service.notes.events import Note as ServiceNote
-from service.notes.score import midi_file
 from service.protocol.midi_file import TICKS_PER_BEAT, Beat, TempoMap
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
@@ -51,17 +49,6 @@ def test_notes_pair_by_id() -> None:
         "offset_s": 1.0,
         "offset_frame": 86,
     }
-
-
-def test_the_file_is_the_one_that_the_service_writes() -> None:
-    notes, service_notes = NoteList(), []
-    for note_id, (pitch, onset_s, offset_s) in enumerate(
-        [(60, 0.1, 1.0), (64, 0.1, 0.7), (60, 1.0, 1.3)]
-    ):
-        notes.event(on(note_id, pitch, onset_s))
-        notes.event(off(note_id, pitch, offset_s))
-        service_notes.append(ServiceNote(note_id, pitch, 80, 0.5, 0, 0, onset_s, offset_s))
-    assert notes.midi() == midi_file(service_notes)
 
 
 @pytest.mark.parametrize("first_s", [0.0, 0.31])

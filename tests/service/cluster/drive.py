@@ -13,8 +13,10 @@ import tempfile
 from typing import Any
 
 import ray
+import yaml
 from ray import serve
 from ray.serve._private import api, client
+from ray.serve.schema import ServeDeploySchema
 
 from model import storage
 from model.transcriber import TranscriptionModel
@@ -97,6 +99,10 @@ def main(port: int) -> None:
                 match command.pop("do"):
                     case "deploy":
                         deploy(**command)
+                        answer(None)
+                    case "check":
+                        with open(command["file"]) as file:
+                            ServeDeploySchema.model_validate(yaml.safe_load(file))
                         answer(None)
                     case "replicas":
                         answer(replicas())

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model import storage
 from model.config import WINDOW
 from service.cluster.engine import RemoteEngine
 from service.cluster.model import ModelWorker
@@ -21,7 +20,6 @@ from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
     EngineError,
-    EngineSettings,
     Priority,
     Probabilities,
 )
@@ -108,25 +106,6 @@ async def test_events_and_frames_are_those_of_the_single_process(
     with workers_of(FakeTranscriber(), FakeTranscriber()) as workers:
         async with remote(workers) as (engine, _):
             assert_same(await transcribe(engine, pcm, chunk_bytes, priority=priority), expected)
-
-
-async def test_a_replica_that_takes_over_gives_the_bits_of_the_one_that_died() -> None:
-    """With the shipped weights, whose front-end slides: its state is lost with the replica."""
-    pcm, chunk = chords(4.0), 2_000
-    load = storage.load
-    with Engine(load("live")) as single:
-        expected = await transcribe(single, pcm, chunk)
-    with workers_of(*(load("live") for _ in range(3))) as workers:
-        async with remote(list(workers)) as (engine, replicas):
-            killed: list[ModelWorker] = []
-
-            def kill(number: int) -> None:
-                if number in (6, 40):  # before a window has slid through, and long after
-                    killed.append(replicas.answered[-1])
-                    replicas.kill(killed[-1])
-
-            assert_same(await transcribe(engine, pcm, chunk, kill), expected)
-        assert len(set(map(id, killed))) == 2
 
 
 class SlidingStream(FakeStream):
@@ -220,23 +199,6 @@ async def test_faults_of_replicas_are_tried_again_and_faults_of_the_model_are_no
             assert len(replicas.faults) == 1
 
 
-async def test_a_slow_request_of_a_file_is_no_hang() -> None:
-    model = GatedTranscriber()
-    with workers_of(model) as workers:
-        settings = SETTINGS.model_copy(update={"live_timeout_s": 0.05})
-        async with remote(workers, settings) as (engine, replicas):
-            stream = engine.open_stream(Priority.FILE, POSITIONS)
-            future = stream.submit([np.zeros(WINDOW, np.float32)], 16)
-            await wait_until(model.entered.is_set)
-            described = replicas.described
-            await wait_until(lambda: replicas.described > described + 1)
-            assert engine.heartbeat_age_s < settings.heartbeat_patience_s
-            assert engine.ready
-            assert not future.done()
-            model.gate.set()
-            await asyncio.wrap_future(future)
-
-
 async def test_streams_stay_with_their_weights_while_some_replica_has_them() -> None:
     old, new = FakeTranscriber(), FakeTranscriber()
     new.card = {"trained": "again"}
@@ -256,23 +218,6 @@ async def test_streams_stay_with_their_weights_while_some_replica_has_them() -> 
                 await asyncio.wrap_future(stream.submit(windows, 4))
             await wait_until(lambda: engine.card == {"trained": "again"})
             await ask(engine)
-
-
-async def test_no_more_windows_are_taken_than_the_queue_holds() -> None:
-    model = GatedTranscriber()
-    with Engine(model, EngineSettings(max_queued_windows=3)) as inner:
-        worker = ModelWorker(inner, "", "cpu", SETTINGS)
-        async with remote([worker]) as (engine, _):
-            stream = engine.open_stream(Priority.LIVE, POSITIONS)
-            windows = [np.zeros(WINDOW, np.float32)]
-            futures = [stream.submit(windows, 4) for _ in range(3)]
-            with pytest.raises(EngineBusyError):
-                stream.submit(windows, 4)
-            futures[-1].cancel()
-            model.gate.set()
-            for future in futures[:-1]:
-                await asyncio.wrap_future(future)
-            await asyncio.wrap_future(stream.submit(windows, 4))
 
 
 async def test_an_engine_that_is_given_up_fails_what_waits() -> None:

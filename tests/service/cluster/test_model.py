@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 
 import numpy as np
 import torch
@@ -76,24 +75,6 @@ async def test_streams_are_forgotten_when_idle_and_when_too_many() -> None:
         assert worker.streams == 1  # b was idle
         clock.now_s = 12.0
         assert worker.streams == 0  # though nobody came since
-
-
-class HangingEngine(Engine):
-    silent_s = 0.0
-
-    @property
-    def heartbeat_age_s(self) -> float:
-        return self.silent_s
-
-
-async def test_no_stream_chooses_a_replica_that_hangs() -> None:
-    engine = HangingEngine(FakeTranscriber())
-    with engine:
-        worker = ModelWorker(engine, "w", "cpu", SETTINGS)
-        await worker.predict(request(0))
-        assert worker.load == 1
-        engine.silent_s = SETTINGS.live_timeout_s + 1
-        assert worker.load == math.inf
 
 
 async def test_the_same_request_twice_at_once_is_answered_twice() -> None:

@@ -30,6 +30,7 @@ from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn
 from tests.service.apps import RATE_HZ, START, chunks, hear, serving
 from tests.service.cluster.conftest import PATIENCE_S, Cluster
+from tests.service.cluster.test_documents import CONFIG
 from tests.service.cluster.test_engine import chords
 
 SESSIONS = 2  # of an ingress replica: four clients fill two of them
@@ -138,6 +139,10 @@ def test_the_notes_are_those_of_the_single_process(
     deploy_one(cluster)
     for chunk_bytes in (882, 4_001, len(AUDIO)):
         assert transcribe(cluster, AUDIO, chunk_bytes) == expected
+
+
+def test_the_config_file_is_one_of_serve(cluster: Cluster) -> None:
+    cluster.command("check", file=str(CONFIG))
 
 
 def test_the_other_endpoints_are_those_of_the_single_process(cluster: Cluster) -> None:

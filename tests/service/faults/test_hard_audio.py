@@ -13,7 +13,7 @@ from torch import Tensor
 
 from model import storage
 from model.config import WINDOW
-from service.audio.pcm import MAX_AMPLITUDE, BadAudioError
+from service.audio.pcm import MAX_AMPLITUDE
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
@@ -75,21 +75,6 @@ async def test_hard_audio_gives_finite_frames_and_ended_notes(
     assert probabilities.max() <= 1
     assert session.totals.received_samples == len(samples)
     check(events)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("begin", [0, RATE_HZ])
-async def test_audio_of_no_numbers_is_refused_where_it_begins(
-    engine: Engine, bad: float, begin: int
-) -> None:
-    samples = square(440)
-    samples[begin:] = bad
-    session = TranscriptionSession(engine, AUDIO, StreamOptions())
-    with pytest.raises(BadAudioError):
-        await session.push(samples.astype("<f4").tobytes())
-    check(await session.finish())
-    assert session.totals.received_samples == begin
-    assert session.totals.dropped_samples == len(samples) - begin
 
 
 class Denormal(FakeTranscriber):

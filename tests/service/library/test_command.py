@@ -11,7 +11,7 @@ import mido
 import pytest
 import soundfile
 
-from rse_transcribe import Note, command, models
+from rse_transcribe import Note, command
 from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody
@@ -81,7 +81,7 @@ FAKE = """if True:
 """
 
 
-@pytest.mark.parametrize("arguments", [["album"], ["album/one.wav", "-o", "-"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["album/one.wav", "-o", "-"], ["--help"]])
 def test_a_reader_that_goes_away_gets_no_traceback(album: Path, arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -95,23 +95,6 @@ def test_a_reader_that_goes_away_gets_no_traceback(album: Path, arguments: list[
             text=True,
         )
     assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_a_pipe_may_be_the_recording(album: Path, tmp_path: Path) -> None:
-    with (album / "one.wav").open("rb") as file:
-        done = subprocess.run(
-            f"cat | {sys.executable} -c '{FAKE}' /dev/stdin -o song.mid",
-            shell=True,
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}",
-            },
-            stdin=file,
-            capture_output=True,
-            text=True,
-        )
-    assert done.stdout == "/dev/stdin: 3 notes -> song.mid\n", done.stderr
 
 
 def test_one_bad_recording_does_not_stop_the_others(
@@ -158,16 +141,6 @@ def test_wrong_usage_is_one_line(
     said = capsys.readouterr().err
     assert said.startswith(f"rse-transcribe: {complaint.format(**names)}")
     assert said.count("\n") == 1
-
-
-def test_unknown_weights_are_one_line(
-    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", models.loaded)
-    with pytest.raises(SystemExit) as end:
-        command.main([str(album / "one.wav"), "--model", "nothing"])
-    assert end.value.code == 2
-    assert capsys.readouterr().err.startswith("rse-transcribe: no weights 'nothing'; shipped: ")
 
 
 def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,5 @@
 """``Stream`` gives the events of the websocket, in blocks of any length."""
 
-import asyncio
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -13,7 +10,6 @@ import torch
 
 from rse_transcribe import Stream
 from service.notes.events import Event
-from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, serving, transcribe
 
@@ -53,13 +49,6 @@ def test_stereo_is_mixed() -> None:
     assert listen(1000, np.stack([melody()] * 2, axis=1)) == listen(1000)
 
 
-def test_within_a_running_event_loop() -> None:
-    async def cell() -> list[Event]:
-        return listen(1000)
-
-    assert asyncio.run(cell()) == listen(1000)
-
-
 def test_it_states_its_delay() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=100, block_frames=1) as short:
         with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=200, block_frames=8) as long:
@@ -85,26 +74,6 @@ def test_a_closed_stream_says_so() -> None:
     for call in (stream.finish, lambda: stream.push(melody())):
         with pytest.raises(RuntimeError, match="the stream is closed"):
             call()
-
-
-def test_a_stream_left_open_does_not_keep_a_program_from_ending() -> None:
-    program = """if True:
-        from rse_transcribe import Stream
-        from tests.fakes import FakeTranscriber
-        from tests.service.apps import RATE_HZ, melody
-
-        stream = Stream(RATE_HZ, model=FakeTranscriber())
-        print(len(stream.push(melody())))
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        env={"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout) > 0
 
 
 def test_a_forgotten_stream_lets_go_of_its_threads() -> None:
@@ -133,10 +102,6 @@ def test_samples_of_all_kinds() -> None:
     ("block", "complaint"),
     [
         (np.zeros((2, 480)), r"shape \[n\] or \[n, channels\].*, not \[2, 480\]"),
-        (np.zeros((2, 480, 1)), r"shape \[n\] or \[n, channels\].*, not \[2, 480, 1\]"),
-        (np.zeros(480, np.uint8), "not uint8"),
-        ([1, 2, 3], "not int64"),
-        (b"1234", r"not \|S4"),
         (None, "not object"),
     ],
 )
@@ -161,11 +126,7 @@ def test_no_sound_ends_the_audio() -> None:
     ("options", "complaint"),
     [
         ({"sample_rate": 100}, "sample_rate must be"),
-        ({"sample_rate": 48_000.5}, "sample_rate must be"),
-        ({"block_frames": 0}, "block_frames must be a whole number from 1 to 32, not 0"),
         ({"block_frames": 2.5}, "block_frames must be a whole number from 1 to 32, not 2.5"),
-        ({"lookahead_ms": 20}, "lookahead_ms must be 46 to 372 ms, not 20"),
-        ({"instruments": ["kazoo"]}, "instruments must be among"),
         ({"model": 5}, r"a model is a name, a path or what load\(\) returns, not 5"),
     ],
 )

@@ -16,9 +16,9 @@ from tests.service.apps import (
     START,
     begin,
     check_notes,
-    hear,
     send_melody,
     serving,
+    stop,
 )
 
 DEFAULT, ANYTIME = StreamOptions(), StreamOptions(mode=Mode.ANYTIME)
@@ -59,8 +59,7 @@ def test_a_machine_too_slow_for_anytime_says_so(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as socket:
         ready = begin(socket, mode="anytime", lookahead_ms=200)
         send_melody(socket)
-        socket.send_json({"type": "stop"})
-        messages, _ = hear(socket)
+        messages, _ = stop(socket)
     assert (ready["mode"], ready["block_frames"]) == ("anytime", 1)
     assert check_notes(messages) == PITCHES
 

@@ -17,7 +17,18 @@ from starlette.testclient import TestClient
 from model.config import HEADS, INSTRUMENTS
 from model.instruments import PROGRAMS
 from tests.fakes import FakeTranscriber, play
-from tests.service.apps import ADDRESS, RATE_HZ, START, begin, chunks, hear, of_type, pcm16, serving
+from tests.service.apps import (
+    ADDRESS,
+    RATE_HZ,
+    START,
+    begin,
+    chunks,
+    hear,
+    of_type,
+    pcm16,
+    serving,
+    stop,
+)
 
 # A tone's loudness is its instrument to the fake: a violin, a piano with its pedal, a viola.
 PARTS = [
@@ -51,8 +62,7 @@ def live(client: TestClient, **fields: Any) -> tuple[dict[str, Any], list[dict[s
         ready = begin(socket, **fields)
         for chunk in chunks(pcm16(SAMPLES)):
             socket.send_bytes(chunk)
-        socket.send_json({"type": "stop"})
-        messages, _ = hear(socket)
+        messages, _ = stop(socket)
     return ready, messages
 
 

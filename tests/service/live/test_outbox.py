@@ -7,10 +7,9 @@ import json
 from typing import Any, cast
 
 import pytest
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from service.live.outbox import Outbox
-from service.live.receiver import VanishedError
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Flushed
 
@@ -72,11 +71,3 @@ async def test_a_client_that_does_not_read_is_given_up(finishing: bool) -> None:
 async def put_many(box: Outbox, count: int) -> None:
     for number in range(count):
         await box.put(flushed(number))
-
-
-@pytest.mark.parametrize("gone", [WebSocketDisconnect(1006), RuntimeError("closed")])
-async def test_a_client_that_is_gone_is_told_of_as_such(gone: Exception) -> None:
-    box = outbox(Socket(gone=gone))
-    await box.put(flushed(0))
-    with pytest.raises(VanishedError):
-        await box.write()

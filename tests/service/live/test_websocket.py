@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -18,15 +17,11 @@ from tests.service.apps import (
     SAMPLES,
     begin,
     check_notes,
-    chunks,
-    hear,
-    melody,
     midi_pitches,
     of_type,
-    pcm16,
     send_melody,
     serving,
-    transcribe,
+    stop,
 )
 
 
@@ -34,8 +29,7 @@ def test_a_whole_session(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as socket:
         ready = begin(socket, lookahead_ms=50, block_frames=2)
         send_melody(socket)
-        socket.send_json({"type": "stop"})
-        messages, code = hear(socket)
+        messages, code = stop(socket)
     assert code == CloseCode.NORMAL
     assert [m["seq"] for m in [ready, *messages]] == list(range(len(messages) + 1))
     assert check_notes(messages) == PITCHES
@@ -72,40 +66,11 @@ def test_ready_states_the_model_the_delay_and_the_limits() -> None:
     assert centre["session_id"] != ready["session_id"]
 
 
-@pytest.mark.parametrize("size", [1, 333, 60_000])
-def test_events_do_not_depend_on_the_sizes_of_messages(client: TestClient, size: int) -> None:
-    usual = transcribe(client)
-    with client.websocket_connect(ADDRESS) as socket:
-        begin(socket)
-        # One byte at a time splits every sample; a fiftieth of the piece is enough of that.
-        cut = SAMPLES // 50 * 2 if size == 1 else 2 * SAMPLES
-        data = pcm16(melody())
-        for chunk in chunks(data[:cut], size) + chunks(data[cut:]):
-            socket.send_bytes(chunk)
-        socket.send_json({"type": "stop"})
-        messages, _ = hear(socket)
-    notes = of_type(messages, "note_on", "note_off")
-    assert [{**m, "seq": 0} for m in notes] == usual
-
-
-def test_float_stereo_gives_the_same_notes(client: TestClient) -> None:
-    stereo = np.repeat(melody()[:, None], 2, axis=1).astype("<f4").tobytes()
-    with client.websocket_connect(ADDRESS) as socket:
-        begin(socket, encoding="pcm_f32le", channels=2)
-        for chunk in chunks(stereo, 16_001):
-            socket.send_bytes(chunk)
-        socket.send_json({"type": "stop"})
-        messages, _ = hear(socket)
-    assert check_notes(messages) == PITCHES
-    assert messages[-1]["totals"]["received_samples"] == SAMPLES
-
-
 def test_a_raw_client_starts_by_its_address(client: TestClient) -> None:
     query = f"?encoding=pcm_s16le&sample_rate={RATE_HZ}&lookahead_ms=50"
     with client.websocket_connect(ADDRESS + query) as socket:
         send_melody(socket)  # at once, without waiting for ready
-        socket.send_json({"type": "stop"})
-        messages, code = hear(socket)
+        messages, code = stop(socket)
     assert messages[0]["type"] == "ready"
     assert check_notes(messages) == PITCHES
     assert code == CloseCode.NORMAL
@@ -115,8 +80,7 @@ def test_no_audio_at_all_is_an_empty_performance(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         socket.send_bytes(b"")
-        socket.send_json({"type": "stop"})
-        messages, code = hear(socket)
+        messages, code = stop(socket)
     assert code == CloseCode.NORMAL
     assert messages[-1]["totals"] == {
         "notes": 0,
@@ -136,8 +100,7 @@ def test_flush_is_answered_behind_the_notes_before_it(client: TestClient) -> Non
         messages: list[dict[str, Any]] = []
         while not messages or messages[-1]["type"] != "flushed":
             messages.append(socket.receive_json())
-        socket.send_json({"type": "stop"})
-        hear(socket)
+        stop(socket)
     assert messages[-1]["id"] == "here"
     assert messages[-1]["frame"] > 86 * (DURATION_S - 0.5)
     assert PITCHES[0] in [m["pitch"] for m in of_type(messages, "note_on")]
@@ -152,7 +115,6 @@ def test_progress_acknowledges_the_audio() -> None:
             while progress["received_samples"] < SAMPLES or progress["behind_ms"]:
                 message = socket.receive_json()
                 progress = message if message["type"] == "progress" else progress
-            socket.send_json({"type": "stop"})
-            hear(socket)
+            stop(socket)
     assert progress["received_samples"] == SAMPLES
     assert progress["time_s"] == pytest.approx(progress["frames"] * 128 / 11025, abs=1e-5)

@@ -6,15 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
-from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.types import ASGIApp, Message, Scope
-from starlette.websockets import WebSocketDisconnect
 
-from service.app import create_app
 from service.protocol.faults import CloseCode
-from service.settings import Settings
-from tests.fakes import FakeTranscriber
 from tests.service.apps import (
     ADDRESS,
     PITCHES,
@@ -22,7 +16,6 @@ from tests.service.apps import (
     START,
     begin,
     check_notes,
-    drain,
     hear,
     melody,
     midi_pitches,
@@ -30,6 +23,7 @@ from tests.service.apps import (
     pcm16,
     send_melody,
     serving,
+    stop,
 )
 
 SCOPE: Scope = {
@@ -121,40 +115,8 @@ def test_too_many_notes_end_the_session_with_those_kept() -> None:
     with serving(max_notes=1) as (client, _), client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         send_melody(socket)
-        socket.send_json({"type": "stop"})
-        messages, code = hear(socket)
+        messages, code = stop(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["too_many_notes"]
     check_notes(messages)
     assert midi_pitches(messages[-1]["midi_base64"])[0] == PITCHES[0]
     assert code == CloseCode.TOO_BIG
-
-
-def test_no_sessions_before_the_model_is_loaded() -> None:
-    def fail(name: str, device: str) -> FakeTranscriber:
-        raise OSError("no such weights")
-
-    app = create_app(Settings(allowed_hosts=("testserver",)), load_model=fail)
-    with TestClient(app) as client:
-        with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect(ADDRESS):
-            pytest.fail("connected")
-        assert refused.value.status_code == 503
-        assert refused.value.json()["code"] == "not_ready"
-
-
-def test_draining_ends_sessions_with_their_last_notes() -> None:
-    with serving() as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
-            send_melody(socket)
-            socket.send_json({"type": "flush", "id": "all"})
-            messages: list[dict[str, Any]] = []
-            while not messages or messages[-1]["type"] != "flushed":
-                messages.append(socket.receive_json())
-            drain(client)
-            rest, code = hear(socket)
-        assert check_notes(messages + rest) == PITCHES
-        assert rest[-1]["reason"] == "draining"
-        assert code == CloseCode.GOING_AWAY
-        with pytest.raises(WebSocketDisconnect), client.websocket_connect(ADDRESS):
-            pytest.fail("connected")
-        assert client.get("/readyz").json()["code"] == "draining"

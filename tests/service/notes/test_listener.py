@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import HEADS
-from service.notes.belief import RESET_S, Belief
+from service.notes.belief import RESET_S
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import UPDATE_S
@@ -197,21 +197,6 @@ def test_the_pedal_of_a_piano() -> None:
         (False, 100),
     ]
     assert pedal[0].time_s == pytest.approx(30 * FRAME_S, abs=1e-6)
-
-
-def test_without_heads_of_instruments_notes_have_no_name() -> None:
-    heads = ("frame", "onset", "velocity")
-    probabilities = quiet(100)
-    play(probabilities, 60, 20, 60, violin=0.9)
-    without = listener(heads=heads)
-    events = without.push(0, probabilities[:3])
-    assert [(e.kind, e.instrument) for e in events if isinstance(e, NoteEvent)] == [
-        ("note_on", None),
-        ("note_off", None),
-    ]
-    assert without.instruments == ()
-    assert without.belief == Belief()
-    assert without.history_frames < 10
 
 
 def test_no_probability_is_silence() -> None:

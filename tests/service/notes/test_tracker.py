@@ -118,20 +118,6 @@ def test_a_note_struck_again_ends_where_it_fell_before() -> None:
     ]
 
 
-def test_a_note_is_not_struck_again_sooner_than_it_may_end() -> None:
-    drawn = silence(80)
-    draw(drawn, 60, 10, 60)
-    drawn[1, 13, 60] = 1.0  # a second, higher peak 3 frames on
-    assert len(track(drawn)) == 2
-
-
-def test_a_short_note_lasts_the_least_length() -> None:
-    drawn = silence(60)
-    draw(drawn, 60, 20, 21)
-    on, off = track(drawn, (), TrackerSettings(min_note_frames=7))
-    assert (on.frame, off.frame) == (20, 27)
-
-
 def test_a_note_survives_a_short_dip() -> None:
     drawn = silence(60)
     draw(drawn, 60, 10, 50)
@@ -179,13 +165,6 @@ def test_a_strong_note_with_a_missed_onset_begins_by_its_frames() -> None:
     assert (on.pitch, off.frame) == (60, 50)
     assert on.confidence == pytest.approx(0.9)
     assert track(drawn, (), TrackerSettings(frame_start_threshold=None)) == []
-
-
-def test_a_late_onset_is_not_a_second_note() -> None:
-    drawn = silence(60)
-    draw(drawn, 60, 20, 50)
-    drawn[0, 14:20, 60] = 0.9  # the frames speak before the onset does
-    assert [e.kind for e in track(drawn)] == ["note_on", "note_off"]
 
 
 def test_a_model_without_onset_head() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.notes.events import NoteEvent
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import (
@@ -95,15 +94,6 @@ def test_another_tracker_goes_on_where_one_stopped(
     events += other.push(cut, probabilities[:, cut:])
     events += other.finish(frames)
     assert events == track(probabilities, (), chosen, ALL_HEADS)
-
-
-def test_a_resumed_tracker_that_is_closed_at_once_ends_the_notes() -> None:
-    on = NoteEvent("note_on", 4, 60, 80, 0.9, 300, 300 * FRAME_S)
-    tracker = NoteTracker(TrackerSettings(), FRAME_S, HEADS)
-    tracker.resume(200, 400, 5, [on])
-    (off,) = tracker.close()
-    assert (off.kind, off.note_id) == ("note_off", 4)
-    assert 300 < off.frame <= 400
 
 
 @settings(max_examples=80, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,14 +79,6 @@ def test_a_figure_is_measured_once(
     monkeypatch.setattr(module, "_processor", lambda: "another")
     with pytest.raises(AssertionError, match="measured again"):
         capacity(engine, "cpu", cache)
-
-
-@pytest.mark.parametrize("text", ["[]", "{", '{"a": "b"}'])
-def test_a_damaged_file_is_replaced(engine: Engine, tmp_path: Path, text: str) -> None:
-    cache = tmp_path / "capacity.json"
-    cache.write_text(text, encoding="latin-1")
-    found = capacity(engine, "cpu", cache)
-    assert list(json.loads(cache.read_text()).values()) == [found.windows_per_s]
 
 
 def test_a_folder_that_cannot_be_written_to_is_done_without(

@@ -118,30 +118,6 @@ def test_every_answer_forbids_what_comes_from_elsewhere(client: TestClient) -> N
     assert client.get("/").text.lower().startswith("<!doctype html>")
 
 
-def test_openapi_states_the_problems_of_every_endpoint(client: TestClient) -> None:
-    document = client.get("/openapi.json").json()
-    assert set(document["paths"]) == {
-        "/healthz",
-        "/readyz",
-        "/info",
-        "/transcribe",
-        "/token",
-        "/metrics",
-    }
-    problem = document["components"]["schemas"]["ProblemDetails"]
-    assert {"type", "title", "status", "detail", "code"} <= set(problem["properties"])
-    upload = document["paths"]["/transcribe"]["post"]
-    assert "file" in str(upload["requestBody"]["content"]["multipart/form-data"]["schema"])
-    answers = upload["responses"]
-    assert {"audio/midi", "application/json", "application/x-ndjson"} <= set(
-        answers["200"]["content"]
-    )
-    for status in ("400", "413", "422", "503", "507"):
-        assert MEDIA_TYPE in answers[status]["content"]
-    ready = document["paths"]["/readyz"]["get"]["responses"]
-    assert MEDIA_TYPE in ready["503"]["content"]
-
-
 def test_every_schema_that_the_openapi_document_names_is_in_it(client: TestClient) -> None:
     text = client.get("/openapi.json").text
     named = set(re.findall(r'"#/components/schemas/(\w+)"', text))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,20 +48,6 @@ def test_a_json_line_has_all_there_is() -> None:
         "reason": "stop",
         "notes": 2,
     }
-
-
-def test_fields_replace_nothing_and_a_fault_is_one_line() -> None:
-    made = record("was\nhere", message="else", path=object())
-    try:
-        raise RuntimeError("broken")
-    except RuntimeError:
-        made.exc_info = sys.exc_info()
-    line = JsonFormatter().format(made)
-    assert "\n" not in line
-    parsed = json.loads(line)
-    assert parsed["message"] == "was\nhere"
-    assert "session_id" not in parsed
-    assert "RuntimeError: broken" in parsed["exception"]
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))

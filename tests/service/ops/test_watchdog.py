@@ -12,16 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import pytest
 import soundfile
 from starlette.testclient import TestClient
 from torch import Tensor
 
-from model.config import WINDOW
 from service.app import create_app
-from service.engine.batching import Part, RequestQueue
-from service.engine.engine import Engine, EngineClosedError, EngineStream, Priority
 from service.ops.watchdog import Watchdog
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
@@ -198,28 +193,3 @@ def test_a_replacement_that_fails_is_tried_again() -> None:
         finally:
             release.set()
     assert attempts == 2 + failures
-
-
-def test_a_batch_on_its_way_to_a_worker_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = RequestQueue[EngineStream].next_batch
-
-    def next_batch(queue: RequestQueue[EngineStream], timeout_s: float) -> list[Part[EngineStream]]:
-        batch = take(queue, timeout_s)
-        if batch:
-            engine.abandon()  # as another thread may, just now
-        return batch
-
-    monkeypatch.setattr(RequestQueue, "next_batch", next_batch)
-    release = threading.Event()
-    model = HangingTranscriber(release)
-    model.hang.set()
-    engine = Engine(model)
-    try:
-        stream = engine.open_stream(Priority.LIVE, slice(0, 1))
-        future = stream.submit([np.zeros(WINDOW, np.float32)], new_hops=1)
-        with pytest.raises(EngineClosedError, match="given up"):
-            future.result(PATIENCE_S)
-        assert not model.hanging.is_set()
-    finally:
-        release.set()
-        engine.close()

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import wave
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import mido
-import numpy as np
 import pytest
 import soundfile
 
@@ -22,75 +17,6 @@ LENGTH_OF = """async (bytes) => {
   const { recordingSeconds } = await import('./audio/recording-length.js');
   return recordingSeconds(new Blob([new Uint8Array(bytes)])).catch(() => null);
 }"""
-
-
-def test_midi_writer_is_read_back_by_mido(bench: Tab, tmp_path: Path) -> None:
-    notes = [
-        {"pitch": 60, "velocity": 1, "onset": 0.0, "offset": 0.5},
-        {"pitch": 60, "velocity": 127, "onset": 0.5, "offset": 0.5},  # struck again, no length
-        {"pitch": 127, "velocity": 64, "onset": 20.25, "offset": 4000.0},  # long delta times
-    ]
-    data = bench.run(
-        "async (notes) => [...(await import('./notes/midi.js')).midiFile(notes)]", notes
-    )
-    path = tmp_path / "own.mid"
-    path.write_bytes(bytes(data))
-    now, events = 0.0, []
-    for message in mido.MidiFile(path):
-        now += message.time
-        if not message.is_meta:
-            events.append((message.type, message.note, round(now, 2)))
-    assert events == [
-        ("note_on", 60, 0.0),
-        ("note_off", 60, 0.5),
-        ("note_on", 60, 0.5),
-        ("note_off", 60, 0.5),
-        ("note_on", 127, 20.25),
-        ("note_off", 127, 4000.0),
-    ]
-
-
-def test_zip_writer_is_read_back(bench: Tab) -> None:
-    files = {"Präludium.mid": list(range(256)) * 5, "empty.json": [], "a/b.txt": [10]}
-    data = bench.run(
-        """async (files) => {
-          const { zip } = await import('./notes/zip.js');
-          const list = Object.entries(files)
-            .map(([name, bytes]) => ({ name, blob: new Blob([new Uint8Array(bytes)]) }));
-          const archive = await zip(list, new Date(2026, 10, 21, 13, 14, 16));
-          return [...new Uint8Array(await archive.arrayBuffer())];
-        }""",
-        files,
-    )
-    with zipfile.ZipFile(io.BytesIO(bytes(data))) as archive:
-        assert archive.testzip() is None  # every CRC is right
-        assert {name: list(archive.read(name)) for name in archive.namelist()} == files
-        assert archive.infolist()[0].date_time == (2026, 11, 21, 13, 14, 16)
-
-
-def test_take_becomes_a_wav_file_and_parts_to_play(bench: Tab) -> None:
-    samples = np.arange(-30_000, 30_000, 7, dtype=np.int16)
-    wav, part = bench.run(
-        """async (values) => {
-          const { LiveRecording } = await import('./audio/recording.js');
-          const recording = new LiveRecording(1000);
-          for (let at = 0; at < values.length; at += 20) {
-            const chunk = Int16Array.from(values.slice(at, at + 20));
-            recording.add(chunk.buffer, chunk.length);
-          }
-          const context = new OfflineAudioContext(1, 1, 8000);
-          context.createBuffer = (_, length) => new AudioBuffer({ length, sampleRate: 8000 });
-          const { buffer, start, end } = await recording.part(context, 1.5);
-          const bytes = new Uint8Array(await recording.wav().arrayBuffer());
-          return [[...bytes], { start, end, values: [...buffer.getChannelData(0)] }];
-        }""",
-        samples.tolist(),
-    )
-    with wave.open(io.BytesIO(bytes(wav))) as file:
-        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (1000, 1, 2)
-        assert file.readframes(file.getnframes()) == samples.astype("<i2").tobytes()
-    assert (part["start"], part["end"]) == (1.5, len(samples) / 1000)
-    assert part["values"] == (samples[1500:] / 32768).tolist()
 
 
 @pytest.mark.parametrize("suffix", ["wav", "flac", "ogg"])

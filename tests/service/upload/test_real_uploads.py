@@ -8,7 +8,6 @@ import io
 import json
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -36,15 +35,6 @@ def flac(seconds_of_silence: float = 0.0) -> bytes:
     return buffer.getvalue()
 
 
-def peak_bytes(server: RunningServer) -> int:
-    """The most memory the server has ever had in use."""
-    status = Path(f"/proc/{server.process.pid}/status")
-    if not status.exists():
-        pytest.skip("this system does not say how much memory a process has used")
-    line = next(n for n in status.read_text().splitlines() if n.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
-
-
 async def uploads_become_none(server: RunningServer) -> None:
     """Waits until an upload finds a place again."""
     deadline = time.monotonic() + 60
@@ -52,20 +42,6 @@ async def uploads_become_none(server: RunningServer) -> None:
         while (await client.post(f"{server.url}/transcribe")).status_code == 503:
             assert time.monotonic() < deadline, "the place of an upload was not freed"
             await asyncio.sleep(0.05)
-
-
-def test_memory_does_not_grow_with_the_recording(tone_server: RunningServer) -> None:
-    """Ten minutes, 53 MB as floats: half of that is more than blocks and notes need."""
-    url = f"{tone_server.url}/transcribe"
-    httpx.post(url, files={"file": flac(30)}, timeout=60).raise_for_status()
-    before = peak_bytes(tone_server)
-    minutes_10 = flac(600)
-    query = {"answer": "ndjson"}
-    answer = httpx.post(url, files={"file": minutes_10}, params=query, timeout=300)
-    lines = [json.loads(line) for line in answer.text.splitlines()]
-    assert check_notes(lines) == PITCHES
-    assert lines[-1]["totals"]["audio_s"] == pytest.approx(601.6)
-    assert peak_bytes(tone_server) - before < 26e6
 
 
 @contextlib.asynccontextmanager

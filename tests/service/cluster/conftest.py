@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,16 +93,6 @@ class Cluster:
         """Process ids of the replicas of `Ingress` or `Model` that run."""
         replicas = self.command("replicas")[deployment]
         return [one["pid"] for one in replicas if one["state"] == "RUNNING"]
-
-    def wait_until_replaced(self, deployment: str, gone: int, count: int) -> list[int]:
-        """Waits until so many run again, without the one that is gone."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            pids = self.running(deployment)
-            if len(pids) == count and gone not in pids:
-                return pids
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.1)
 
     def close(self) -> None:
         """Ends Ray, by force where it does not end of itself."""

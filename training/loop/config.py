@@ -37,8 +37,9 @@ class LoopConfig:
     """Fraction of the schedule over which the rate rises from zero; then it falls linearly to 0."""
     weight_decay: float = 0.01
     """Decoupled weight decay of matrices and kernels, times the learning rate each step."""
-    optimizer: Literal["radam", "released"] = "radam"
-    """"released": the released code's variant, with its own clipping and no warm-up."""
+    optimizer: Literal["radam", "muon", "released"] = "radam"
+    """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
+    "released": the released code's variant, with its own clipping and no warm-up."""
     accumulate: int = 1
     """Batches per optimiser step; their gradients are averaged."""
     gradient_clip: float = 5.0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from training.loop.config import LoopConfig
+from training.loop.muon import Muon, muon_groups
 from training.loop.released_optim import ReleasedRAdam, released_groups
 
 
@@ -17,6 +18,9 @@ def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimi
     if config.optimizer == "released":
         groups = released_groups(network, config.weight_decay)
         return ReleasedRAdam(groups, lr=config.learning_rate)
+    if config.optimizer == "muon":
+        groups = muon_groups(network, config.weight_decay)
+        return Muon(groups, lr=config.learning_rate, decoupled_weight_decay=True)
     return torch.optim.RAdam(
         parameter_groups(network, config.weight_decay),
         lr=config.learning_rate,

@@ -1,0 +1,73 @@
+"""The optimiser whose steps of matrices are orthogonal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from model.config import RSEConfig
+from model.symbols import SymbolConfig, SymbolNetwork
+from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.loop.config import LoopConfig
+from training.loop.loop import Trainer
+from training.loop.muon import ADAM_SIZE, Muon, muon_groups, orthogonal
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
+def test_singular_values_become_alike(shape: tuple[int, int]) -> None:
+    torch.manual_seed(1)
+    matrix = torch.randn(shape)
+    values = torch.linalg.svdvals(orthogonal(matrix))
+    assert values.min() > 0.4
+    assert values.max() < 1.4
+    assert orthogonal(matrix).dtype == matrix.dtype
+
+
+def test_a_matrix_moves_as_far_whatever_its_gradient() -> None:
+    torch.manual_seed(2)
+    matrix = nn.Parameter(torch.zeros(8, 32))
+    group = {"params": [matrix], "orthogonal": True, "weight_decay": 0.0}
+    optimizer = Muon([group], lr=0.1, decoupled_weight_decay=True)
+    gradient = torch.randn(8, 32)
+    for scale in (1e-3, 1e3):
+        with torch.no_grad():
+            matrix.zero_()
+        optimizer.state.clear()
+        matrix.grad = scale * gradient
+        optimizer.step()
+        assert matrix.detach().square().mean().sqrt() == pytest.approx(0.1 * ADAM_SIZE, rel=0.3)
+        assert (matrix * gradient).sum() < 0
+
+
+def test_only_matrices_of_shuffle_exchange_networks_are_orthogonal() -> None:
+    network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1)))
+    names = {id(p): name for name, p in network.named_parameters()}
+    inner, other, rest = ({names[id(p)] for p in g["params"]} for g in muon_groups(network, 0.01))
+    assert len(inner) == 6
+    assert all(name.startswith("rse.") for name in inner)
+    assert other == {"embedding.weight", "output.weight"}
+    assert inner | other | rest == set(names.values())
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    data = AlgorithmicConfig(
+        rse=RSEConfig(maps=8, blocks=1, dropout=0.0),
+        bins=(8,),
+        batch_size=4,
+        examples_per_length=20,
+        validation_examples=4,
+    )
+    runs = []
+    for stops in (0, 5):
+        for resumed in (False, True)[: 2 if stops else 1]:
+            torch.manual_seed(1)
+            config = LoopConfig(steps=10, optimizer="muon", max_steps=0 if resumed else stops)
+            trainer = Trainer(AlgorithmicTask(data), config, tmp_path / str(stops))
+            if resumed:
+                trainer.resume()
+            trainer.run()
+        runs.append(trainer.task.network.state_dict())
+    torch.testing.assert_close(runs[0], runs[1], rtol=0, atol=0)

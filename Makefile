@@ -24,7 +24,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-accurate paper-gpu clean
+.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate paper-gpu clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -65,7 +65,7 @@ load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QU
 soak: $(VENV)/.installed-dev ## two hours of audio as fast as they are taken (JSON=FILE)
 	$(PY) -m tests.benchmarks.soak --model $(MODEL) $(if $(JSON),--json $(JSON))
 
-train: train-$(MODEL) ## weights MODEL=live or accurate, from SHARED/synth; call again to resume
+train: train-$(MODEL) ## weights MODEL=live, light or accurate, from SHARED/synth; call again to resume
 
 TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth
 resume = $(if $(wildcard $(1)/state.pt),--resume)
@@ -81,6 +81,11 @@ train-live: $(VENV)/.installed-dev
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
 	$(PY) -m training.shipping.ship runs/accurate --name accurate --weights last --synth $(SHARED)/synth
+
+# Half of the work of "live", which it starts from and learns from: an hour and a half.
+train-light: $(VENV)/.installed-dev
+	$(TRAIN) --preset light --out runs/light $(call resume,runs/light)
+	$(PY) -m training.shipping.ship runs/light --name light --weights last --synth $(SHARED)/synth
 
 # One slice of MINUTES a call: call again to go on, until it says that all is finished.
 MINUTES ?= 10

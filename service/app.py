@@ -12,6 +12,7 @@ import torch
 from fastapi import FastAPI
 
 from model import storage
+from model.precision import fastest_dtype
 from service import page
 from service.access import gate as access
 from service.access import problems
@@ -185,10 +186,12 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """`auto` is the more accurate weights on a GPU and the fast ones on a CPU."""
+    """`auto` is the most accurate weights on a GPU, else those that the processor has time for."""
     if model != "auto":
         return model
-    return "accurate" if device.startswith("cuda") else "live"
+    if device.startswith("cuda"):
+        return "accurate"
+    return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
 
 
 def describe(app: FastAPI) -> None:

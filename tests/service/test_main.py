@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from service.__main__ import address_to_open, serve
 from service.app import pick_model
@@ -25,7 +26,6 @@ def test_the_address_to_open(host: str, address: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "device", "weights"),
     [
-        ("auto", "cpu", "live"),
         ("auto", "cuda", "accurate"),
         ("auto", "cuda:1", "accurate"),
         ("live", "cuda", "live"),
@@ -37,6 +37,14 @@ def test_the_weights_fit_the_device_unless_they_are_named(
     setting: str, device: str, weights: str
 ) -> None:
     assert pick_model(setting, device) == weights
+
+
+@pytest.mark.parametrize(("dtype", "weights"), [(torch.bfloat16, "live"), (torch.float32, "light")])
+def test_the_weights_fit_the_arithmetic_of_the_processor(
+    dtype: torch.dtype, weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.app.fastest_dtype", lambda device: dtype)
+    assert pick_model("auto", "cpu") == weights
 
 
 @pytest.mark.parametrize(

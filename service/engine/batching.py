@@ -8,8 +8,8 @@ one of them computes no files while there are live streams. All windows of a bat
 same positions, and a stream's windows are processed in order: while one worker has a stream's
 front-end, the others leave that stream alone.
 
-Thread-safety: every method may be called from any thread; one condition guards the queue and is
-held only while a request is moved.
+Thread-safety: every method may be called from any thread; one lock guards the queue and is held
+only while a request is moved.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bisect import insort
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -181,7 +182,10 @@ class RequestQueue(Generic[StreamT]):
         self._settings = settings
         self._limits = {priority: settings.limit(priority) for priority in Priority}
         self._gather_s = settings.gather_ms / 1000
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._make_waiter = partial(threading.Condition, lock)
+        self._idle: list[threading.Condition] = []  # one for each idle worker, the latest last
         # (due, number, request), the most urgent first
         self._queues: dict[Priority, list[tuple[float, int, Request[StreamT]]]] = {
             priority: [] for priority in Priority
@@ -226,7 +230,7 @@ class RequestQueue(Generic[StreamT]):
         """Forget a stream; its pending requests are still answered. Idempotent."""
         with self._changed:
             self._live_streams.discard(stream)
-            self._changed.notify_all()  # a batch may be waiting for it
+            self._wake()  # a batch may be waiting for it
 
     def put(self, request: Request[StreamT]) -> None:
         """Raises EngineBusyError, EngineClosedError, or ValueError for a request that is too
@@ -243,7 +247,7 @@ class RequestQueue(Generic[StreamT]):
             self._number += 1
             insort(self._queues[stream.priority], (stream.due_s, self._number, request))
             self._windows += count
-            self._changed.notify_all()
+            self._wake()
 
     def next_batch(self, timeout_s: float) -> list[Part[StreamT]]:
         """The most urgent windows; empty if there are none within ``timeout_s``.
@@ -252,22 +256,22 @@ class RequestQueue(Generic[StreamT]):
         finished its last batch.
         """
         with self._changed:
-            if threading.get_ident() in self._filing:
-                self._filing.remove(threading.get_ident())
-                self._changed.notify_all()
-            self._changed.wait_for(self._has_work, timeout_s)
+            self._filing.discard(threading.get_ident())
+            self._wait_for_work(timeout_s)
             if self._free(Priority.LIVE):
                 self._changed.wait_for(self._complete, self._gather_s)
             for priority in Priority:
                 if self._free(priority):
-                    return self._take(priority)
+                    batch = self._take(priority)
+                    self._wake()  # there may be work for another
+                    return batch
             return []
 
     def release(self, stream: StreamT) -> None:
         """Allow the stream's next windows to be taken: the front-end has finished these."""
         with self._changed:
             self._held.discard(stream)
-            self._changed.notify_all()
+            self._wake()
 
     def close(self) -> list[Request[StreamT]]:
         """Accept no more; return the requests still waiting, in whole or in part."""
@@ -277,8 +281,26 @@ class RequestQueue(Generic[StreamT]):
             for queue in self._queues.values():
                 queue.clear()
             self._windows = 0
-            self._changed.notify_all()
+            while self._idle:
+                self._wake()
         return waiting
+
+    def _wait_for_work(self, timeout_s: float) -> None:
+        until_s = time.monotonic() + timeout_s
+        while not self._has_work():
+            waiter = self._make_waiter()
+            self._idle.append(waiter)
+            if not waiter.wait(until_s - time.monotonic()):
+                if waiter in self._idle:
+                    self._idle.remove(waiter)
+                return
+
+    def _wake(self) -> None:
+        """After a change: wakes whoever gathers a batch and, if there is work, one idle worker, the
+        one that worked last, since its core's caches still hold the network."""
+        self._changed.notify_all()
+        if self._idle and self._has_work():
+            self._idle.pop().notify()
 
     def _free(self, priority: Priority) -> bool:
         """Whether any request of this priority can be served."""

@@ -222,10 +222,11 @@ class AnytimeTracker(Tracker):
     def _end_those(self, first: int, known: NDArray[np.float32], given: int) -> list[NoteEvent]:
         events = []
         release = self.settings.release_frames
+        lows = known[self._frame].T < self.settings.frame_off_threshold
         for pitch in sorted(self._sounding):
             # Frames that only now turn out to be low are too old to end a note.
             begin = max(self._last - release + 1, int(self._free[pitch]) - first)
-            low = known[self._frame, :, pitch] < self.settings.frame_off_threshold
+            low = lows[pitch].tolist()
             run = 0
             for column in range(begin, self.columns):
                 run = run + 1 if low[column] else 0

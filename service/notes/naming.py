@@ -49,11 +49,14 @@ class InstrumentNamer:
         self.classes = tuple(name for name in known if name in considered or not considered)
         self.belief = Belief()
         self._settings = settings
-        self._rows = [heads.index(f"instrument:{name}") for name in self.classes]
+        rows = [heads.index(f"instrument:{name}") for name in self.classes]
+        self._stored = slice(min(rows, default=0), max(rows, default=-1) + 1)  # copied at once
+        self._rows = [row - self._stored.start for row in rows]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
         # The latest frames are moved to the beginning when they reach the end.
-        self._recent = np.zeros((len(self._rows), 4 * self.history_frames, PITCHES), np.float32)
+        stored = self._stored.stop - self._stored.start
+        self._recent = np.zeros((stored, 4 * self.history_frames, PITCHES), np.float32)
         self._stop = self.history_frames  # of the columns in use
         self._first = -self.history_frames  # the frame of column 0
         self._sounding: dict[int, NoteEvent] = {}
@@ -90,8 +93,7 @@ class InstrumentNamer:
         if self.classes:
             self._make_room(new)
             at = first - self._first
-            for recent, row in zip(self._recent, self._rows, strict=True):
-                recent[at : at + probabilities.shape[1]] = probabilities[row]
+            self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._stored]
 
     def _make_room(self, new: int) -> None:
         kept, recent = self.history_frames, self._recent
@@ -145,7 +147,8 @@ class InstrumentNamer:
         """The probability of each class, from the frames around the onset up to ``frame``."""
         at = np.arange(max(0, event.frame - REACH), min(event.frame + REACH, frame) + 1)
         at = at[at < self._first + self._stop]  # at the stream's end no more come
-        near = as_probabilities(self._recent[:, at - self._first, event.pitch]).astype(np.float64)
+        near = self._recent[:, at - self._first, event.pitch][self._rows]
+        near = as_probabilities(near).astype(np.float64)
         weights = 1 - np.abs(at - event.frame) / (REACH + 1)
         evidence = np.log(np.maximum(near, FLOOR)) @ weights / weights.sum()
         return self.belief.posterior(self.classes, evidence, self._settings)

@@ -26,11 +26,11 @@ from model.fast.shuffle_exchange import FastShuffleExchange
 from model.fast.stream import NetworkStream, StreamedNetwork
 from model.front_end.patches import SEMITONES
 from model.transcriber import (
+    IMPOSSIBLE,
     FeatureStream,
     FilterbankNetwork,
     StridedNetwork,
     TranscriptionModel,
-    place_pitches,
     pool_pedal,
 )
 
@@ -162,7 +162,7 @@ class FastFilterbankNetwork(FastNetwork):
         self._octave = octave.float().repeat(self._patches.columns, 1)  # (positions, m)
         self._rse = FastShuffleExchange(network.rse, dtype)
         self._length = self._patches.positions
-        self._unembed = _copied(network.unembed, dtype)
+        self._unembed = _head_first(_copied(network.unembed, dtype), len(self._heads))
         skip = _copied(network.skip, dtype)
         self._skip = skip.weight.flatten(1)  # (heads, channels)
         bias = network.pitch_bias.detach().float() + LOGIT_OFFSET
@@ -215,17 +215,21 @@ class FastFilterbankNetwork(FastNetwork):
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
         """The heads. out: (batch, positions read, m); x: (batch, frames, pitches, channels)."""
-        patches, heads = self._patches, len(self._heads)
+        patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
-        cells = cells.view(len(out), -1, patches.octaves, SEMITONES, patches.frames, heads)
-        cells = cells.permute(0, 5, 1, 4, 2, 3)
-        routed = torch.empty(cells.shape, device=out.device)
-        torch.add(cells, self._bias, out=routed)
-        offset = frames[0] % patches.frames
-        logits = routed.flatten(4, 5).flatten(2, 3)[:, :, offset : offset + len(frames)]
+        cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)
+        cells = cells.permute(0, 4, 1, 3, 2, 5)
+        columns, pitches = cells.shape[2] * patches.frames, patches.octaves * SEMITONES
+        width = max(PITCHES, lowest + pitches)
+        placed = out.new_full((len(out), heads, columns, width), IMPOSSIBLE)
+        logits = placed[..., lowest : lowest + pitches]
+        torch.add(cells, self._bias, out=logits.view(cells.shape))
+        first = frames[0] % patches.frames
+        logits = logits[:, :, first : first + len(frames)]
         skip = torch.mm(self._skip, x.reshape(-1, x.shape[-1]).t())
         logits += skip.view(heads, *x.shape[:3]).transpose(0, 1)  # (batch, heads, frames, pitches)
-        return place_pitches(pool_pedal(logits, self._heads), self._lowest_pitch)
+        pool_pedal(logits, self._heads)
+        return placed[:, :, first : first + len(frames), :PITCHES]
 
     def _read(self, frames: range) -> range:
         per, octaves = self._patches.frames, self._patches.octaves
@@ -245,6 +249,15 @@ class FastFilterbankNetwork(FastNetwork):
 def _copied(layer: LayerT, dtype: torch.dtype) -> LayerT:
     """A copy of a layer in this type, without gradients."""
     return deepcopy(layer).to(dtype).requires_grad_(False)
+
+
+def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
+    """The layer with its outputs in the order (frames, heads, semitones), in place, so that pitches
+    stay side by side; before: (semitones, frames, heads)."""
+    for values in (unembed.weight, unembed.bias):
+        by_cell = values.data.unflatten(0, (SEMITONES, -1, heads)).movedim(0, 2)
+        values.data = by_cell.flatten(0, 2).contiguous()
+    return unembed
 
 
 def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:

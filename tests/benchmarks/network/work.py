@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from model.config import KEPT_HOPS, WINDOW
 from model.fast.network import FastNetwork
@@ -36,12 +36,19 @@ def streamed_flops(fast: FastNetwork, positions: slice, new_hops: int) -> int:
 
 
 def _counter() -> FlopCounterMode:
-    """Counts sums in place too, which torch leaves out."""
+    """Counts two operations that torch leaves out: sums in place and a kind of convolution."""
 
     def product(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
         return 2 * a[0] * a[1] * b[1]
 
-    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: product})
+    def convolution(
+        x: list[int], weight: list[int], *_: object, out_shape: list[int], **__: object
+    ) -> int:
+        return conv_flop_count(x, weight, out_shape)
+
+    aten = torch.ops.aten
+    counts = {aten.addmm_: product, aten.mkldnn_convolution: convolution}
+    return FlopCounterMode(display=False, custom_mapping=counts)
 
 
 def matrix_rate(

@@ -46,7 +46,7 @@ INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
 STEM_REACH = 2  # columns that the first convolution sees on either side
-KEPT_HOPS = 24  # that a stream looks back for what it has computed already, at most
+KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
 

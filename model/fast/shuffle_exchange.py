@@ -16,12 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.fast.pruning import Layer, prune
-from model.fast.switch import FastSwitch
+from model.fast.pruning import prune
+from model.fast.switch import PIECE_PAIRS, FastSwitch
 from model.rse import BenesBlock, ResidualShuffleExchange
+from model.shuffle import Direction
 from model.switch import ResidualSwitchUnit
 
 logger = logging.getLogger(__name__)
+
+Plan = list[tuple[FastSwitch, Direction, Tensor | None]]
+"""Switch layers, each with the permutation of its outputs or those to gather."""
 
 _READ_PATTERNS = 64  # sets of positions whose pruned layers are remembered
 
@@ -76,10 +80,9 @@ class FastShuffleExchange:
         bits = _bits(x.shape[1])
         return self._run(x, self._plans(bits, positions, x.device)[bits - 1 :])
 
-    def _run(self, x: Tensor, plan: list[tuple[Layer, Tensor | None]]) -> Tensor:
-        for layer, gather in plan:
-            direction = layer.shuffle if gather is None else "none"
-            x = self._units[layer.block, layer.reverse](x, direction)
+    def _run(self, x: Tensor, plan: Plan) -> Tensor:
+        for unit, direction, gather in plan:
+            x = unit(x, direction)
             if gather is not None:
                 x = x.index_select(1, gather)
         return x
@@ -91,19 +94,24 @@ class FastShuffleExchange:
         keep them alive.
         """
         plan = self._plans(_bits(length), positions, device)
-        return [gather for _, gather in plan if gather is not None]
+        return [gather for _, _, gather in plan if gather is not None]
 
-    def _make_plan(
-        self, bits: int, positions: range, device: torch.device
-    ) -> list[tuple[Layer, Tensor | None]]:
-        """The layers to compute, each with the outputs to gather unless all are used."""
+    def _make_plan(self, bits: int, positions: range, device: torch.device) -> Plan:
         read = tuple(positions) if self._prunable else tuple(range(2**bits))
-        plan: list[tuple[Layer, Tensor | None]] = []
+        plan: Plan = []
         for layer in prune(bits, self._blocks, self._shuffle, read):
-            gather = None if layer.gather is None else torch.tensor(layer.gather, device=device)
-            plan.append((layer, gather))
+            unit = self._units[layer.block, layer.reverse]
+            if layer.gather is None:
+                plan.append((unit, layer.shuffle, None))
+                continue
+            gather = torch.tensor(layer.gather, device=device)
+            outputs = {place % 2 for place in layer.gather}  # of each pair
+            if len(outputs) == 1 and unit.halves and layer.units <= PIECE_PAIRS:
+                unit, gather = unit.half(outputs == {1}), gather // 2
+            plan.append((unit, "none", gather))
         if not self._prunable and len(positions) < 2**bits:
-            plan[-1] = (plan[-1][0], torch.tensor(positions, device=device))
+            unit, direction, _ = plan[-1]
+            plan[-1] = (unit, direction, torch.tensor(positions, device=device))
         return plan
 
 

@@ -11,6 +11,7 @@ Thread-safety: may be called from several threads at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 
 import torch
@@ -26,11 +27,14 @@ from model.switch import (
     activate,
 )
 
-_PIECE_PAIRS = 1 << 12  # pairs of a sequence computed at once
+PIECE_PAIRS = 1 << 12  # pairs of a sequence computed at once
 
 
 class FastSwitch:
     """A residual switch unit with its weights ready for use."""
+
+    halves = True
+    """Whether it has :meth:`half`."""
 
     def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
         """dtype: of the matrix products."""
@@ -50,6 +54,7 @@ class FastSwitch:
             case _:
                 residual = torch.zeros_like(self.b, dtype=torch.float32)
         self.residual = residual  # (2m,)
+        self._computed: slice | None = None  # of the 2m outputs; None for all
         # Called for each of hundreds of small products: functions, not modules.
         self._norm: Callable[[Tensor], Tensor] = unit.norm
         if isinstance(unit.norm, FeatureNorm):
@@ -65,9 +70,9 @@ class FastSwitch:
         with a norm over the sequence).
         """
         batch, n, maps = x.shape
-        pieces = not self.sequence_norm and batch * n // 2 > _PIECE_PAIRS
-        if direction == "none" and not pieces and not self.sequence_norm:
-            return self.units(x.view(-1, 2 * maps)).view(batch, n, maps)
+        pieces = not self.sequence_norm and batch * n // 2 > PIECE_PAIRS
+        if self._computed or (direction == "none" and not pieces and not self.sequence_norm):
+            return self.units(x.view(-1, 2 * maps)).view(batch, -1, maps)
         out = torch.empty_like(x)
         place = places(out, direction)
         pairs = x.view(place.shape)
@@ -75,19 +80,31 @@ class FastSwitch:
             self._compute(pairs, place)
             return out
         for half, half_place in zip(pairs.unbind(1), place.unbind(1), strict=True):
-            split = half.split(_PIECE_PAIRS, dim=1), half_place.split(_PIECE_PAIRS, dim=1)
+            split = half.split(PIECE_PAIRS, dim=1), half_place.split(PIECE_PAIRS, dim=1)
             for piece, piece_place in zip(*split, strict=True):
                 self._compute(piece, piece_place)
         return out
 
+    def half(self, second: bool) -> FastSwitch:
+        """The same unit, which computes one output of a pair: (batch, n, m) -> (batch, n / 2, m).
+        Not with a norm over the sequence."""
+        maps = len(self.residual) // 2
+        part = slice(maps, 2 * maps) if second else slice(maps)
+        half = copy(self)
+        half._computed = part
+        half.w, half.b, half.residual = self.w[part], self.b[part], self.residual[part]
+        half._w_by_input = half.w.t()
+        return half
+
     def units(self, pairs: Tensor, out: Tensor | None = None) -> Tensor:
         """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m); not with a norm over the
         sequence."""
+        kept = pairs[:, self._computed] if self._computed else pairs
         if self.dtype is not torch.float32:
-            return torch.addcmul(self._update(pairs), pairs, self.residual, out=out)
+            return torch.addcmul(self._update(pairs), kept, self.residual, out=out)
         hidden = self._activate(self._norm(torch.mm(pairs, self._z_by_input)))
         # The product adds to the residual in place: neither it nor the bias is copied first.
-        out = torch.addcmul(self.b, pairs, self.residual, out=out)
+        out = torch.addcmul(self.b, kept, self.residual, out=out)
         return out.addmm_(hidden, self._w_by_input)
 
     def _compute(self, pairs: Tensor, place: Tensor) -> None:

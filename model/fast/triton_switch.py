@@ -127,6 +127,8 @@ def _switch_kernel(
 class TritonSwitch(FastSwitch):
     """A residual switch unit as one kernel, for units that :func:`fits` accepts."""
 
+    halves = False
+
     def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
         super().__init__(unit, dtype)
         self.normed = isinstance(unit.norm, FeatureNorm)

@@ -40,7 +40,7 @@ def admit(client: TestClient, *sessions: StreamOptions) -> None:
     state = state_of(client)
     rate_hz = state.loaded().config.sample_rate
     asked = (Capacity(0.0, rate_hz).asked_per_s(options) for options in sessions)
-    state.sessions.admit_by(Capacity(1.001 * sum(asked) / LOAD, rate_hz))
+    state.sessions.admit_by(Capacity((1 + 1e-9) * sum(asked) / LOAD, rate_hz))
 
 
 def refused(socket: WebSocketTestSession, **options: object) -> tuple[str, bool]:

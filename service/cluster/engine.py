@@ -17,19 +17,19 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
+from service.cluster.attempts import attempts, describe
 from service.cluster.calls import (
     Description,
     ModelReplicas,
     OtherWeightsError,
-    ReplicaLostError,
     WindowRequest,
     refill_windows,
 )
@@ -45,8 +45,6 @@ from service.engine.batching import (
 from service.settings import ClusterSettings
 
 logger = logging.getLogger(__name__)
-
-AnswerT = TypeVar("AnswerT")
 
 
 class RemoteEngine:
@@ -318,53 +316,3 @@ def _joined(windows: Sequence[Window], new_hops: int) -> NDArray[np.float32]:
     if not 0 < step <= WINDOW:
         raise ValueError(f"windows cannot slide by {new_hops} hops")
     return np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
-
-
-async def describe(
-    replicas: ModelReplicas, settings: ClusterSettings, wanted: str | None
-) -> Description:
-    """What a replica runs; of several attempts, preferably one with the wanted weights.
-
-    Raises EngineError if no replica answers.
-    """
-    found: Description | None = None
-
-    async def ask() -> Description:
-        nonlocal found
-        found = await replicas.describe(secrets.token_hex(8))
-        if wanted is not None and found.weights != wanted:
-            raise OtherWeightsError("the weights were replaced")
-        return found
-
-    try:
-        return await attempts(ask, lambda: None, settings.live_timeout_s, settings)
-    except EngineError:
-        if found is None:
-            raise
-        return found
-
-
-async def attempts(
-    ask: Callable[[], Awaitable[AnswerT]],
-    after_fault: Callable[[], None],
-    timeout_s: float,
-    settings: ClusterSettings,
-) -> AnswerT:
-    """The first answer of any replica. Raises the failure of the last attempt.
-
-    A fault of the model itself is not retried: it would recur on the next replica.
-    """
-    failure: EngineError = ReplicaLostError("no replica was asked")
-    for attempt in range(settings.max_attempts):
-        if not isinstance(failure, OtherWeightsError):  # then the replica itself is healthy
-            await asyncio.sleep(attempt * settings.retry_pause_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await ask()
-        except TimeoutError:
-            failure = ReplicaLostError(f"no answer in {timeout_s:g} s")
-        except (ReplicaLostError, OtherWeightsError, EngineBusyError, EngineClosedError) as error:
-            failure = error
-        logger.info("retrying on another model replica: %s", failure)
-        after_fault()
-    raise failure

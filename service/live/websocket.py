@@ -23,15 +23,14 @@ from service.access.clients import client_of
 from service.access.places import Place
 from service.access.refusal import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
-from service.live.heat import HeatLog
 from service.live.inbox import End, Inbox
+from service.live.opening import Opening
 from service.live.outbox import Outbox
 from service.live.pacing import Pacer
 from service.live.progress import ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
 from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
-    Checkpoint,
     Flush,
     Keepalive,
     Start,
@@ -40,20 +39,10 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, OptionsError, StreamOptions
-from service.protocol.server_messages import (
-    Done,
-    Draining,
-    Error,
-    Flushed,
-    Limits,
-    Ready,
-    Totals,
-)
-from service.session.description import chosen
-from service.session.limits import SessionLimits, TooManyNotesError
+from service.protocol.options import AudioFormat
+from service.protocol.server_messages import Done, Draining, Error, Flushed, Totals
+from service.session.limits import TooManyNotesError
 from service.session.session import TranscriptionSession
-from service.session.wire import resume_point
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -153,59 +142,13 @@ class Connection:
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         return start
 
-    def _open(
-        self, audio: AudioFormat, start: Start
-    ) -> tuple[StreamOptions, HeatLog | None, TranscriptionSession]:
-        """The options in effect, the frames to send if asked for, and the session.
-
-        The place is resized to the options. Raises ProtocolError if they cannot be met.
-        """
-        sessions = self._service.sessions
-        try:
-            options = start.options(sessions.default)
-            size = sessions.size(options)
-            if self._place is not None and not self._place.resize(size):
-                raise sessions.refusal(size)
-            point = resume_point(start.resume) if start.resume is not None else None
-            heat = HeatLog(point.frames if point else 0) if start.frames else None
-            session = TranscriptionSession(
-                self._service.loaded(),
-                audio,
-                options,
-                limits=SessionLimits(max_notes=self._settings.max_notes),
-                resume=point,
-                on_frames=heat.add if heat else None,
-            )
-        except OptionsError as error:
-            raise ProtocolError(error.code, str(error)) from None
-        return options, heat, session
-
-    def _ready(
-        self, options: StreamOptions, session: TranscriptionSession, checkpoint: Checkpoint
-    ) -> Ready:
-        """The message that states the options in effect."""
-        config, delay = self._service.loaded().config, session.delay
-        described = chosen(options, config)
-        return Ready(
-            **described | {"instruments": described["instruments"] or None},
-            session_id=self._id,
-            sample_rate_hz=config.sample_rate,
-            hop_samples=HOP,
-            frame_rate_hz=config.sample_rate / HOP,
-            delay_ms=round(delay.note_on_ms, 3),
-            median_delay_ms=delay.note_on_median_ms,
-            note_off_delay_ms=round(delay.note_off_ms, 3),
-            replay_ms=round(session.replay_ms, 3),
-            checkpoint=checkpoint,
-            limits=Limits.model_validate(self._settings, from_attributes=True),
-        )
-
     # -- the four tasks ---------------------------------------------------------------------------
 
     async def _converse(self, start: Start) -> tuple[int, str]:
         """Runs the session from `ready` to `done`; returns the close code and reason."""
         audio = start.audio()
-        options, heat, session = self._open(audio, start)
+        opening = Opening(self._service, self._place, audio, start)
+        session = opening.session
         if start.resume is not None:
             self._id = start.resume.session_id
         inbox = Inbox(audio, self._settings.max_buffered_ms, self._settings.max_inbound_messages)
@@ -219,14 +162,14 @@ class Connection:
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             updates=start.updates,
-            heat=heat,
+            heat=opening.heat,
         )
         asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
         self._log.opened(self._id, session.totals, resumed=start.resume is not None, **asked)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
-                await self._outbox.put(self._ready(options, session, reporter.checkpoint))
+                await self._outbox.put(opening.ready(self._id, reporter.checkpoint))
                 reader = group.create_task(self._read(inbox, audio))
                 reporting = group.create_task(reporter.report())
                 end = await self._transcribe(session, inbox, reporter)

@@ -53,7 +53,7 @@ def test_a_fault_before_ready_is_told_and_closed(
         raise RuntimeError("secret detail")
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.live.websocket.TranscriptionSession", fail)
+        patch.setattr("service.live.opening.TranscriptionSession", fail)
         with client.websocket_connect(ADDRESS) as socket:
             socket.send_json(START)
             messages, close = hear(socket)

@@ -11,6 +11,8 @@ from starlette.websockets import WebSocket
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings
 
+_DRAIN_CHECK_S = 0.25  # how often a silent client's socket is left to see whether to shut down
+
 
 class VanishedError(Exception):
     """The client has disconnected."""
@@ -77,16 +79,13 @@ class Receiver:
 
     async def _next_event(self, timeout_s: float) -> Any:
         """The socket's next event; None if there is none in time."""
-        receive = asyncio.ensure_future(self._websocket.receive())
-        draining = asyncio.ensure_future(self._draining.wait())
-        try:
-            await asyncio.wait(
-                [receive, draining], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            # Checked first: a client that never pauses must not delay the shutdown.
-            if draining.done():
-                raise DrainingError
-            return receive.result() if receive.done() else None
-        finally:
-            receive.cancel()
-            draining.cancel()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
+        # A client that never pauses must not delay the shutdown, and a silent one not for long.
+        while not self._draining.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(until_s, loop.time() + _DRAIN_CHECK_S)):
+                    return await self._websocket.receive()
+            if loop.time() >= until_s:
+                return None
+        raise DrainingError

@@ -204,6 +204,7 @@ class Connection:
         # Messages with little or no audio cost as much to read as others.
         counter = Pacer(self._settings.max_messages_per_s, self._settings.max_message_burst)
         most_ms = 1000.0 * self._settings.max_session_s
+        audio_s = self._service.metrics.audio_s.labels("live")
         while True:
             message = await self._receiver.receive()
             await self._receiver.pause(counter.pause_s(1))
@@ -215,7 +216,7 @@ class Connection:
                         f"a session takes at most {self._settings.max_session_s:g} s of audio",
                     )
                 duration_s = audio.duration_ms(len(message)) / 1000
-                self._service.metrics.audio_s.labels("live").inc(duration_s)
+                audio_s.inc(duration_s)
                 await inbox.put(message)
                 await self._receiver.pause(pacer.pause_s(duration_s))
                 continue

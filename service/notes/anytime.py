@@ -133,10 +133,11 @@ class AnytimeTracker(Tracker):
                 f"expected a window of shape ({self._n_heads}, up to {self.columns}, {PITCHES}), "
                 f"got {window.shape}"
             )
-        known = np.zeros((heads, self.columns, PITCHES), np.float32)
-        known[:, :given] = window
         first = newest_frame - self.columns + 1  # the frame of column 0
-        known[:, : max(0, -first)] = 0  # before the stream
+        known = window
+        if first < 0 or given < self.columns:  # before the stream, or after it
+            known = np.zeros((heads, self.columns, PITCHES), np.float32)
+            known[:, max(0, -first) : given] = window[:, max(0, -first) :]
         self._count_high(first, known)
         self._pushed += 1
         if self._pushed <= self._resumed:  # decided elsewhere
@@ -169,11 +170,10 @@ class AnytimeTracker(Tracker):
     def _begin_all(self, first: int, known: NDArray[np.float32]) -> list[NoteEvent]:
         """first: the frame of the window's first column."""
         events: list[NoteEvent] = []
-        frames = np.arange(first, first + self.columns)[self._last :, None]
         if self._onset is not None:
             onset = known[self._onset]
-            strong = onset[self._last :] >= self._begin_from[self._last :, None]
-            for row, pitch in np.argwhere(strong & (frames >= self._free)).tolist():
+            rows, pitches = (onset[self._last :] >= self._begin_from[self._last :, None]).nonzero()
+            for row, pitch in zip(rows.tolist(), pitches.tolist(), strict=True):
                 at = self._last + row
                 if pitch in self._sounding and onset[at, pitch] < self._again:
                     continue
@@ -182,14 +182,14 @@ class AnytimeTracker(Tracker):
                     shift += self.settings.onset_correction_frames
                     events += self._strike(first + at, shift, pitch, known, self._onset)
         if self._start_threshold is not None and first + self._last >= 0:
-            silent = (self._high >= self._start_frames) & (frames[0] >= self._free)
-            if self._onset is not None:  # which begins the note, where one is coming
-                silent &= known[self._onset, self._last :].max(axis=0) < (
-                    self.settings.onset_threshold
-                )
-            for pitch in np.flatnonzero(silent).tolist():
-                if pitch not in self._sounding:
-                    events += self._strike(first + self._last, 0.0, pitch, known, self._frame)
+            for pitch in (self._high >= self._start_frames).nonzero()[0].tolist():
+                if pitch in self._sounding or first + self._last < self._free[pitch]:
+                    continue
+                if self._onset is not None:  # which begins the note, where one is coming
+                    coming = known[self._onset, self._last :, pitch].max()
+                    if coming >= self.settings.onset_threshold:
+                        continue
+                events += self._strike(first + self._last, 0.0, pitch, known, self._frame)
         return events
 
     def _is_onset(self, known: NDArray[np.float32], at: int, pitch: int) -> bool:
@@ -220,7 +220,9 @@ class AnytimeTracker(Tracker):
         return [*events, self._begin(known, column, frame, pitch, time_frames, head)]
 
     def _end_those(self, first: int, known: NDArray[np.float32], given: int) -> list[NoteEvent]:
-        events = []
+        events: list[NoteEvent] = []
+        if not self._sounding:
+            return events
         release = self.settings.release_frames
         lows = known[self._frame].T < self.settings.frame_off_threshold
         for pitch in sorted(self._sounding):

@@ -20,12 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import HOP, STEM_REACH, WINDOW
+from model.config import HOP, STEM_REACH
+from model.fast.filters import NewestFrames
 from model.front_end.filterbank import Filterbank
 from model.front_end.patches import HarmonicStack
 from model.transcriber import FilterbankNetwork
-
-FEW_FRAMES = 2
 
 
 class ColumnNetwork:
@@ -51,13 +50,7 @@ class ColumnNetwork:
         ]
         self._strides = [layer.stride[0] for layer in convolutions]  # over pitches
         self._harmonics = len(stack.shifts)
-        self._sizes = [int(size) for size in bank.kernels]
-        by_filter = [k.detach().transpose(1, 2).flatten(1) for k in bank.kernels.values()]
-        # (2 * bins, samples) each. Products of few frames read the filters as they lie in memory,
-        # those of many pack them first, which is quicker the other way round.
-        self._few = [kernel.contiguous() for kernel in by_filter]
-        self._many = [kernel.t().contiguous().t() for kernel in by_filter]
-        self._real, self._imaginary = _parts(bank)
+        self._frames = NewestFrames(bank)
         self._rows = _stacked_bins(bank, stack)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
@@ -97,17 +90,7 @@ class ColumnNetwork:
     def _stacked(self, window: Tensor, frames: int) -> Tensor:
         """The newest complete frames of the filterbank as the first convolution reads them,
         (1, harmonics, frames, pitch rows)."""
-        longest = self._sizes[-1]
-        kernels = self._few if frames <= FEW_FRAMES else self._many
-        audio = window[max(0, WINDOW - longest - (frames - 1) * HOP) :]
-        if (missing := longest + (frames - 1) * HOP - len(audio)) > 0:
-            audio = F.pad(audio, (missing, 0))
-        waves = [
-            F.linear(audio[longest - size :].unfold(0, size, HOP), kernel)
-            for size, kernel in zip(self._sizes, kernels, strict=True)
-        ]
-        squares = torch.cat([*waves, audio.new_zeros(frames, 1)], dim=1).square_()
-        power = squares.index_select(1, self._real) + squares.index_select(1, self._imaginary)
+        power = self._frames.power(window, frames)
         stacked = self._bank.compress(power).to(self.dtype).index_select(1, self._rows)
         return stacked.view(1, frames, -1, self._harmonics).permute(0, 3, 1, 2)
 
@@ -144,20 +127,6 @@ def _convolved(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: in
         # What conv2d calls too, except for small inputs, which it computes a slower way.
         return torch.mkldnn_convolution(x, weight, bias, (0, padding), (1, stride), (1, 1), 1)
     return F.conv2d(x, weight, bias, (1, stride), (0, padding))
-
-
-def _parts(bank: Filterbank) -> tuple[Tensor, Tensor]:
-    """Which outputs of the kernels, one after the other, are each filter's real and imaginary part;
-    of silence, which follows the filters, one past the last."""
-    real: list[int] = []
-    imaginary: list[int] = []
-    first = 0
-    for kernel in bank.kernels.values():
-        filters = len(kernel) // 2
-        real += range(first, first + filters)
-        imaginary += range(first + filters, first + 2 * filters)
-        first += 2 * filters
-    return torch.tensor([*real, first]), torch.tensor([*imaginary, first])
 
 
 def _stacked_bins(bank: Filterbank, stack: HarmonicStack) -> Tensor:

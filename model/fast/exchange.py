@@ -54,11 +54,9 @@ class Kept:
     def take(self, hop: int) -> tuple[int | None, Sliding]:
         """The latest reusable outputs for the window that ends at this hop, which is to overwrite
         them, and their age in hops; None if there are none."""
-        kept = {r: one for r, one in self._windows.items() if hop - one[0] <= self._longest}
-        then, outputs = kept.get(hop % self._multiple) or (None, Sliding(*self._shape))
-        kept[hop % self._multiple] = hop, outputs
-        self._windows = kept
-        return None if then is None else hop - then, outputs
+        then, outputs = self._windows.get(hop % self._multiple) or (None, Sliding(*self._shape))
+        self._windows[hop % self._multiple] = hop, outputs
+        return None if then is None or hop - then > self._longest else hop - then, outputs
 
 
 class FirstHalf:
@@ -83,18 +81,21 @@ class FirstHalf:
             [_places(order, before)[first:] for first in range(0, len(order), self._octaves)]
             for before, order in pairwise(orders)
         ]  # by layer and first patch: which of the layer's inputs the pairs are
+        self._spans = [
+            max(1, (2 << bit if bit >= 0 else 1) // self._octaves)
+            for bit in range(-1, len(self._gathers))
+        ]  # patches that a layer's pairs span, after those of the input
         self._leave = _places(torch.arange(patches.positions).view(2, -1).t().flatten(), orders[-1])
 
     def open(self) -> list[Kept]:
         """The state of a new stream: the inputs of every layer."""
-        spans = [self._span(bit) for bit in range(-1, len(self._gathers) - 1)]
         return [
             Kept(
                 self._shape,
                 span * self._frames,
                 GRID - self._reach - span * self._frames,
             )
-            for span in spans
+            for span in self._spans[:-1]
         ]
 
     def advance(self, kept: list[Kept], hop: int, embed: Compute, out: Tensor) -> None:
@@ -107,10 +108,6 @@ class FirstHalf:
             x = self._renewed(layer, hop, bit, partial(self._layer, x, bit))
         x = self._unit.units(self._pairs(x, len(kept) - 1, 0))
         torch.index_select(x.view(self._shape), 0, self._leave, out=out)
-
-    def _span(self, bit: int) -> int:
-        """Patches that a layer's pairs span; those of the input, for -1."""
-        return max(1, (2 << bit if bit >= 0 else 1) // self._octaves)
 
     def _layer(self, x: Tensor, bit: int, first: int, out: Tensor) -> None:
         """Writes a layer's outputs from patch `first` on; x: (positions, m), its inputs."""
@@ -126,7 +123,7 @@ class FirstHalf:
         first, moved = 0, 0
         age, outputs = kept.take(hop)
         if age is not None:
-            span = self._span(bit)
+            span = self._spans[bit + 1]
             first = (GRID - self._reach - age) // self._frames // span * span
             moved = age // self._frames * self._octaves
         out = outputs.move(moved, first * self._octaves)

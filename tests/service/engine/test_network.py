@@ -27,6 +27,7 @@ from tests.fakes import play
 from tests.networks import FILTERBANK, HISTORY, STRIDED
 
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
+DECIMATED = 2e-4  # where long filters read decimated audio
 
 
 def streamed(
@@ -86,7 +87,7 @@ def test_streamed_frames_are_those_of_whole_windows(
     ]
     direct = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, schedule.positions]
     whole = np.concatenate(list(direct.numpy()), axis=1)[:, : schedule.frames(len(samples))]
-    np.testing.assert_allclose(live, whole, atol=TOLERANCE)
+    np.testing.assert_allclose(live, whole, atol=DECIMATED if config is HISTORY else TOLERANCE)
 
 
 @settings(max_examples=3, deadline=None)

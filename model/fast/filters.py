@@ -1,0 +1,115 @@
+"""The filterbank's newest frames, the long filters on decimated audio.
+
+Most of a filterbank's multiplications, and nearly all of its weights, are those of filters for low
+notes, which hear nothing above a few hundred hertz. They need no 11,025 samples a second: with h a
+low-pass filter, z the audio after h at every fourth sample, and k a filter,
+
+    sum over t of k[t] x[t]  =  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
+    c[n] = 4 sum over t of k[t] h[t - 4n],    r = k - (c at every fourth sample, after h)
+
+h is symmetric and would reach beyond the end of the filter, so r gives the newest hop exactly.
+Before it the right side lacks what k hears above a few hundred hertz: in trained filters noise, at
+least ``ERROR_DB`` below the filter; filters that hear more stay as they are.
+
+Everything is computed from the window anew, so nothing depends on how a stream came there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from model.config import HOP, WINDOW
+from model.front_end.filterbank import Filterbank
+
+DECIMATION = 4
+REACH = 24  # samples of h on either side of its middle
+KAISER = 10.06  # beta of h's window: 100 dB of rejection
+ERROR_DB = -70.0  # energy of the difference between a filter and what is computed for it
+FEW_FRAMES = 2
+_UNREAD = REACH // DECIMATION  # newest samples of z, which need audio after the window
+
+
+class NewestFrames:
+    """The newest complete frames of a filterbank. Weights are copied, the real and the imaginary
+    part of each filter side by side.
+
+    Thread-safety: may be called from several threads at a time.
+    """
+
+    def __init__(self, bank: Filterbank) -> None:
+        self._longest = bank.longest
+        taps = low_pass()
+        self._blocks = _blocks(taps)
+        self._groups: list[tuple[bool, int, Tensor, Tensor]] = []
+        for size, kernel in bank.kernels.items():
+            filters = kernel.detach().transpose(1, 2).flatten(1)  # (2 * bins, samples)
+            reduced = decimated(filters, taps)
+            rows = filters if reduced is None else reduced
+            rows = rows.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)  # in pairs
+            if int(size) == self._longest:  # the last
+                rows = F.pad(rows, (0, 0, 0, 2))  # silence
+            # Products of few frames read the filters as they lie in memory, those of many pack
+            # them first, which is quicker the other way round.
+            few, many = rows.contiguous(), rows.t().contiguous().t()
+            self._groups.append((reduced is not None, int(size), few, many))
+
+    def power(self, window: Tensor, frames: int) -> Tensor:
+        """Squared magnitudes in the order of the filterbank's kernels, and 0 at the end.
+
+        window: (WINDOW,), preceded by silence -> (frames, bins + 1)
+        """
+        span = REACH + self._longest + (frames - 1) * HOP
+        audio = window[max(0, WINDOW - span) :]
+        audio = F.pad(audio, (span - len(audio), REACH))
+        low = self._low(audio, frames)
+        waves = []
+        for reduced, size, few, many in self._groups:
+            weights = few if frames <= FEW_FRAMES else many
+            if reduced:
+                heard = low[:, low.shape[1] - weights.shape[1] :]
+            else:
+                heard = audio[REACH + self._longest - size : -REACH].unfold(0, size, HOP)
+            waves.append(F.linear(heard, weights))
+        return torch.cat(waves, dim=1).square_().view(frames, -1, 2).sum(2)
+
+    def _low(self, audio: Tensor, frames: int) -> Tensor:
+        """What the decimated filters read, (frames, samples of z and the newest hop)."""
+        length = self._longest // DECIMATION - _UNREAD
+        z = torch.mm(audio.unfold(0, HOP + 2 * REACH, HOP), self._blocks).flatten()
+        newest = audio[REACH + self._longest - HOP : -REACH].view(frames, HOP)
+        return torch.cat([z.unfold(0, length, HOP // DECIMATION), newest], dim=1)
+
+
+def low_pass() -> Tensor:
+    """h, (2 * REACH + 1,)."""
+    time = torch.arange(-REACH, REACH + 1, dtype=torch.float64)
+    window = torch.special.i0(KAISER * torch.sqrt(1 - (time / REACH).square()))
+    taps = torch.sinc(time / DECIMATION) * window
+    return (taps / taps.sum()).float()
+
+
+def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
+    """Filters of decimated audio, (filters, samples of z and the newest hop), for (filters,
+    samples); None if they would differ by more than ``ERROR_DB``."""
+    wanted = F.pad(filters, (REACH, 0))[:, None]  # h reaches to before the filter
+    h = taps.view(1, 1, -1)
+    # The first middle lies in the middle of a filter's first DECIMATION samples.
+    first = DECIMATION // 2
+    coefficients = DECIMATION * F.conv1d(wanted[..., first:], h, stride=DECIMATION)
+    computed = F.conv_transpose1d(coefficients, h, stride=DECIMATION)
+    missing = wanted - F.pad(computed, (first, wanted.shape[2] - first - computed.shape[2]))
+    newest, before = missing[..., -HOP:], missing[..., :-HOP]
+    error = before.square().sum(2) / wanted.square().sum(2)
+    if error.max() > 10 ** (ERROR_DB / 10):
+        return None
+    return torch.cat([coefficients, newest], dim=2)[:, 0]
+
+
+def _blocks(taps: Tensor) -> Tensor:
+    """The samples of z about a hop, from those of the hop and REACH on either side."""
+    columns = [
+        F.pad(taps, (begin, HOP - 1 - begin)) for begin in range(DECIMATION // 2, HOP, DECIMATION)
+    ]
+    return torch.stack(columns, dim=1)

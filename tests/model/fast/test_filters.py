@@ -1,0 +1,57 @@
+"""Filters on decimated audio hear what the filterbank hears."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from model import storage
+from model.config import HOP, LIVE, WINDOW, FilterbankConfig
+from model.fast.filters import ERROR_DB, NewestFrames, decimated, low_pass
+from model.front_end.filterbank import Filterbank
+from model.transcriber import FilterbankNetwork
+
+
+@pytest.fixture(scope="module", params=["live", "light"])
+def bank(request: pytest.FixtureRequest) -> Filterbank:
+    network = storage.load(request.param).network
+    assert isinstance(network, FilterbankNetwork)
+    return network.filterbank
+
+
+@pytest.mark.parametrize("frames", [1, 8, 32])
+def test_frames_are_those_of_the_filterbank(bank: Filterbank, frames: int) -> None:
+    window = 0.1 * torch.randn(WINDOW, generator=torch.Generator().manual_seed(frames))
+    whole = bank.power(window[None, WINDOW - bank.longest - (frames - 1) * HOP :])[0]
+    newest = NewestFrames(bank).power(window, frames)
+    assert newest.shape == (frames, bank.bins + 1)
+    assert not newest[:, -1].any()
+    # White noise has as much where a filter should hear nothing as where it should hear.
+    torch.testing.assert_close(newest[:, bank.order].T.sqrt(), whole.sqrt(), atol=1e-5, rtol=0)
+
+
+def test_frames_depend_on_their_filters_samples_alone(bank: Filterbank) -> None:
+    """Not on what comes after them, nor, but for a few samples, on what came before."""
+    window = 0.1 * torch.randn(WINDOW, generator=torch.Generator().manual_seed(0))
+    frames = NewestFrames(bank)
+    two = frames.power(window, 2)
+    one = frames.power(torch.cat([torch.randn(HOP), window[:-HOP]]), 1)
+    torch.testing.assert_close(one[0], two[0], atol=1e-9, rtol=1e-4)
+
+
+def test_long_filters_alone_are_decimated() -> None:
+    assert isinstance(LIVE.front_end, FilterbankConfig)
+    bank, taps = Filterbank(LIVE.front_end, LIVE.sample_rate), low_pass()
+    reduced = {
+        size: decimated(kernel.detach().transpose(1, 2).flatten(1), taps)
+        for size, kernel in bank.kernels.items()
+    }
+    assert [size for size, filters in reduced.items() if filters is not None] == ["2048", "4096"]
+
+
+def test_filters_that_hear_high_notes_stay() -> None:
+    time = torch.arange(1024)
+    low = torch.hann_window(1024) * torch.cos(0.1 * time)
+    high = 10 ** (ERROR_DB / 20) * torch.hann_window(1024) * torch.cos(2 * time)
+    assert decimated(low[None], low_pass()) is not None
+    assert decimated((low + 2 * high)[None], low_pass()) is None

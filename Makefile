@@ -95,7 +95,6 @@ paper-gpu: $(VENV)/.installed-dev ## the paper's runs in slices of MINUTES=10, w
 	  --test $(SHARED)/text/lambada/lambada_test_plain_text.txt; \
 	  status=$$?; test $$status = 3 && echo "make paper-gpu again to go on" || exit $$status
 
-# The look-aheads lie whole blocks apart (4 frames): one pass of the network serves all four.
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path
 	@status=0; for set in $(SHARED)/real/*/; do \
 	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \

@@ -83,6 +83,7 @@ CACHE = Path("~/.cache/rse-transcribe").expanduser()
 LABELLED = "audio and labels, in any layout of training.music.recordings"
 SYNTH = "training data: for its held-out sounds"
 BLOCK_FRAMES = StreamOptions().block_frames
+SHOW = partial(print, flush=True)
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
@@ -116,80 +117,41 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add = one.add_argument
         add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
         if data:
-            add("--data-dir", type=Path, metavar="DIR", required=True, help=data)
-        add(
-            "--lookahead-ms",
-            type=float,
-            metavar="MS",
-            nargs="+" if several else None,
-            default=[lookahead_ms] if several else lookahead_ms,
-            help=f"{'one or several ' if several else ''}(default: {lookahead_ms:g})",
-        )
-        add(
-            "--block-frames",
-            type=int,
-            metavar="N",
-            default=BLOCK_FRAMES,
-            help="at once (%(default)s)",
-        )
-        add("--json", type=Path, metavar="OUT", help="write all figures to this file")
+            add("--data-dir", type=Path, required=True, help=data)
+        default = f"{'one or several ' if several else ''}(default: {lookahead_ms:g})"
+        ahead = {"nargs": "+", "default": [lookahead_ms]} if several else {"default": lookahead_ms}
+        add("--lookahead-ms", type=float, help=default, **ahead)
+        add("--block-frames", type=int, default=BLOCK_FRAMES, help="at once (%(default)s)")
+        add("--json", type=Path, help="write all figures to this file")
         if several:
-            add(
-                "--jobs",
-                type=int,
-                metavar="N",
-                default=os.cpu_count() or 1,
-                help="recordings at once",
-            )
+            add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
         if data == LABELLED:
-            add(
-                "--label-shift-ms",
-                type=float,
-                metavar="MS",
-                default=0.0,
-                help="added to the labels",
-            )
+            add("--label-shift-ms", type=float, default=0.0, help="added to the labels")
         return one
 
     def rendered(one: argparse.ArgumentParser, required: bool, seconds: float) -> None:
-        one.add_argument("--synth", type=Path, metavar="DIR", required=required, help=SYNTH)
-        one.add_argument("--cache", type=Path, metavar="DIR", default=CACHE, help="(%(default)s)")
-        one.add_argument(
-            "--seconds", type=float, metavar="S", default=seconds, help="of each (%(default)g)"
-        )
+        one.add_argument("--synth", type=Path, required=required, help=SYNTH)
+        one.add_argument("--cache", type=Path, default=CACHE, help="(%(default)s)")
+        one.add_argument("--seconds", type=float, default=seconds, help="of each (%(default)g)")
 
     real = command(_real, "recordings with note labels", LABELLED, 200.0)
-    real.add_argument(
-        "--mode",
-        choices=list(Mode),
-        metavar="MODE",
-        help="block, centre, anytime (--lookahead-ms is its longest wait)",
-    )
-    real.add_argument("--pictures", type=Path, metavar="DIR", help="of predictions over labels")
+    waits = "block, centre, anytime (--lookahead-ms is its longest wait)"
+    real.add_argument("--mode", choices=list(Mode), help=waits)
+    real.add_argument("--pictures", type=Path, help="folder for predictions over labels")
     instruments = command(_instruments, "rendered scores on held-out instruments", None, 100.0)
     rendered(instruments, required=True, seconds=20.0)
-    instruments.add_argument(
-        "--passages",
-        type=int,
-        metavar="N",
-        default=2,
-        help="of each instrument; ten times as many of ensembles (default: %(default)s)",
-    )
-    instruments.add_argument("--pictures", type=Path, metavar="DIR", help="confusion matrices")
+    amount = "of each instrument; ten times as many of ensembles (default: %(default)s)"
+    instruments.add_argument("--passages", type=int, default=2, help=amount)
+    instruments.add_argument("--pictures", type=Path, help="folder for confusion matrices")
     command(_errors, "errors by kind", LABELLED, 200.0)
     junk = command(_junk, "sounds without notes", None, 200.0)
     rendered(junk, required=False, seconds=60.0)
-    junk.add_argument("--data-dir", type=Path, metavar="DIR", help="audio without notes, or a file")
+    junk.add_argument("--data-dir", type=Path, help="audio without notes, or a file")
     musicnet = command(_musicnet, "test recordings of MusicNet", "the unpacked archive", MIDDLE_MS)
     musicnet.add_argument("--test", choices=sorted(TEST), default="paper", help="test set")
-    musicnet.add_argument("--cache", type=Path, metavar="DIR", help="(default: in --data-dir)")
-    musicnet.add_argument(
-        "--stride",
-        type=int,
-        metavar="N",
-        default=TEST_STRIDE,
-        help="samples between windows (default: %(default)s)",
-    )
+    musicnet.add_argument("--cache", type=Path, help="(default: in --data-dir)")
+    between = "samples between windows (default: %(default)s)"
+    musicnet.add_argument("--stride", type=int, default=TEST_STRIDE, help=between)
     return parser
 
 
@@ -201,22 +163,17 @@ def _real(options: argparse.Namespace) -> int:
         options.label_shift_ms / 1000,
         options.jobs,
         options.pictures,
-        show=partial(print, flush=True),
+        SHOW,
     )
     _write(options.json, _together(reports))
     return _status(reports[0]["failures"])
 
 
 def _instruments(options: argparse.Namespace) -> int:
-    stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
+    (stream,) = _streams(options)
     config = SynthConfig(options.synth, options.cache)
     figures = evaluate_instruments(
-        load(options.model),
-        stream,
-        config,
-        options.passages,
-        options.seconds,
-        show=partial(print, flush=True),
+        load(options.model), stream, config, options.passages, options.seconds, SHOW
     )
     counts = figures.pop("counts")
     print(json.dumps({k: v for k, v in figures.items() if k != "confusion"}, indent=1))
@@ -230,11 +187,10 @@ def _instruments(options: argparse.Namespace) -> int:
 
 def _errors(options: argparse.Namespace) -> int:
     collection = read_collection(options.data_dir)
-    stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
+    (stream,) = _streams(options)
     with Engine(load(options.model)) as engine:
         shift_s = options.label_shift_ms / 1000
-        show = partial(print, flush=True)
-        figures = analyse(collection.recordings, engine, stream, shift_s, show)
+        figures = analyse(collection.recordings, engine, stream, shift_s, SHOW)
     _write(options.json, figures)
     return _status(collection.failures)
 
@@ -247,8 +203,8 @@ def _junk(options: argparse.Namespace) -> int:
         sounds = chain(sounds, recorded_sounds(options.data_dir))
     if options.synth:
         sounds = chain(sounds, held_out_sounds(options.synth, options.cache, options.seconds))
-    stream = StreamOptions(lookahead_ms=options.lookahead_ms, block_frames=options.block_frames)
-    figures = evaluate_junk(load(options.model), stream, sounds, show=partial(print, flush=True))
+    (stream,) = _streams(options)
+    figures = evaluate_junk(load(options.model), stream, sounds, SHOW)
     _write(options.json, figures)
     return 0
 
@@ -265,16 +221,17 @@ def _musicnet(options: argparse.Namespace) -> int:
         _streams(options),
         0.0,
         options.jobs,
-        show=partial(print, flush=True),
+        show=SHOW,
     )
     _write(options.json, {"paper": paper, **_together(reports)})
     return _status(reports[0]["failures"])
 
 
 def _streams(options: argparse.Namespace) -> list[StreamOptions]:
+    ahead = options.lookahead_ms
     return [
         StreamOptions(mode=options.mode, lookahead_ms=ms, block_frames=options.block_frames)
-        for ms in options.lookahead_ms
+        for ms in (ahead if isinstance(ahead, list) else [ahead])
     ]
 
 

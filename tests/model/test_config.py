@@ -8,14 +8,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from model.config import (
     CONFIGS,
-    FRAMES,
-    HEADS,
     LIVE,
     PITCHES,
     WINDOW,
@@ -117,42 +112,3 @@ def test_a_bad_value_in_json_is_named() -> None:
     values["rse"]["maps"] = 0
     with pytest.raises(ValueError, match="maps must be a whole number from 1, not 0"):
         ModelConfig.from_json(values)
-
-
-rse_configs = st.builds(
-    RSEConfig,
-    maps=st.integers(2, 5),
-    blocks=st.integers(1, 2),
-    hidden_factor=st.integers(1, 2),
-    residual=st.floats(0.01, 0.99),
-    residual_speed=st.floats(0.1, 4),
-    dropout=st.sampled_from([0.0, 0.5, 1.0]),
-)
-front_ends = st.builds(
-    StridedConfig, convolutions=st.integers(3, 7), input_noise=st.sampled_from([0, 0.1])
-) | st.builds(
-    FilterbankConfig,
-    lowest_pitch=st.sampled_from([0, 21, 100, 127]),
-    semitones=st.integers(1, 3),
-    bins_per_semitone=st.integers(1, 3),
-    kernel_lengths=st.sampled_from([(128,), (256, 1024), (WINDOW,)]),
-    quality=st.floats(0.1, 100),
-    lookahead=st.just(0),
-    harmonics=st.sampled_from([(1,), (0.5, 1, 7.5)]),
-    octaves=st.integers(1, 2),
-    channels=st.integers(1, 2),
-    convolutions=st.integers(0, 1),
-    frames_per_patch=st.sampled_from([1, 2, 64]),
-    history=st.booleans(),
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(rse_configs, front_ends)
-def test_what_is_in_range_makes_a_network(
-    rse: RSEConfig, front_end: StridedConfig | FilterbankConfig
-) -> None:
-    config = ModelConfig(sample_rate=30_000, front_end=front_end, rse=rse, heads=HEADS)
-    heard = TranscriptionModel(config).eval().predict(torch.zeros(1, WINDOW))
-    assert heard.shape == (1, len(HEADS), FRAMES, PITCHES)
-    assert heard.isfinite().all()

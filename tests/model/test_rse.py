@@ -9,17 +9,17 @@ import torch
 
 from model.config import RELEASED_RSE, RSEConfig
 from model.rse import ResidualShuffleExchange
-from model.switch import FeatureNorm
 
 SMALL = RSEConfig(maps=6, blocks=2)
 FLAVOURS = [
     SMALL,
     replace(RELEASED_RSE, maps=6),
     replace(SMALL, shuffle="paper", activation="relu", norm="none"),
+    replace(SMALL, unit="gated"),
 ]
 
 
-@pytest.mark.parametrize("config", FLAVOURS, ids=["paper", "released", "ablated"])
+@pytest.mark.parametrize("config", FLAVOURS, ids=["paper", "released", "ablated", "gated"])
 @pytest.mark.parametrize("length", [1, 2, 13, 64])
 def test_any_length_keeps_its_shape(config: RSEConfig, length: int) -> None:
     network = ResidualShuffleExchange(config).eval()
@@ -48,9 +48,3 @@ def test_padding_is_zeros_at_the_end() -> None:
     x = torch.randn(1, 13, 6)
     padded = torch.cat([x, torch.zeros(1, 3, 6)], dim=1)
     torch.testing.assert_close(network(x), network(padded)[:, :13])
-
-
-def test_the_feature_norm_ignores_the_rest_of_the_sequence() -> None:
-    norm = FeatureNorm()
-    x = torch.randn(1, 10, 8)
-    torch.testing.assert_close(norm(x)[:, :4], norm(x[:, :4]))

@@ -23,7 +23,6 @@ from service.notes.events import PedalPress
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.reports.report import named_confusion
-from training.evaluation.window_memo import WindowMemo
 from training.music.metrics import (
     NoteList,
     confusion,
@@ -91,7 +90,7 @@ def evaluate_instruments(
     tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
     for passage, rate in rendered_passages(config, passages, seconds):
         tally = tallies[passage.kind]
-        with Engine(WindowMemo(transcriber)) as engine:
+        with Engine(transcriber) as engine:
             hear = partial(transcribe_array, passage.audio, rate, engine)
             free = hear(options)
             given = hear(replace(options, instruments=passage.instruments))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from training.algorithmic.data import BINS
@@ -45,7 +44,6 @@ def plot(runs: dict[str, Path], out: Path) -> list[Path]:
     }
     out.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display
     written = []
 
     def save(name: str) -> None:

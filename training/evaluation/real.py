@@ -1,8 +1,7 @@
 """Scores recordings with note labels through the service's own pipeline.
 
 Audio is resampled, cut into windows, transcribed and tracked by the service's streaming code, so
-the figures are those of a live stream with the same look-ahead. Several look-aheads share the
-network's work if they are whole blocks apart. Nothing is tuned here.
+the figures are those of a live stream with the same look-ahead. Nothing is tuned here.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from service.session.transcribe import transcribe_array
 from training.evaluation.reports.breakdown import Heard, by_octave, by_polyphony
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
 from training.evaluation.reports.report import Report, Result, confusion_of, report, row, tables
-from training.evaluation.window_memo import WindowMemo
 from training.music.label_tables import LabelError
 from training.music.metrics import (
     DEFINITIONS,
@@ -140,10 +138,7 @@ def evaluate_recording(
     samples, rate = read_audio(recording.audio)
     reference = recording.notes.shifted(label_shift_s)
     out = []
-    transcriber = make_transcriber()
-    if len(streams) > 1:
-        transcriber = WindowMemo(transcriber)
-    with Engine(transcriber) as engine:
+    with Engine(make_transcriber()) as engine:
         frame_s = HOP / engine.config.sample_rate
         for options in streams:
             try:

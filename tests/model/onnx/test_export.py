@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import soundfile
 import torch
 from numpy.typing import NDArray
 
@@ -53,12 +52,6 @@ def step(live_onnx: Path) -> Model:
     return onnx.load(live_onnx / "live.step.onnx")
 
 
-def real_audio(shared_dir: Path) -> NDArray[np.float32]:
-    recording = min((shared_dir / "real" / "maps" / "flac").glob("*.flac"))
-    samples, _ = soundfile.read(recording, frames=4 * WINDOW, dtype="float32", always_2d=True)
-    return samples.mean(axis=1)
-
-
 def window_difference(
     transcriber: TranscriptionModel, model: Model, batch: NDArray[np.float32]
 ) -> float:
@@ -103,17 +96,6 @@ def test_windows_of_noise_in_any_batch(
 ) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, (batch, export.facts(windows)["samples"]))
     assert window_difference(live, windows, noise.astype(np.float32)) < PARITY
-
-
-@pytest.mark.shared
-def test_real_windows_and_a_real_stream(
-    live: TranscriptionModel, windows: Model, step: Model, shared_dir: Path
-) -> None:
-    audio = real_audio(shared_dir)
-    samples = export.facts(windows)["samples"]
-    batch = np.stack([audio[start : start + samples] for start in (0, 5000, 12345)])
-    assert window_difference(live, windows, batch) < PARITY
-    assert step_difference(live, step, audio[: 2 * WINDOW]) < PARITY
 
 
 def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:

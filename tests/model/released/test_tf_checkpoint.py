@@ -81,19 +81,6 @@ def test_damage_is_noticed_or_harmless(prefix: Path, data: st.DataObject) -> Non
     assert path.name in message or equal(found, VARIABLES)
 
 
-@given(content=st.binary(max_size=60))
-def test_records_of_any_bytes_are_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
-    prefix = tmp_path_factory.getbasetemp() / "any"
-    for key in ("", "a/CvB"):
-        write_checkpoint(prefix, VARIABLES, replaced={key: content})
-        try:
-            read_checkpoint(prefix)
-        except WeightsError:
-            continue
-
-
 def test_missing_files_are_named(prefix: Path) -> None:
     with pytest.raises(WeightsError, match=r"nowhere\.index: No such file"):
         read_checkpoint(prefix.parent / "nowhere")

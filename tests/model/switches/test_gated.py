@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from model.config import RSEConfig
@@ -11,12 +10,6 @@ from model.switch import ResidualSwitchUnit
 from model.switches.gated import GatedSwitchUnit
 
 GATED = RSEConfig(maps=6, blocks=2, unit="gated", dropout=0.0)
-
-
-@pytest.mark.parametrize("length", [1, 2, 13, 64])
-def test_any_length_keeps_its_shape(length: int) -> None:
-    network = ResidualShuffleExchange(GATED)
-    assert network(torch.randn(2, length, 6)).shape == (2, length, 6)
 
 
 def test_the_unit_computes_the_formulas_of_the_paper() -> None:

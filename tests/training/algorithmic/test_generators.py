@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithmic.generators import (
-    LARGEST_KEY,
     PLUS,
     PROBLEMS,
     TIMES,
     Problem,
-    draw_keys,
 )
 
 RELEASED = {"addition": "badd", "multiplication": "bmul", "sorting": "sort"}
@@ -63,13 +61,6 @@ def test_sorting_sorts(length: int, seed: int) -> None:
     for inputs, targets in zip(*draw(PROBLEMS["sorting"], seed, length), strict=True):
         assert len(inputs) == length
         assert targets == sorted(inputs)
-
-
-def test_keys_are_uniform() -> None:
-    keys = draw_keys(np.random.default_rng(0), 100, 1000)
-    counts = np.bincount(keys.ravel(), minlength=LARGEST_KEY + 1)
-    assert counts[0] == 0
-    assert np.all(np.abs(counts[1:] / keys.size - 1 / LARGEST_KEY) < 0.004)
 
 
 @pytest.fixture(scope="module")

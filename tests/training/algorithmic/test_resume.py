@@ -28,7 +28,7 @@ RUN = AlgorithmicRun(
 )
 
 
-@pytest.mark.parametrize("optimizer", ["radam", "released"])
+@pytest.mark.parametrize("optimizer", ["radam", "muon", "released"])
 def test_two_slices_equal_one_run(tmp_path: Path, optimizer: str) -> None:
     loop = replace(RUN.loop, optimizer=optimizer)  # type: ignore[arg-type]
     once = replace(RUN, loop=loop, out=tmp_path / "once")

@@ -41,11 +41,3 @@ def test_a_table_of_a_network(
     assert row.startswith(f"| {tiny_weights} | 0.")
     scores = json.loads(report.read_text())[str(tiny_weights)]
     assert set(scores) == {*conditions.CONDITIONS, *(f"only {name}" for name in conditions.EMPTY)}
-
-
-def test_a_folder_without_material_is_a_message_and_a_status(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ["--synth", str(tmp_path / "nowhere"), "--cache", str(tmp_path)]
-    assert conditions.main(["live", *where]) == 1
-    assert "nowhere" in capsys.readouterr().err

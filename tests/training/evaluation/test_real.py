@@ -56,14 +56,6 @@ def test_shifted_labels_are_another_truth(tones: Path) -> None:
     assert report["label_shift_ms"] == 100
 
 
-def test_several_lookaheads_give_what_each_alone_gives(tones: Path) -> None:
-    streams = [StreamOptions(lookahead_ms=ms) for ms in (50, 100, 200)]
-    together = evaluate(tones, FakeTranscriber, streams, label_shift_s=0.0)
-    alone = [evaluate(tones, FakeTranscriber, [s], label_shift_s=0.0) for s in streams]
-    assert [[report] for report in together] == alone
-    assert [report["lookahead_ms"] for report in together] == [50, 100, 200]
-
-
 @pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
 def test_processes_side_by_side_find_the_same(tones: Path) -> None:
     for name in ("again", "once more"):

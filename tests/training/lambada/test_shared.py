@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from training.lambada.baselines import frequent_word, random_word
-from training.lambada.encoding import encode_clean
 from training.lambada.text.novels import read_novels
 from training.lambada.text.passages import CutConfig, cut_passages, most_frequent, read_passages
-from training.lambada.words.embeddings import read_vectors
-from training.lambada.words.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.shared
 
@@ -33,18 +30,6 @@ def test_the_test_file_and_its_baselines(test_passages: list[list[str]]) -> None
     assert answerable == pytest.approx(0.827, abs=0.001)
     assert random_word(test_passages) == pytest.approx(0.0166, abs=1e-4)  # Paperno et al.: 1.6 %
     assert frequent_word(test_passages) < 0.01
-
-
-def test_twitter_vectors_know_most_words(shared_dir: Path, test_passages: list[list[str]]) -> None:
-    path = shared_dir / "text" / "glove_twitter_25d" / "glove_twitter_25d_12k.txt"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    vectors = read_vectors(path)
-    assert vectors.vectors.shape == (11_925, 25)
-    vocabulary = Vocabulary.clean(vectors.words, numbered=16)
-    encoded = [encode_clean(vocabulary, words) for words in test_passages[:500]]
-    known = np.concatenate([one.inputs for one in encoded]) >= vocabulary.first
-    assert 0.6 < known.mean() < 0.95
 
 
 def test_novels_are_tokenised_as_lambada_is(

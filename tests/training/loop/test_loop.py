@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -69,18 +69,6 @@ def test_it_learns_and_leaves_weights_card_and_metrics(tmp_path: Path) -> None:
     assert lines[-1]["kind"] == "validation"
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    first = Trainer(Line(), replace(QUICK, max_minutes=1e-9), tmp_path)
-    first.run()
-    assert 0 < first.step < QUICK.steps
-    second = Trainer(Line(), QUICK, tmp_path)
-    second.resume()
-    assert second.step == first.step
-    assert torch.equal(second.task.network.weight, first.task.network.weight)  # type: ignore[arg-type]
-    second.run()
-    assert second.step == QUICK.steps
-
-
 def test_patience_ends_a_run_that_no_longer_gains(tmp_path: Path) -> None:
     task = Line()
     task.validate = lambda network: {"negative_error": -1.0}  # type: ignore[method-assign]
@@ -94,16 +82,12 @@ def test_patience_ends_a_run_that_no_longer_gains(tmp_path: Path) -> None:
     assert again.done
 
 
-def test_the_released_optimiser_learns_resumes_and_falls_to_a_rate_of_zero(tmp_path: Path) -> None:
-    config = replace(QUICK, optimizer="released")
-    first = Trainer(Line(), replace(config, max_minutes=1e-9), tmp_path)
-    assert first.learning_rate == pytest.approx(0.1 * (1 - 1 / 400))
-    first.run()
-    second = Trainer(Line(), config, tmp_path)
-    second.resume()
-    before = first.task.validate(first.task.network)["negative_error"]
-    assert second.run()["negative_error"] > before / 10
-    assert second.learning_rate == 0
+def test_the_released_optimiser_learns_and_falls_to_a_rate_of_zero(tmp_path: Path) -> None:
+    trainer = Trainer(Line(), replace(QUICK, optimizer="released"), tmp_path)
+    assert trainer.learning_rate == pytest.approx(0.1 * (1 - 1 / 400))
+    before = trainer.task.validate(trainer.task.network)["negative_error"]
+    assert trainer.run()["negative_error"] > before / 10
+    assert trainer.learning_rate == 0
     with pytest.raises(ValueError, match="parameter group"):
         Trainer(Line(), QUICK, tmp_path).resume()
 
@@ -153,28 +137,6 @@ def test_an_interrupted_run_stops_after_the_step_and_saves(tmp_path: Path) -> No
     again = Trainer(Line(), QUICK, tmp_path)
     again.resume()
     assert again.step == 4
-
-
-@pytest.mark.parametrize(
-    ("bfloat16", "in_hardware", "expected"),
-    [("auto", True, True), ("auto", False, False), (True, False, True)],
-)
-def test_bfloat16_follows_the_processor_unless_it_is_set(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bfloat16: bool | Literal["auto"],
-    in_hardware: bool,
-    expected: bool,
-) -> None:
-    class Seen(Line):
-        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-            assert torch.is_autocast_enabled("cpu") is expected
-            return super().loss(batch)
-
-    capabilities = {"avx512_bf16": in_hardware}
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    Trainer(Seen(), replace(QUICK, steps=1, bfloat16=bfloat16), tmp_path).run()
 
 
 def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:

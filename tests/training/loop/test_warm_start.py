@@ -130,11 +130,3 @@ def test_a_run_begins_with_the_weights_and_tells_of_every_stage(
     card = json.loads((tmp_path / "run" / "last.json").read_text())
     assert card["training"]["steps"] == 2
     assert [stage["steps"] for stage in card["training"]["earlier"]] == [7]
-
-
-def test_weights_that_are_not_there_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["musicnet", "--preset", "laptop", "--init", "nobody", "--out", str(tmp_path / "x")]
-    assert run.main(arguments) == 1
-    assert "nobody" in capsys.readouterr().err

@@ -60,8 +60,3 @@ def test_a_teacher_with_less_context_hears_the_end_of_the_samples(tiny_weights: 
 def test_a_teacher_of_another_rate_is_refused(tiny_weights: Path) -> None:
     with pytest.raises(ValueError, match="hears more"):
         Teacher(DistillationConfig(str(tiny_weights)), replace(STUDENT, sample_rate=8000))
-
-
-def test_a_share_is_a_fraction() -> None:
-    with pytest.raises(ValueError, match="share"):
-        DistillationConfig("live", 1.5)

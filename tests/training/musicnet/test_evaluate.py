@@ -56,10 +56,3 @@ def test_the_reference_notes_are_those_of_the_labels(archive: Path) -> None:
     assert notes.onset_s[5] == pytest.approx(begin / 44_100)
     assert notes.offset_s[5] == pytest.approx(end / 44_100)
     assert notes.pitch[5] == pitch
-
-
-def test_a_wrong_archive_is_a_message_and_a_status(
-    tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["musicnet", "--data-dir", str(tmp_path), "--model", str(tiny_weights)]) == 1
-    assert "is not the MusicNet archive" in capsys.readouterr().err

@@ -62,14 +62,6 @@ def test_lonely_audio_and_labels_are_named(archive: Path) -> None:
         find(archive)
 
 
-def test_names_are_numbers(archive: Path) -> None:
-    write_recording(archive, "train", 5, [])
-    for folder, suffix in (("train_data", "wav"), ("train_labels", "csv")):
-        (archive / folder / f"5.{suffix}").rename(archive / folder / f"five.{suffix}")
-    with pytest.raises(ArchiveError, match="number"):
-        find(archive)
-
-
 def test_a_set_without_recordings_is_named(tmp_path: Path) -> None:
     write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]))
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):

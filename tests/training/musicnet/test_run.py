@@ -56,13 +56,6 @@ def test_the_papers_preset_trains_on_the_archive_and_resumes_bit_for_bit(
     assert all(torch.equal(value, sliced[name]) for name, value in once.items())
 
 
-def test_the_cache_and_the_test_set_are_options(archive: Path, tmp_path: Path) -> None:
-    options = ["--music.archive.cache", str(tmp_path / "c"), "--music.archive.test", "ten"]
-    assert main([*arguments(archive, tmp_path / "run"), *options]) == 0
-    assert len(list((tmp_path / "c" / "resampled-11000").glob("*.npy"))) == 2 + 2
-    assert read_card(tmp_path / "run" / "last.safetensors")["data"]["test"] == [1819, 2303, 2556]
-
-
 def test_bad_archives_are_a_message_and_a_status(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

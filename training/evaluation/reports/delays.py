@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from service.protocol.options import Mode
@@ -54,7 +53,6 @@ def plot(reports: list[dict[str, Any]], out: Path) -> Axes:
     for one in sorted(reports, key=lambda report: float(report["lookahead_ms"])):
         lines[one["mode"], one["block_frames"] if one["mode"] == Mode.BLOCK else 1].append(one)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display
     axes: Axes = figure.subplots()
     for (mode, block), points in sorted(lines.items()):
         middle, most = (np.array([one["mean"][name] for one in points]) for name in DELAY_FIGURES)

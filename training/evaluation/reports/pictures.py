@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -33,7 +32,6 @@ def draw_confusion(path: Path, title: str, counts: NDArray[np.int64]) -> None:
     names = [INSTRUMENTS[number] for number in shown]
     size = 2.5 + 0.5 * len(shown)
     figure = Figure(figsize=(size, size), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     for (row, column), share in np.ndenumerate(shares):
@@ -71,7 +69,6 @@ def draw_rolls(
     extent = (first * frame_s, (first + len(heard)) * frame_s, low - 0.5, high + 0.5)
 
     figure = Figure(figsize=INCHES, layout="constrained")
-    FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True, sharey=True)
     for axes, roll, words in ((above, heard, "heard"), (below, played, "played")):
         axes.imshow(

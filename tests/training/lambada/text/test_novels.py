@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tarfile
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -44,12 +43,9 @@ def test_text_sentences_books_and_names(folder: Path) -> None:
     assert dict(zip(novels.words, novels.counts.tolist(), strict=True))["rain"] == 4
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("tar", "w:"), ("tar.gz", "w:gz"), ("tar.xz", "w:xz")])
-def test_archives_hold_the_same(
-    folder: Path, tmp_path: Path, kind: str, mode: Literal["w:", "w:gz", "w:xz"]
-) -> None:
-    path = tmp_path / f"novels.{kind}"
-    with tarfile.open(path, mode) as archive:
+def test_archives_hold_the_same(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "novels.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
         archive.add(folder / "one", "one")
     assert is_collection(path)
     assert is_collection(folder)

@@ -124,12 +124,6 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
     stream.close()
 
 
-def test_missing_material_is_reported_at_once(tmp_path: Path) -> None:
-    config = SynthConfig(root=tmp_path, cache=tmp_path / "cache")
-    with pytest.raises(FileNotFoundError):
-        SynthStream(config, 4, 1)
-
-
 @pytest.mark.parametrize(
     "change",
     [{"random_probability": 0.98}, {"excerpt_min_s": 0.5}, {"pool_excerpts": 0}],

@@ -14,8 +14,6 @@ of the state and the rest are in the metadata of both files and, for hosts that 
 metadata, in ``live.onnx.json`` and ``live.step.onnx.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -9,8 +9,6 @@ The checkpoint that the authors published reads the spectrum of the window: impo
 --fourier. Networks trained as in the paper read the waveform; names and shapes are the same.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

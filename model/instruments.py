@@ -1,7 +1,5 @@
 """Classes of instruments and the programs of General MIDI (level 1, counted from 0)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from model.config import INSTRUMENT_HEADS, INSTRUMENTS

@@ -1,7 +1,5 @@
 """The fastest number format of a device that loses no notes."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -12,8 +12,6 @@ output of the network's last layer, float32, of shape (batch, positions, classes
   notes of each head in turn, before the logit offset; notes outside the network's range are -26.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

@@ -3,8 +3,6 @@
 Not pydantic's dataclasses: their errors take several lines and do not state the range.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from numbers import Integral, Real

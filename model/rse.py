@@ -7,8 +7,6 @@ last block: 2 * blocks * (b - 1) + 1 switch layers in all, O(n log n) work.
 With gated units this is the original Shuffle-Exchange network.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -12,8 +12,6 @@ layers pair neighbours first, then elements 2, 4, ..., n/4 apart; the paper's te
 describes ``interleave``. Both restore the original order.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

@@ -5,8 +5,6 @@ metrics, note tracker settings. Nothing here unpickles. Files are written under 
 flushed and renamed, so a full disk or a kill leaves the old ones intact.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ For a pair of neighbours i = [i1, i2] (2m features)::
 The paper's ablations (section "Ablation study") drop the norm, the residual or its scale.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -9,8 +9,6 @@ Training and ``training.evaluate`` read the labels. Offsets follow the score, so
 the moments when keys are released.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

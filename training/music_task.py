@@ -4,8 +4,6 @@ Trains any transcription network: those with onset and velocity heads by ``heads
 usable stride-128 position, the paper's frame-only network by the released code's objective.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ hours fit into short sessions. A finished run is measured once, and every call w
 OUT/results.md with the tables of what is finished. The exit status is 0 when all runs are, else 3.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The presets of ``training.run``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The interface between the training loop and a task: network, batches, loss, validation, card."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Graphs as ONNX models with their metadata, in 32-bit floats or with 8-bit matrix products."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -5,8 +5,6 @@ whose look-ahead is complete and the next state, so the host needs no ring buffe
 tensors are zeros, which mean silence.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

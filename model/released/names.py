@@ -4,8 +4,6 @@ Their matrices are (in, out) and their convolution kernels (width, in, out); our
 and (out, in, width). Norm biases are stored with a leading [1, 1].
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

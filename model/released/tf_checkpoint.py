@@ -11,8 +11,6 @@ whose values are protocol buffers: under the empty key the number of shards and 
 under each variable's name its type, shape, place in ``PREFIX.data-SSSSS-of-NNNNN`` and checksum.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

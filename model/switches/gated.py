@@ -14,8 +14,6 @@ connections: after the first Beneš block, gates and candidates see s + D * p, w
 of the same layer in the previous block and D a learned vector.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -6,8 +6,6 @@ fewer passes over memory: h is folded into W, the residual sum is written where 
 it, and the gradient of the shared weights is accumulated in place.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

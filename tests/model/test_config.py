@@ -1,7 +1,5 @@
 """Configurations: each field out of its range is named, and what is in range makes a network."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import fields, replace

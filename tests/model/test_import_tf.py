@@ -1,7 +1,5 @@
 """Import of the released code's checkpoints, ours by tests and theirs by TensorFlow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The networks with the released settings against recorded outputs of the authors' code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The choice of number format."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Raw outputs of every kind of network, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

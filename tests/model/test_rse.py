@@ -1,7 +1,5 @@
 """Residual switch units and the network of Beneš blocks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

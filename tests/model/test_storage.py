@@ -1,7 +1,5 @@
 """Weights on disk: round trips and everything that can be wrong with them."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Symbol networks: weights and configurations (outputs: test_oracles.py)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

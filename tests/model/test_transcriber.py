@@ -1,7 +1,5 @@
 """Transcription networks: shapes, alignment, streams, configuration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

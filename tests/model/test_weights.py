@@ -1,7 +1,5 @@
 """The weights in the package."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A tiny bank and corpus in the formats of the real ones: everything here runs without them."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The evaluation command: what it writes, and its exit status."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

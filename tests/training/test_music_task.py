@@ -1,7 +1,5 @@
 """The transcription task on a tiny corpus: batches, losses, a run, shipping."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

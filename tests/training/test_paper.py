@@ -1,7 +1,5 @@
 """The paper's runs in order, rehearsed at tiny sizes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The comparison with a peer, which a made-up one stands in for."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line: presets, overrides, and what it says when something is wrong."""
 
-from __future__ import annotations
-
 import ast
 import errno
 import inspect

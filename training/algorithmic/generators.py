@@ -12,8 +12,6 @@ digit is always 0). An example of nominal length L of the binary tasks has two n
 (L - 1) // 2 digits: 2 * ((L - 1) // 2) + 1 symbols, an odd number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ The released code trains all bins from the first step, each example in the small
 ``curriculum_steps`` lets them join one after another, shortest first.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

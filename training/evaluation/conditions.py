@@ -6,8 +6,6 @@ notes per minute in sounds without notes. To weigh a part of the training data, 
 and without it and compare the two here.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence

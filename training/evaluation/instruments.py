@@ -7,8 +7,6 @@ on the held-out pianos, for the pedal. All are of validation scores, in rooms an
 training, and go through the service's streaming pipeline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """False notes per minute in sounds without notes, through the streaming path."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ not trained on similar sounds: noise is filtered instead of shaped in its spectr
 and drums are in ``training.evaluation.junk.held_out_sounds``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

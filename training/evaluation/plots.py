@@ -6,8 +6,6 @@ Writes error.png (validation error against optimiser step; paper, figures "RSE a
 run). A run is labelled with its folder's name, or with LABEL in ``LABEL=RUN_DIR``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

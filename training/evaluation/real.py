@@ -4,8 +4,6 @@ Audio is resampled, cut into windows, transcribed and tracked by the service's s
 the figures are those of a live stream with the same look-ahead. Nothing is tuned here.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor

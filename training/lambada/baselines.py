@@ -1,7 +1,5 @@
 """What can be answered without reading: the baselines of the table."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

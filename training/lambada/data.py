@@ -1,7 +1,5 @@
 """Batches of passages, each a function of seed and step alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

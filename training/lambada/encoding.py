@@ -7,8 +7,6 @@ their kind (names or not, once in the passage or more often), of which the most 
 come first and of equals the later.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,11 +30,6 @@ class Encoded:
     """Its symbols, the last one being the mask."""
     targets: Symbols
     """ANSWER where the answer stands, OTHER elsewhere."""
-
-    @property
-    def answerable(self) -> bool:
-        """Whether the answer stands in the passage."""
-        return bool((self.targets == ANSWER).any())
 
 
 Encoder = Callable[[Vocabulary, Sequence[str]], Encoded]

@@ -4,8 +4,6 @@ RUN is the folder of a training run; FILE has one tokenised passage a line, its 
 to be found, as lambada_test_plain_text.txt. Prints a table with the baselines, or JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

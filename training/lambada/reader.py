@@ -1,7 +1,5 @@
 """A trained network answering passages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """LAMBADA for the training loop (paper, section "LAMBADA question answering")."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """Which word a network answers with, from its scores for several placings of a passage."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

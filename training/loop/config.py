@@ -1,7 +1,5 @@
 """The fields of the training loop, with their units and ranges."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The log of a run: metrics.jsonl, and optionally TensorBoard events."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ a few tenths, and scaled to the size of an Adam step (Liu et al., 2025), so one 
 matrices and all other parameters, which follow RAdam.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

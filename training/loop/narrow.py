@@ -5,8 +5,6 @@ pruning: Li et al., "Pruning Filters for Efficient ConvNets", 2017). Training cl
 fraction of the time that random weights need.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

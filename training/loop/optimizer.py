@@ -1,7 +1,5 @@
 """Optimiser, learning rate schedule and running average of the training loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

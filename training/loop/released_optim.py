@@ -5,8 +5,6 @@ history, takes the momentum of the *normalised* gradient and adds epsilon outsid
 Embeddings follow a different rule, for sparse gradients.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """The state of a run: everything needed to continue as if it had not been interrupted."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Losses of symbol networks, as in the authors' released code."""
 
-from __future__ import annotations
-
 import math
 
 import torch

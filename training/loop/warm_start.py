@@ -5,8 +5,6 @@ so the larger network initially computes what the smaller one did. It may also b
 keeps the most important channels and hidden features.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

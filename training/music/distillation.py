@@ -5,8 +5,6 @@ what its overtones look like (Hinton et al., 2015). Cross-entropy is linear in i
 mixture of both losses is the loss of the mixed targets.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

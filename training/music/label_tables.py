@@ -1,7 +1,5 @@
 """Note tables written by programs and data sets: TSV, CSV, alignments."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@
 ``released_loss`` is the objective of the authors' released code for the frame head alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the pedal on a separate channel: a pedal on a channel without notes therefore ho
 every channel that has no pedal of its own. pretty_midi does not keep the channels; mido does.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator

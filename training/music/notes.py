@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
 """Bits: what is not known about the notes of a pitch in a span of time."""
@@ -58,13 +58,25 @@ class Notes:
 
     @staticmethod
     def empty() -> Notes:
-        return Notes(
-            np.zeros(0),
-            np.zeros(0),
-            np.zeros(0, np.int16),
-            np.zeros(0, np.float32),
-            np.zeros(0, np.int16),
-        )
+        return notes_of([], [], [])
+
+
+def notes_of(
+    onset: ArrayLike,
+    offset: ArrayLike,
+    pitch: ArrayLike,
+    velocity: ArrayLike = 0,
+    part: ArrayLike = 0,
+) -> Notes:
+    """Notes from numbers of any type; a single velocity or part is that of all notes."""
+    onset = np.asarray(onset, np.float64)
+    return Notes(
+        onset,
+        np.asarray(offset, np.float64),
+        np.asarray(pitch).astype(np.int16),
+        np.full(len(onset), velocity, np.float32),
+        np.full(len(onset), part, np.int16),
+    )
 
 
 def joined(groups: Sequence[Notes]) -> Notes:

@@ -7,8 +7,6 @@ the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, 
 have sub-folders.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recordings resampled once and kept as memory-mapped float32 files."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -68,7 +66,6 @@ def resample(path: Path, rate: int) -> Iterator[NDArray[np.float32]]:
 
 def _resample_all(sources: list[Source], rate: int, cache: Path) -> None:
     lengths = [audio_length(source.audio) for source in sources]
-    cache.mkdir(parents=True, exist_ok=True)
     seconds = sum(lengths) // SOURCE_RATE
     bar = tqdm(total=seconds, unit=" s of audio", desc=f"resampling to {rate} Hz")
     with bar:

@@ -1,7 +1,5 @@
 """Training and validation data from the MusicNet archive."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Every test recording is cut into windows 128 samples apart; the middle frame of 
 its calibration. The predictions for all recordings and notes are pooled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

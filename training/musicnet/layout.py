@@ -10,8 +10,6 @@ Recordings are numbered. The archive's own test folder is not the test set of th
 trains on most of it.
 """
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from pathlib import Path

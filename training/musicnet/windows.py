@@ -8,8 +8,6 @@ i of a window describes its sample HOP * (i + 1), where a note sounds if begin <
     frames                        0       1        62
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 from model.config import FRAMES, HOP, WINDOW
 from training.loop.parallel import Share
 from training.music.metrics import UNKNOWN_VELOCITY
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 from training.music.synth.dataset import Batch, empty_batch
 from training.music.synth.labels import ONSET_HOPS, segment_labels
 from training.musicnet.cache import Track
@@ -72,13 +70,7 @@ def notes_near(intervals: NDArray[np.int64], begin: int, rate: int) -> Notes:
     margin = (ONSET_HOPS + 1) * HOP
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
-    return Notes(
-        near[:, 0] / rate,
-        near[:, 1] / rate,
-        near[:, 2].astype(np.int16),
-        np.full(len(near), UNKNOWN_VELOCITY, np.float32),
-        np.zeros(len(near), np.int16),
-    )
+    return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2], UNKNOWN_VELOCITY)
 
 
 @contextlib.contextmanager

@@ -4,8 +4,6 @@
 adds figures measured by ``training.evaluate real --json`` to the card of shipped weights.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

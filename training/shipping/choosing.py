@@ -1,7 +1,5 @@
 """The command line of programs that choose tracker settings on validation material."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import sys

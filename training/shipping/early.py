@@ -6,8 +6,6 @@ share of NEW_FALSE are new false notes: no note begins there, and the full look-
 none either. So early notes are almost as rarely false as late ones. T never rises with age.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import logging

@@ -9,8 +9,6 @@ plus, of the pedal, the mean of the F1 of frames with it down and with it up: pi
 of the time, so that the first alone is best served by "always".
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections import defaultdict

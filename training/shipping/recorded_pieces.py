@@ -4,8 +4,6 @@ Scores do not determine key releases, so only onsets count. Where a score leaves
 begins, found and missed notes do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,13 +14,11 @@ from model.config import HOP, PITCHES
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import StreamOptions
-from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, matched_onsets
 from training.music.notes import ONSET_UNKNOWN
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording
-from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
+from training.shipping.tracking import heard, note_heads, tracked
 
 
 @dataclass(frozen=True)
@@ -68,10 +64,9 @@ class RecordedPieces:
             for recording in recordings:
                 samples = recording.audio[: int(seconds * rate)].astype(np.float32)
                 audio = samples / np.float32(PCM_SCALE)
-                for lookahead in LOOKAHEADS_MS:
-                    options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
-                    heard = transcribe_array(audio, rate, engine, options).probabilities[rows]
-                    self.pieces.append((heard, truth(recording, heard.shape[1], self.frame_s)))
+                for probabilities in heard(engine, audio, rows):
+                    told = truth(recording, probabilities.shape[1], self.frame_s)
+                    self.pieces.append((probabilities, told))
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean onset F1 over pieces."""

@@ -5,8 +5,6 @@ figures, note tracker settings) and a model card to read (``NAME.md``). Validati
 the written weights. ``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import sys

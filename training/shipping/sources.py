@@ -1,7 +1,5 @@
 """The sources of the training data with their licences and attributions, for the model card."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,14 +1,17 @@
 """The note tracker over the probabilities of a whole piece."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import NOTE_HEADS
+from service.engine.engine import Engine
 from service.notes.score import Score
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import StreamOptions
+from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, estimated_notes
 
 LOOKAHEADS_MS = (100.0, 200.0)
@@ -19,6 +22,17 @@ def note_heads(heads: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
     """The heads that the tracker reads, and their rows."""
     rows = [row for row, head in enumerate(heads) if head in NOTE_HEADS]
     return tuple(heads[row] for row in rows), rows
+
+
+def heard(
+    engine: Engine, audio: NDArray[np.float32], rows: list[int]
+) -> Iterator[NDArray[np.float32]]:
+    """[heads, frames, PITCHES] of audio at the model's rate, for each of LOOKAHEADS_MS."""
+    for lookahead in LOOKAHEADS_MS:
+        options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
+        yield transcribe_array(audio, engine.config.sample_rate, engine, options).probabilities[
+            rows
+        ]
 
 
 def tracked(

@@ -7,8 +7,6 @@ at a time along their grids, first in wide steps, until the objective no longer 
 ``--write`` stores them in the weights' card.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,15 +20,13 @@ from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import StreamOptions
-from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, note_list
 from training.music.scored.corpus import load_recordings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import RecordedPieces
-from training.shipping.tracking import LOOKAHEADS_MS, note_heads, tracked
+from training.shipping.tracking import heard, note_heads, tracked
 
 logger = logging.getLogger(__name__)
 
@@ -81,14 +77,10 @@ class HeldOutPieces:
         self.frame_s = HOP / transcriber.config.sample_rate
         self.heads, rows = note_heads(transcriber.config.heads)
         self.pieces: list[tuple[NDArray[np.float32], NoteList]] = []
-        rate = transcriber.config.sample_rate
         with Engine(transcriber) as engine:
             for piece in validation_pieces(synth, pieces, seconds, seed=11):
-                for lookahead in LOOKAHEADS_MS:
-                    options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
-                    result = transcribe_array(piece.audio, rate, engine, options)
-                    heard = result.probabilities[rows]
-                    self.pieces.append((heard, note_list(piece.notes)))
+                for probabilities in heard(engine, piece.audio, rows):
+                    self.pieces.append((probabilities, note_list(piece.notes)))
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""

@@ -1,7 +1,5 @@
 """The reader of TensorFlow checkpoints: round trips, and everything that can be wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

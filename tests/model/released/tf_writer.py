@@ -1,7 +1,5 @@
 """Writes small TensorFlow V2 checkpoints, so that tests of the reader need no TensorFlow."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from pathlib import Path

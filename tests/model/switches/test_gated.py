@@ -1,7 +1,5 @@
 """The gated unit of the original Shuffle-Exchange network, and the paper's ablations."""
 
-from __future__ import annotations
-
 import torch
 
 from model.config import RSEConfig

@@ -1,7 +1,5 @@
 """The fused layers against the layers one by one."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

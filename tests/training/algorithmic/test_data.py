@@ -1,7 +1,5 @@
 """The binned data set of the algorithmic tasks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

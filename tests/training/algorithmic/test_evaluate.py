@@ -1,7 +1,5 @@
 """Scores against length."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Generators: against Python's arithmetic, and against examples of the released code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

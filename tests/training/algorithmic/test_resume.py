@@ -1,7 +1,5 @@
 """A run in slices equals one in a single go, bit for bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

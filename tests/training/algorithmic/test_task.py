@@ -1,7 +1,5 @@
 """The algorithmic task in the training loop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

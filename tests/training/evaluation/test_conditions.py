@@ -1,7 +1,5 @@
 """Scores under named conditions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

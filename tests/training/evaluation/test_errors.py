@@ -1,7 +1,5 @@
 """Errors are counted where they belong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Instruments and the pedal on rendered passages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

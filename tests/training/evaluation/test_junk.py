@@ -1,7 +1,5 @@
 """Counting notes in sounds without notes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

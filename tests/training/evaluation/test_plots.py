@@ -1,7 +1,5 @@
 """Figures drawn from what runs left behind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Recordings through the service's pipeline, scored."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Made-up passages that can be learnt: who was called is who answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Baselines, worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.lambada.baselines import frequent_word, random_word

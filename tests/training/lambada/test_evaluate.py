@@ -1,7 +1,5 @@
 """The command that evaluates a run, and the command line of training."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How a network is asked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """LAMBADA's own files, real word vectors and real novels, where they lie beside the repository."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

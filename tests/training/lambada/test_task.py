@@ -1,7 +1,5 @@
 """LAMBADA in the training loop."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which word the network's scores stand for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

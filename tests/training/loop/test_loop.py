@@ -1,7 +1,5 @@
 """The training loop on a toy task."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

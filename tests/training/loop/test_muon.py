@@ -1,7 +1,5 @@
 """The optimiser whose steps of matrices are orthogonal."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

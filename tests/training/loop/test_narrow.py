@@ -1,7 +1,5 @@
 """Narrower networks that start from the most important features of a wide one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Several processes that train together."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

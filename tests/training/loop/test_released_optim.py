@@ -1,7 +1,5 @@
 """The released code's optimiser: its rules by hand, and against recorded training."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Losses over symbols: by hand, and against the released code's training trace."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Beginning with the weights of another run, in the same network or a larger one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Targets between the labels and a teacher's predictions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Note tables as programs write them, and invalid ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

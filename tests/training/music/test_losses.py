@@ -1,7 +1,5 @@
 """Losses of the transcription networks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Notes of MIDI files: strikes, ends, pedals on any track and channel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mido

@@ -1,7 +1,5 @@
 """Folders of recordings: audio and labels in every layout, and what lacks or is damaged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

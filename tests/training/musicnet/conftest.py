@@ -1,7 +1,5 @@
 """A miniature of the MusicNet archive in exactly its layout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

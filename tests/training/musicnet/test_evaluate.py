@@ -1,7 +1,5 @@
 """The paper's figure and note-level scores on a small archive."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

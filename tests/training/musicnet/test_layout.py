@@ -1,7 +1,5 @@
 """What is found in an archive, and what is said of one that is not as it should be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training on an archive from the command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

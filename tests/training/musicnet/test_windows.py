@@ -1,7 +1,5 @@
 """The cache and the windows: against the released code's example, and on a small archive."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path
@@ -12,16 +10,15 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES, WINDOW
+from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import TRAIN, scale
 from training.loop.parallel import Share
-from training.music.synth.labels import segment_labels
 from training.musicnet import cache
 from training.musicnet.cache import Track, open_tracks
 from training.musicnet.data import Archive, ArchiveConfig
 from training.musicnet.layout import find
-from training.musicnet.windows import Windows, notes_near, random_batches
+from training.musicnet.windows import Windows, random_batches
 
 RELEASED_RATE = 11_000
 
@@ -39,7 +36,7 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
         pytest.skip(f"no {path.name}")
     with np.load(path) as file:
         x, intervals = file["x"], file["intervals"]
-        raw, spectra, doubled = file["raw"], file["fourier1"], file["fourier2"]
+        raw, spectra = file["raw"], file["fourier1"]
     track = Track(0, x, intervals)
     windows = Windows([track], RELEASED_RATE, 512)
     assert len(windows) == len(raw)
@@ -54,19 +51,6 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
     assert all(
         np.array_equal(label_row(f), r) for f, r in zip(batch.frame, spectra[:, 1], strict=True)
     )
-
-    # Twice as long windows keep the lower half of their spectrum and the middle half of the labels.
-    for row, (spectrum, labels) in enumerate(doubled):
-        begin = RELEASED_RATE + 1024 * row
-        window = np.concatenate([x, x])[begin : begin + 2 * WINDOW]
-        found = interleaved_spectrum(torch.from_numpy(window[None]))[0, :WINDOW].numpy()
-        np.testing.assert_allclose(found, spectrum, atol=1e-4)
-        notes = notes_near(intervals, begin, RELEASED_RATE)
-        late = notes_near(intervals, begin + WINDOW, RELEASED_RATE)
-        frames = 2 * WINDOW // HOP - 1
-        first, second = (segment_labels(n, RELEASED_RATE, begin, frames)[0] for n in (notes, late))
-        middle = label_row(np.maximum(first, second))[WINDOW // 2 : WINDOW // 2 + WINDOW]
-        assert np.array_equal(middle, labels)
 
 
 def test_windows_are_numbered_through_the_recordings() -> None:

@@ -1,7 +1,5 @@
 """Thresholds by age: as low as new false notes stay rare."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The choice of how notes are named and the pedal is read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

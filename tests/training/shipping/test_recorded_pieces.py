@@ -1,7 +1,5 @@
 """Real recordings as judges of the note tracker's settings."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.music.metrics import NoteList, note_list
-from training.music.notes import Notes
+from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording
 from training.shipping.recorded_pieces import (
@@ -24,17 +22,10 @@ TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
 
 def recording(unknown: list[tuple[float, float, float, float]], notes: list) -> ScoredRecording:
     pitch, onset, offset = (np.array(column) for column in zip(*notes, strict=True))
-    nothing = np.zeros(len(notes))
     return ScoredRecording(
         "tones",
         np.rint(play(TONES, 6.0, FAKE_RATE_HZ) * PCM_SCALE).astype(np.int16),
-        Notes(
-            onset,
-            offset,
-            pitch.astype(np.int16),
-            nothing.astype(np.float32),
-            nothing.astype(np.int16),
-        ),
+        notes_of(onset, offset, pitch),
         np.array(unknown, float).reshape(-1, 4),
     )
 

@@ -1,7 +1,5 @@
 """The search for the tracker's settings; no audio is involved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ look-ahead a point at the median delay and a bar to the delay of 95 % of the not
 sound to the newest sample of the recording that its note_on needed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

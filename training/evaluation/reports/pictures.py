@@ -4,8 +4,6 @@ As the last figure of the paper's appendix: above, the frame probabilities as sh
 labels; time to the right, pitch upwards. Notes that the tracker made of them are outlined.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

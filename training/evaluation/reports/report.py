@@ -1,7 +1,5 @@
 """Figures of many recordings as one report: means, intervals, breakdowns, tables to read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -9,8 +9,6 @@ hardly any begins a sentence or follows an opening quotation mark. So in trainin
 - the word before it is a word or a comma.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Novels as arrays of words, from a folder or an archive of plain-text files."""
 
-from __future__ import annotations
-
 import tarfile
 from collections import Counter
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ They are read from LAMBADA's files, one a line, or cut from novels in the way LA
 target sentence up to its last word.
 """
 
-from __future__ import annotations
-
 import logging
 from array import array
 from collections import Counter

@@ -5,8 +5,6 @@ contractions are split (do n't, it 's), punctuation stands alone. The files are 
 case is kept here, for it tells names from other words.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

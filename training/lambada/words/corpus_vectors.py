@@ -1,7 +1,5 @@
 """Word vectors from the novels themselves, by gensim's word2vec."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ words and of dimensions. GloVe has none, and some of its "words" contain spaces,
 vector is what its last fields hold.
 """
 
-from __future__ import annotations
-
 from array import array
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Aligns a score with a recording: notes with times and confidences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Piano rolls of the written notes are compared with the model's frame and onset p
 score is padded with silence, since a recording may begin before the music and end after it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

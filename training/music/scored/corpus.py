@@ -7,11 +7,9 @@ or "validation"), ``instruments`` ("solo piano ..."), ``ornaments`` (whether the
 recording is aligned once, with the shipped weights, and kept in the cache folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 from training.music.scored.masks import Evidence, unknown
 from training.music.scored.time_map import TimeMap
 
@@ -99,15 +97,8 @@ def _load(
 ) -> ScoredRecording:
     with np.load(place / "labels.npz") as stored:
         arrays = {name: stored[name] for name in stored.files}
-    count = len(arrays["onset"])
-    notes = Notes(
-        onset=arrays["onset"],
-        offset=arrays["offset"],
-        pitch=arrays["pitch"].astype(np.int16),
-        velocity=np.zeros(count, np.float32),
-        part=np.zeros(count, np.int16),
-        instrument=np.full(count, _instrument(entry), np.int8),
-    )
+    notes = notes_of(arrays["onset"], arrays["offset"], arrays["pitch"])
+    notes = replace(notes, instrument=np.full(len(notes), _instrument(entry), np.int8))
     evidence = Evidence(
         notes,
         arrays["confidence"],

@@ -3,8 +3,6 @@
 Rows are as in ``Rendered.unknown``: begin and end in seconds, pitch (-1: all), and what is unknown.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fills the cache of ``training.music.scored.corpus`` with aligned recordings."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -50,7 +48,6 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
                 "unwritten": unwritten(aligned, heard),
                 "ringing": np.array(ringing(notes, heard)),
             }
-            place.mkdir(parents=True, exist_ok=True)
             audio = model_audio(root / entry["audio"])
             replace_file(place / "audio.npy", partial(np.save, arr=audio))
             replace_file(place / "labels.npz", partial(np.savez, **labels))

@@ -4,8 +4,6 @@ Notes at the same score time form a chord. A chord moves to where its notes are 
 nearby chords; then each note moves to the likeliest onset of its own pitch near its chord.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +14,7 @@ from training.music.notes import next_strokes
 from training.music.scored.time_map import TimeMap
 
 TOLERANCE_S = 0.06
+"""How far a note may lie from its chord."""
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
 """Search widths around the chords' initial times, one after the other."""
 FOUND = 0.2
@@ -53,13 +52,7 @@ class Aligned:
     time_map: TimeMap
 
 
-def refine(
-    score: NoteList,
-    rough: TimeMap,
-    onset: NDArray[np.float32],
-    frame_s: float,
-    tolerance_s: float = TOLERANCE_S,
-) -> Aligned:
+def refine(score: NoteList, rough: TimeMap, onset: NDArray[np.float32], frame_s: float) -> Aligned:
     """Aligns the score's notes with the onsets heard.
 
     Args:
@@ -67,7 +60,6 @@ def refine(
         rough: their times to within about ROUGH_TOLERANCES_S[0].
         onset: onset probabilities, (frames, PITCHES).
         frame_s: from one frame to the next.
-        tolerance_s: how far a note may lie from its chord.
     """
     first = np.concatenate([[True], np.diff(score.onset_s) > CHORD_S])
     chord = np.cumsum(first) - 1
@@ -76,7 +68,7 @@ def refine(
     for width_s in ROUGH_TOLERANCES_S:
         found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
         chord_s = _moved(chord_s, chord, found_s, strength)
-    found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, tolerance_s)
+    found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, TOLERANCE_S)
     heard = strength >= FOUND
     onset_s = np.where(heard, found_s, chord_s[chord])
     time_map = TimeMap(written_s, chord_s)

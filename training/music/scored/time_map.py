@@ -1,7 +1,5 @@
 """Maps score time to recording time."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from pathlib import Path

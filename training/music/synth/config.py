@@ -1,7 +1,5 @@
 """Settings of the synthesised training data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Excerpts, audio with notes: scores performed by instruments in a room, or real recordings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -9,8 +9,6 @@ Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1
 Values are stored as bytes, so batches between processes are small.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

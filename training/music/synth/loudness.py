@@ -6,8 +6,6 @@ loud a note arrives. Labels therefore move all velocities of an excerpt by its l
 differences between its notes, all that is left after a change of gain, stay as played.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

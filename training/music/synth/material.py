@@ -4,14 +4,12 @@ Scores seldom leave the middle of the keyboard and follow harmony; a network tra
 would learn to expect it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 
 OUTER_PROBABILITY = 0.5
 OUTER_SEMITONES = 16
@@ -61,13 +59,8 @@ def random_notes(seconds: float, low: int, high: int, rng: np.random.Generator) 
     pitch = np.rint(np.concatenate(pitches))
     inside = (pitch >= low) & (pitch <= high) & (onset < seconds)
     order = np.flatnonzero(inside)[np.argsort(onset[inside], kind="stable")]
-    return Notes(
-        onset=onset[order],
-        offset=(onset + np.concatenate(durations))[order],
-        pitch=pitch[order].astype(np.int16),
-        velocity=np.concatenate(velocities)[order].astype(np.float32),
-        part=np.zeros(len(order), np.int16),
-    )
+    columns = (onset, onset + np.concatenate(durations), pitch, np.concatenate(velocities))
+    return notes_of(*(column[order] for column in columns))
 
 
 def _beats(span: float, rng: np.random.Generator, fastest_s: float, slowest_s: float) -> Section:

@@ -4,8 +4,6 @@ Engraved scores are mechanical: exact times, constant dynamics, notes of full le
 network would learn to rely on that without the changes made here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Training excerpts of real recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

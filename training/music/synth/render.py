@@ -4,8 +4,6 @@ Each note is the nearest recorded one, read at another speed by linear interpola
 oversampled bank, looped if it is held longer than the recording, shaped and added to the mix.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

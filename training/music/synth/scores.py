@@ -5,8 +5,6 @@ it. Each is read once, with symusic, whose C++ parser is many times faster than 
 kept in one ``.npz`` in the cache folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile
@@ -20,7 +18,7 @@ import symusic
 from numpy.typing import NDArray
 
 from model.storage import replace_file
-from training.music.notes import Notes, merged
+from training.music.notes import Notes, merged, notes_of
 
 CACHE_VERSION = 4
 BUNDLES = {
@@ -83,7 +81,6 @@ def _bundle(index: Path, cache: Path) -> Iterator[tuple[dict[str, Any], dict[str
     key = hashlib.sha256(index.read_bytes() + bytes([CACHE_VERSION])).hexdigest()[:12]
     path = cache / f"scores-{key}.npz"
     if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
         parsed = _parse(index.parent / BUNDLES[index.name], index_entries(index))
         replace_file(path, lambda file: np.savez(file, **parsed))  # type: ignore[arg-type]
     with np.load(path) as stored:
@@ -139,13 +136,9 @@ def _of_tracks(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
     order = np.argsort(onset, kind="stable")
     duration = np.concatenate([t["duration"] for t in tracks]).astype(np.float64)
     part = np.repeat(np.arange(len(tracks)), [len(t["time"]) for t in tracks])
-    return Notes(
-        onset=onset[order],
-        offset=(onset + duration)[order],
-        pitch=np.concatenate([t["pitch"] for t in tracks]).astype(np.int16)[order],
-        velocity=np.concatenate([t["velocity"] for t in tracks]).astype(np.float32)[order],
-        part=part.astype(np.int16)[order],
-    )
+    pitch, velocity = (np.concatenate([t[name] for t in tracks]) for name in ("pitch", "velocity"))
+    columns = (onset, onset + duration, pitch, velocity, part)
+    return notes_of(*(column[order] for column in columns))
 
 
 def _intervals(pedals: dict[str, NDArray[Any]]) -> NDArray[np.float64]:

@@ -1,7 +1,5 @@
 """Validation on instruments and works held out of training."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

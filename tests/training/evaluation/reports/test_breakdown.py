@@ -1,7 +1,5 @@
 """Scores by octave and polyphony against those of all notes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

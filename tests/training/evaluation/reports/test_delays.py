@@ -1,7 +1,5 @@
 """The picture of accuracy against delay, from what ``training.evaluate real`` writes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

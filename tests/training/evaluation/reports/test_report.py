@@ -1,7 +1,5 @@
 """Means, intervals and tables of figures that are given."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Novels from folders and archives."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

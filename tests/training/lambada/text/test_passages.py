@@ -1,7 +1,5 @@
 """Passages are read from files and cut from novels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Prose becomes tokens as in LAMBADA's files."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.lambada.text.tokens import paragraphs, sentence_starts, tokenise

@@ -1,7 +1,5 @@
 """Nouns and word vectors from novels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Word vectors in fastText's and GloVe's formats."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A synthetic piece, its performance, and the output of an ideal model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Scores aligned with what a model hears, and the command that does it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Recordings with scores as training material."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is left out of the loss, and what is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
-from training.music.notes import Notes
+from training.music.notes import notes_of
 from training.music.scored.masks import (
     DOUBT,
     HELD,
@@ -32,7 +30,7 @@ def evidence(*notes: tuple[float, float, int]) -> Evidence:
     onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
     count = len(notes)
     return Evidence(
-        Notes(onset, offset, pitch, np.zeros(count, np.float32), np.zeros(count, np.int16)),
+        notes_of(onset, offset, pitch),
         np.full(count, 0.9),
         np.ones(count, bool),
         TimeMap(np.array([0.0, 10.0]), np.array([0.0, 20.0])),

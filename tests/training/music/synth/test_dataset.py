@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import multiprocessing
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import (
     Batch,
@@ -63,13 +61,7 @@ def test_excerpts_without_notes_have_no_labels(synth_config: SynthConfig) -> Non
 
 def test_a_window_has_the_labels_of_its_samples() -> None:
     rng = np.random.default_rng(0)
-    notes = Notes(
-        np.array([0.5]),
-        np.array([1.2]),
-        np.array([60], np.int16),
-        np.array([77], np.float32),
-        np.zeros(1, np.int16),
-    )
+    notes = notes_of([0.5], [1.2], [60], 77)
     audio = np.arange(3 * SAMPLE_RATE, dtype=np.float32)
     excerpt = Excerpt(Rendered(audio, notes), SAMPLE_RATE, rng)
     heard = notes.moved(velocity=heard_velocities(audio, SAMPLE_RATE, notes.velocity))

@@ -1,13 +1,11 @@
 """Excerpts: which notes sound in which audio."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import Material, load_material, overlaid, training_excerpt
 from training.music.synth.render import Rendered
@@ -20,13 +18,7 @@ def material(synth_config: SynthConfig) -> Material:
 
 def rendered(pitches: list[int], part: int, level: float) -> Rendered:
     n = len(pitches)
-    notes = Notes(
-        np.arange(n, dtype=float),
-        np.arange(n, dtype=float) + 0.5,
-        np.array(pitches, np.int16),
-        np.full(n, 70, np.float32),
-        np.full(n, part, np.int16),
-    )
+    notes = notes_of(np.arange(n), np.arange(n) + 0.5, pitches, 70, part)
     return Rendered(np.full(100, level, np.float32), notes)
 
 

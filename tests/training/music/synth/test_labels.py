@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE
-from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, notes_of
 from training.music.synth.labels import ONSET_HOPS, ONSET_SCALE, PEDAL_SCALE, segment_labels
 
 NoteList = list[tuple[int, int, int, int]]  # onset and length in samples, pitch, velocity
@@ -20,13 +18,7 @@ note_lists: st.SearchStrategy[NoteList] = st.lists(
 
 def as_notes(notes: NoteList) -> Notes:
     table = np.array(notes, float).reshape(-1, 4)
-    return Notes(
-        table[:, 0] / SAMPLE_RATE,
-        table[:, :2].sum(1) / SAMPLE_RATE,
-        table[:, 2].astype(np.int16),
-        table[:, 3].astype(np.float32),
-        np.zeros(len(table), np.int16),
-    )
+    return notes_of(table[:, 0] / SAMPLE_RATE, table[:, :2].sum(1) / SAMPLE_RATE, *table[:, 2:].T)
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,7 +1,5 @@
 """Velocities as heard: gain moves all of them together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -7,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import SILENCE_DB, Bank, load_bank
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
@@ -18,15 +16,8 @@ def bank(synth_config: SynthConfig) -> Bank:
     return load_bank(synth_config.root, synth_config.cache)
 
 
-def notes_of(*events: tuple[float, float, int, float, int]) -> Notes:
-    table = np.array(events, float).reshape(-1, 5)
-    return Notes(
-        table[:, 0],
-        table[:, 1],
-        table[:, 2].astype(np.int16),
-        table[:, 3].astype(np.float32),
-        table[:, 4].astype(np.int16),
-    )
+def notes(*events: tuple[float, float, int, float, int]) -> Notes:
+    return notes_of(*np.array(events, float).reshape(-1, 5).T)
 
 
 def play(
@@ -38,7 +29,7 @@ def play(
     **voice: Any,
 ) -> Rendered:
     voices = [Voice(bank.instruments[name], **{"detune_cents": 0.0, **voice})]
-    return render(bank, notes_of(*events), voices, seconds, tuning, np.random.default_rng(0))
+    return render(bank, notes(*events), voices, seconds, tuning, np.random.default_rng(0))
 
 
 def fundamental(audio: NDArray[np.float32]) -> float:
@@ -104,7 +95,7 @@ def test_notes_that_cannot_be_played_are_in_neither_audio_nor_labels(bank: Bank)
 
 
 def test_a_repeated_pitch_ends_the_note_before() -> None:
-    notes = notes_of(
+    played = notes(
         (0.0, 5.0, 60, 80, 0),
         (1.0, 1.5, 60, 80, 0),
         (1.2, 9.0, 61, 80, 0),
@@ -112,7 +103,7 @@ def test_a_repeated_pitch_ends_the_note_before() -> None:
         (3.0, 3.1, 62, 80, 0),
         (3.01, 3.8, 62, 70, 0),
     )
-    out = shorten_repeats(notes)
+    out = shorten_repeats(played)
     table = sorted(
         zip(
             out.part.tolist(),

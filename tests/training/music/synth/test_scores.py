@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -9,20 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import melody
-from training.music.notes import Notes, merged, with_pedal
+from training.music.notes import merged, notes_of, with_pedal
 from training.music.synth.config import SynthConfig
 from training.music.synth.scores import TRANSCRIBED, load_pieces
-
-
-def make_notes(onset: list[float], offset: list[float], pitch: int = 60) -> Notes:
-    n = len(onset)
-    return Notes(
-        np.array(onset),
-        np.array(offset),
-        np.full(n, pitch, np.int16),
-        np.full(n, 80, np.float32),
-        np.zeros(n, np.int16),
-    )
 
 
 def test_splits_and_their_pieces(synth_config: SynthConfig) -> None:
@@ -58,7 +45,7 @@ def test_a_piece_is_what_its_file_says(synth_config: SynthConfig) -> None:
 def test_the_pedal_never_shortens_a_note(
     presses: list[tuple[float, float]], notes: list[tuple[float, float]]
 ) -> None:
-    plain = make_notes([t for t, _ in notes], [t + d for t, d in notes])
+    plain = notes_of([t for t, _ in notes], [t + d for t, d in notes], [60] * len(notes))
     pedal = merged(np.array(presses).reshape(-1, 2))
     held = with_pedal(plain, pedal)
     assert (held.offset >= plain.offset).all()

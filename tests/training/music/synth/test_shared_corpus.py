@@ -1,7 +1,5 @@
 """The real bank and corpus, where they lie beside the checkout."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

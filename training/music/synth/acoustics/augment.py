@@ -3,8 +3,6 @@
 No step moves the direct sound: labels stay aligned with the audio to within a millisecond.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal

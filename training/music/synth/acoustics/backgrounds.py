@@ -1,7 +1,5 @@
 """Recorded sounds without notes: rooms and streets, speech, drum hits."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -167,7 +165,6 @@ def load_backgrounds(
         raise ValueError(f"{path} is at {index['sample_rate']} Hz, the bank at {sample_rate} Hz")
     decoded = cache / f"noise-{hashlib.sha256(content).hexdigest()[:12]}.npy"
     if not decoded.exists():
-        cache.mkdir(parents=True, exist_ok=True)
         samples = _decode(folder, index["segments"])
         replace_file(decoded, lambda file: np.save(file, samples))
     segments = _segments(index["segments"])

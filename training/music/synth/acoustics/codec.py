@@ -1,7 +1,5 @@
 """Telephone and MP3 coding, aligned with the original sound."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

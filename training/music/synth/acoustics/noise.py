@@ -1,7 +1,5 @@
 """Synthesised backgrounds: coloured noise, hum, clicks, drums, whispers, speech, sweeps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -16,6 +14,8 @@ TABLE_S = 47.0
 """Length of the noise tables that excerpts take random slices from."""
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 """Noise colours: amplitude falls with frequency to this power."""
+
+CLICKS_PER_S, BURSTS_PER_S = 1.0, 2.5
 
 
 @lru_cache(maxsize=8)
@@ -52,12 +52,10 @@ def hum(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.f
     return out
 
 
-def clicks(
-    length: int, sample_rate: int, rng: np.random.Generator, per_second: float = 1.0
-) -> NDArray[np.float32]:
+def clicks(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Single loud samples and short bursts, as of switches, keys and bad contacts."""
     out = np.zeros(length, np.float32)
-    count = rng.poisson(per_second * length / sample_rate)
+    count = rng.poisson(CLICKS_PER_S * length / sample_rate)
     for at in rng.integers(0, length, count):
         size = min(int(rng.integers(1, 40)), length - int(at))
         burst = rng.standard_normal(size) * np.exp(-np.arange(size) / rng.uniform(1, 12))
@@ -65,16 +63,14 @@ def clicks(
     return out
 
 
-def bursts(
-    length: int, sample_rate: int, rng: np.random.Generator, per_second: float = 2.5
-) -> NDArray[np.float32]:
+def bursts(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Drum-like decaying noise, band-limited at random."""
     out = np.zeros(length, np.float32)
     edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * sample_rate), 2))
     high = float(edge.max())  # below the Nyquist frequency
     low = min(float(edge.min()), high / 1.5)
     band = signal.butter(1, [low, high], "bandpass", fs=sample_rate, output="sos")
-    for at in rng.integers(0, length, rng.poisson(per_second * length / sample_rate)):
+    for at in rng.integers(0, length, rng.poisson(BURSTS_PER_S * length / sample_rate)):
         size = min(int(rng.uniform(0.03, 0.5) * sample_rate), length - int(at))
         shape = np.exp(-np.arange(size) / (sample_rate * rng.uniform(0.005, 0.12)))
         out[at : at + size] += (rng.standard_normal(size) * shape).astype(np.float32)

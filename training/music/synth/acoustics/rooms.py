@@ -1,7 +1,5 @@
 """Measured rooms: the reflections that a microphone records after the direct sound."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@ changing pitch pass through the resonances of one vowel after another, with hiss
 consonants.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal

@@ -1,7 +1,5 @@
 """Measured rooms and recorded backgrounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -6,8 +6,6 @@ plain linear interpolation is accurate enough), given seamless loops and written
 memory-mapped file in the cache folder, which all worker processes share.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import astuple, dataclass
@@ -171,7 +169,6 @@ def load_bank(folder: Path, cache: Path) -> Bank:
     samples_path = cache / f"bank-{key}.npy"
     notes_path = cache / f"bank-{key}.json"
     if not (samples_path.exists() and notes_path.exists()):
-        cache.mkdir(parents=True, exist_ok=True)
         samples, notes = _decode(folder, index)
         replace_file(samples_path, lambda file: np.save(file, samples))
         replace_file(notes_path, lambda file: file.write(json.dumps(notes).encode()))

@@ -1,7 +1,5 @@
 """Casting: an instrument of the bank for every part of a score."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

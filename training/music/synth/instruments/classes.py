@@ -1,7 +1,5 @@
 """The instrument class of an entry of the note bank."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from model.config import INSTRUMENTS

@@ -1,7 +1,5 @@
 """Dynamics between recorded layers: a mix of two adjacent layers of a pitch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

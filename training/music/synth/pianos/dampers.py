@@ -7,8 +7,6 @@ once, and :func:`damp` reads every note's decay from the integral. Half pedals, 
 late and catch the rest of a sound, and quick changes that leave some of it follow from it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How the notes of a part end: start, end and shape of each decay."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

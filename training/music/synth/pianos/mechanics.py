@@ -1,7 +1,5 @@
 """Mechanical noises of a piano: keys and dampers falling back, and the pedal."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sustain pedal: how players press it, and its effect on dampers and notes."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Sympathetic resonance of the strings."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

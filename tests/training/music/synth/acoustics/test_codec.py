@@ -1,7 +1,5 @@
 """Narrow channels keep what they let through in its place."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Pianos: what the dampers and the pedal leave of a sound, and of its label."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.notes import Notes, next_strokes
+from training.music.notes import Notes, next_strokes, notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.pianos.dampers import Dampers
@@ -51,13 +49,7 @@ def around(audio: NDArray[np.float32], second: float) -> float:
 
 def held(pitch: int, onset: float, released: float) -> Notes:
     """One note with its key."""
-    return Notes(
-        np.array([onset]),
-        np.array([released]),
-        np.array([pitch], np.int16),
-        np.array([90], np.float32),
-        np.zeros(1, np.int16),
-    )
+    return notes_of([onset], [released], [pitch], 90)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +81,7 @@ def test_a_note_under_half_a_pedal_ends_when_it_is_gone(bank: Bank) -> None:
 
 
 def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
-    both = [held(60, 0.0, 0.5), held(60, 0.5, 1.0)]
-    names = Notes.__dataclass_fields__
-    notes = Notes(*(np.concatenate([getattr(n, name) for n in both]) for name in names))
+    notes = notes_of([0.0, 0.5], [0.5, 1.0], [60, 60], 90)
     dampers = Dampers(restrike_s=0.01, restrike_residue=0.3)
     assert next_strokes(notes.pitch, notes.onset).tolist() == [1, 2]
     sound = tone(60, 2.0)
@@ -107,13 +97,7 @@ def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
 
 
 def test_half_a_pedal_holds_notes_from_the_middle_on() -> None:
-    notes = Notes(
-        np.array([0.0, 0.0, 2.0]),
-        np.array([0.5, 1.1, 2.5]),
-        np.array([60, 64, 60], np.int16),
-        np.full(3, 80, np.float32),
-        np.zeros(3, np.int16),
-    )
+    notes = notes_of([0.0, 0.0, 2.0], [0.5, 1.1, 2.5], [60, 64, 60], 80)
     pedal = np.array([[0.4, 0.7, 1.0], [0.7, 0.9, 0.6], [1.0, 1.5, 0.4], [2.6, 3.0, 1.0]])
     held = held_by_pedal(notes, pedal)
     assert held.offset.tolist() == [0.9, 1.1, 2.5]  # held; depth 0.4 is too little; too late

@@ -110,7 +110,7 @@ def test_recordings_are_resampled_once_and_mapped(
     monkeypatch.setattr(cache, "resample", refuse)
     open_tracks([source], rate, archive / "c")
     # Another recording in its place.
-    stamp = source.audio.stat().st_mtime_ns + 10**9
+    stamp = (archive / "c" / "1727.npy").stat().st_mtime_ns + 10**9
     os.utime(source.audio, ns=(stamp, stamp))
     with pytest.raises(AssertionError, match="again"):
         open_tracks([source], rate, archive / "c")

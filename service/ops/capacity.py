@@ -151,7 +151,7 @@ async def _trial(engine: Engine, options: StreamOptions) -> float:
 def _key(engine: Engine, device: str) -> str:
     """Digest of everything that the result depends on."""
     parts = {
-        "processor": _processor() if device == "cpu" else torch.cuda.get_device_name(device),
+        "processor": processor() if device == "cpu" else torch.cuda.get_device_name(device),
         "workers": engine.workers,
         "settings": asdict(engine.settings),
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -163,7 +163,7 @@ def _key(engine: Engine, device: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _processor() -> str:
+def processor() -> str:
     """The processor's model name, as precisely as the system states it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

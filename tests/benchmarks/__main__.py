@@ -25,7 +25,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     "model": (arrangements.run, "the network alone, and the gated baseline"),
     "long": (long.run, "sequences from 1 K to 2 M symbols"),
     "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
-    "start": (start.run, "start to ready, and the first note"),
+    "start": (start.run, "start to ready"),
     "cluster": (cluster.run, "the same live streams in one process and on Ray Serve"),
 }
 

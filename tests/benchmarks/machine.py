@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from service.engine.runners import available_cores
+from service.ops.capacity import processor
 from tests.fakes import play
 
 RATE_HZ = 44_100
@@ -24,7 +25,7 @@ RATE_HZ = 44_100
 def describe() -> dict[str, Any]:
     """Processor, cores, libraries; the GPU where there is one."""
     out: dict[str, Any] = {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": available_cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -32,16 +33,6 @@ def describe() -> dict[str, Any]:
     if torch.cuda.is_available():
         out["gpu"] = torch.cuda.get_device_name()
     return out
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -14,10 +14,11 @@ from typing import Any
 import anyio
 import mido
 import numpy as np
+import soundfile
 from fastapi import FastAPI
 from numpy.typing import NDArray
 from starlette.testclient import TestClient, WebSocketTestSession
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
 from service.protocol.faults import CloseCode
@@ -38,6 +39,19 @@ STANDSTILL_S = 600.0  # nor one that stands still meanwhile: then no client is i
 
 def melody() -> NDArray[np.float32]:
     return play(MELODY, DURATION_S, RATE_HZ)
+
+
+def sound_file(
+    samples: NDArray[np.float32] | None = None,
+    kind: str = "WAV",
+    subtype: str = "PCM_16",
+    rate_hz: int = RATE_HZ,
+) -> bytes:
+    """Samples, or the melody, as the bytes of a file."""
+    file = io.BytesIO()
+    samples = melody() if samples is None else samples
+    soundfile.write(file, samples, rate_hz, format=kind, subtype=subtype)
+    return file.getvalue()
 
 
 def pcm16(samples: NDArray[np.float32]) -> bytes:
@@ -78,11 +92,16 @@ def serving(
         settings.setdefault(name, STANDSTILL_S)
     app = create_app(Settings(**settings), load_model=lambda name, device: model)
     with client_for(app, raise_server_exceptions=False) as client:
-        deadline = time.monotonic() + READY_S
-        while client.get("/readyz").status_code != 200:
-            assert time.monotonic() < deadline, client.get("/readyz").text
-            time.sleep(0.01)
+        wait_for(client, "/readyz", 200)
         yield client, model
+
+
+def wait_for(client: TestClient, path: str, status: int) -> None:
+    """Returns once the path answers so."""
+    deadline = time.monotonic() + READY_S
+    while (answer := client.get(path)).status_code != status:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.01)
 
 
 async def _set(event: asyncio.Event) -> None:
@@ -104,8 +123,9 @@ def begin(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
     return ready
 
 
-def send_melody(socket: WebSocketTestSession) -> None:
-    for chunk in chunks(pcm16(melody())):
+def send(socket: WebSocketTestSession, pcm: bytes | None = None) -> None:
+    """PCM, or the melody, in chunks."""
+    for chunk in chunks(pcm16(melody()) if pcm is None else pcm):
         socket.send_bytes(chunk)
 
 
@@ -123,6 +143,57 @@ def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
     """Ends the audio; returns what ``hear`` does."""
     socket.send_json({"type": "stop"})
     return hear(socket)
+
+
+async def converse(
+    app: ASGIApp, *said: str | bytes, leaves: bool = True
+) -> tuple[list[dict[str, Any]], int]:
+    """What a client hears that says all of this at once, and the code of the close.
+
+    Then it leaves, at which the code is 1006, or stays and is silent.
+    """
+    coming: list[Message] = [{"type": "websocket.connect"}]
+    for content in said:
+        kind = "text" if isinstance(content, str) else "bytes"
+        coming.append({"type": "websocket.receive", kind: content})
+    if leaves:
+        coming.append({"type": "websocket.disconnect", "code": 1006})
+    heard: list[dict[str, Any]] = []
+    code = 1006
+
+    async def receive() -> Message:
+        return coming.pop(0) if coming else await asyncio.Future()
+
+    async def send(message: Message) -> None:
+        nonlocal code
+        if message["type"] == "websocket.send":
+            heard.append(json.loads(message["text"]))
+        elif message["type"] == "websocket.close":
+            code = message["code"]
+
+    async with asyncio.timeout(60):
+        await app(scope("websocket", ADDRESS), receive, send)
+    return heard, code
+
+
+def scope(kind: str, path: str, *headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
+    """Of a connection to an application of :func:`serving`."""
+    return {
+        "type": kind,
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http" if kind == "http" else "ws",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "root_path": "",
+        "headers": [(b"host", b"testserver"), *headers],
+        "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
+        "client": ("192.0.2.1", 1),
+        "server": ("testserver", 80),
+    }
 
 
 def of_type(messages: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
@@ -151,15 +222,23 @@ def midi_pitches(midi_base64: str) -> list[int]:
     return [m.note for track in file.tracks for m in track if m.type == "note_on" and m.velocity]
 
 
+def perform(
+    client: TestClient, pcm: bytes | None = None, **fields: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A session with PCM, or the melody, that ends as it should: its ready, and the rest."""
+    with client.websocket_connect(ADDRESS) as socket:
+        ready = begin(socket, **fields)
+        send(socket, pcm)
+        messages, code = stop(socket)
+    assert code == CloseCode.NORMAL
+    return ready, messages
+
+
 def transcribe(client: TestClient) -> list[dict[str, Any]]:
-    """The melody in a session that must go well; its note messages.
+    """The note messages of the melody.
 
     Without their numbers: those count progress too, which comes by the clock.
     """
-    with client.websocket_connect(ADDRESS) as socket:
-        begin(socket)
-        send_melody(socket)
-        messages, code = stop(socket)
-    assert code == CloseCode.NORMAL
+    _, messages = perform(client)
     assert check_notes(messages) == PITCHES
     return [{**message, "seq": 0} for message in of_type(messages, "note_on", "note_off")]

@@ -15,7 +15,6 @@ from service.app import pick_model
         ("127.0.0.1", "http://127.0.0.1:8000"),
         ("0.0.0.0", "http://127.0.0.1:8000"),
         ("::", "http://[::1]:8000"),
-        ("::1", "http://[::1]:8000"),
         ("music.local", "http://music.local:8000"),
     ],
 )
@@ -26,10 +25,8 @@ def test_the_address_to_open(host: str, address: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "device", "weights"),
     [
-        ("auto", "cuda", "accurate"),
         ("auto", "cuda:1", "accurate"),
         ("live", "cuda", "live"),
-        ("accurate", "cpu", "accurate"),
         ("mine.safetensors", "cpu", "mine.safetensors"),
     ],
 )
@@ -48,23 +45,21 @@ def test_the_weights_fit_the_arithmetic_of_the_processor(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "complaint"),
+    ("arguments", "complaint"),
     [
-        (["--model", "nothing-of-that-name"], {}, "nothing-of-that-name"),
-        (["--port", "70000"], {}, "port"),
-        (["--device", "abacus"], {}, "device"),
-        ([], {"RSE_MAX_SESSIONS": "none"}, "max_sessions"),
+        (["--model", "nothing-of-that-name"], "nothing-of-that-name"),
+        (["--port", "70000"], "port"),
+        ([], "max_sessions"),
     ],
 )
 def test_the_command_refuses_what_cannot_be(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    environment: dict[str, str],
     complaint: str,
 ) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    if not arguments:
+        monkeypatch.setenv("RSE_MAX_SESSIONS", "none")
     try:
         status: object = serve(arguments)
     except SystemExit as end:

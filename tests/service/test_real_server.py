@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -14,12 +15,9 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 from websockets.exceptions import ConnectionClosed
 
-from model.config import ModelConfig, RSEConfig, StridedConfig
-from model.storage import save_weights
-from model.transcriber import TranscriptionModel
+from model.storage import WEIGHTS
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.conftest import TONES, RunningServer, StartServer
 from tests.service.talk import AUDIO, Talk, reach, transcribes
@@ -114,36 +112,20 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     assert "Traceback" not in server.log
 
 
-# -- `python -m service` with a checkpoint --------------------------------------------------------
+# -- `python -m service` --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def tiny_weights(tmp_path: Path) -> Path:
-    """Random weights of the paper's architecture, as small as it gets."""
-    config = ModelConfig(
-        name="tiny",
-        sample_rate=11_025,
-        front_end=StridedConfig(convolutions=5),
-        rse=RSEConfig(maps=16, blocks=1),
-    )
-    torch.manual_seed(1)
-    path = tmp_path / "tiny.safetensors"
-    save_weights(TranscriptionModel(config, {}), {"config": config.to_json()}, path)
-    return path
-
-
-async def test_the_command_with_a_checkpoint(start_server: StartServer, tiny_weights: Path) -> None:
-    arguments = ("service", "--port", "{port}", "--device", "cpu", "--model", str(tiny_weights))
-    server = start_server(*arguments)
+async def test_the_command(start_server: StartServer) -> None:
+    server = start_server("service", "--port", "{port}", "--device", "cpu", "--model", "light")
     assert server.url in server.log
     async with httpx.AsyncClient(timeout=60) as client:
         info = (await client.get(f"{server.url}/info")).json()
-    assert (info["model"], info["device"], info["ready"]) == ("tiny", "cpu", True)
-    assert str(tiny_weights.parent) not in json.dumps(info)
+    assert (info["model"], info["device"], info["ready"]) == ("light", "cpu", True)
+    assert str(WEIGHTS) not in json.dumps(info)
     async with reach(server) as socket:
         talk = Talk(socket)
         await talk.start()
-        assert talk.heard[0]["model"] == "tiny"
+        assert talk.heard[0]["model"] == "light"
         await talk.play(AUDIO)
         await socket.send('{"type": "stop"}')
         assert await talk.to_the_end() == 1000
@@ -154,19 +136,19 @@ async def test_the_command_with_a_checkpoint(start_server: StartServer, tiny_wei
     assert "Traceback" not in server.log
 
 
-def test_a_port_that_is_taken_is_told(start_server: StartServer, tiny_weights: Path) -> None:
+def test_a_port_that_is_taken_is_told(start_server: StartServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        command = ("service", "--port", port, "--model", str(tiny_weights))
-        server = start_server(*command, wait=False)
+        server = start_server("service", "--port", port, "--model", "light", wait=False)
         assert server.process.wait(240) > 0  # not aborted by a signal
     assert "address already in use" in server.log
     assert "terminate called" not in server.log
 
 
-def test_damaged_weights_end_the_command(start_server: StartServer, tiny_weights: Path) -> None:
-    tiny_weights.write_bytes(tiny_weights.read_bytes()[:-100])
-    arguments = ("service", "--port", "{port}", "--model", str(tiny_weights))
-    server = start_server(*arguments, wait=False)
+def test_damaged_weights_end_the_command(start_server: StartServer, tmp_path: Path) -> None:
+    weights = tmp_path / "mine.safetensors"
+    weights.write_bytes((WEIGHTS / "light.safetensors").read_bytes()[:-100])
+    shutil.copy(WEIGHTS / "light.json", weights.with_suffix(".json"))
+    server = start_server("service", "--port", "{port}", "--model", str(weights), wait=False)
     assert server.process.wait(240) == 1
     assert "cannot load the model" in server.log

@@ -101,21 +101,13 @@ def model(
 
 
 def plain(transcriber: TranscriptionModel, batches: Sequence[int], runs: int) -> dict[int, Figures]:
-    """The figures of the plain network, by batch.
-
-    All frames are computed, whichever way reads them: times real time for each.
-    """
+    """The figures of the plain network, which computes all frames, by batch."""
     figures: dict[int, Figures] = {}
-    sample_rate = transcriber.config.sample_rate
     row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
     for batch in batches:
         rows = torch.stack([row] * batch)
         taken = seconds(partial(transcriber.predict_features, rows), runs)
-        speeds = spread([batch / s for s in taken])
-        figures[batch] = {"windows_a_second": speeds} | {
-            f"times_real_time, {name}": speeds["median"] * block_s(stream, sample_rate)
-            for name, stream in STREAMS.items()
-        }
+        figures[batch] = {"windows_a_second": spread([batch / s for s in taken])}
         print(f"{transcriber.config.name}, plain, batch {batch}", file=sys.stderr)
     return figures
 
@@ -156,7 +148,7 @@ def arranged(
             windows = spread([batch / s for s in times])
             found: Figures = {"windows_a_second": windows}
             if stream is not None:
-                length_s = block_s(stream, sample_rate)
+                length_s = hops * HOP / sample_rate  # of audio that a window answers for
                 found["times_real_time"] = spread([length_s * batch / s for s in times])
             found["gflop_a_window"] = work / 1e9
             found["fraction_of_matrix_rate"] = windows["median"] * work / rate
@@ -168,11 +160,6 @@ def arranged(
 def precision_of(dtype: torch.dtype) -> str:
     """A number format's name."""
     return str(dtype).removeprefix("torch.")
-
-
-def block_s(stream: StreamOptions, sample_rate: int) -> float:
-    """Seconds of audio that a window answers for."""
-    return WindowSchedule.of(stream, sample_rate).block_frames * HOP / sample_rate
 
 
 def baseline(maps: int, runs: int) -> Figures:

@@ -20,7 +20,7 @@ class PortAudioError(Exception):
 class FakeSounddevice:
     """Stands for the module: one playback device, one input device with two channels.
 
-    The last channel that is opened hears ``sample``, the others silence. The device ends after
+    The last channel that is opened hears a ramp, the others silence. The device ends after
     ``seconds``; None means that it goes on until it is closed, at the pace of life: a faster one
     would overrun every buffer wherever the machine stands still for some seconds.
     """
@@ -37,10 +37,6 @@ class FakeSounddevice:
             {"name": "Speaker", "max_input_channels": 0, "default_samplerate": 48_000.0},
             {"name": "Piano Mic", "max_input_channels": 2, "default_samplerate": float(RATE)},
         ]
-
-    def sample(self, indices: np.ndarray) -> np.ndarray:
-        """What the last channel hears at each sample: here a ramp."""
-        return indices.astype(np.int16)
 
     def query_devices(self, device: int | str | None = None, kind: str | None = None) -> Any:
         if kind is None:
@@ -85,7 +81,7 @@ class FakeInputStream:
         while not self.closed.is_set():
             if self.owner.seconds is not None and sent >= self.owner.seconds * RATE:
                 break
-            buffer[:, -1] = self.owner.sample(np.arange(sent, sent + self.blocksize))
+            buffer[:, -1] = np.arange(sent, sent + self.blocksize)
             self.callback(buffer, self.blocksize, None, None)
             buffer[:] = -1  # PortAudio uses its buffer again
             sent += self.blocksize

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
+import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-import mido
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -36,14 +35,14 @@ class Behaviour:
     max_buffered_ms: float = 2_000.0
     seconds_to_transcribe_a_second: float = 0.0
     refuse_with: HTTPStatus | None = None
-    reject_start: str | None = None  # an error code
+    reject_start: bool = False
     reject_resume: bool = False
-    fail_at_samples: int | None = None  # error, notes off, done, close
+    fail_at_samples: float = math.inf  # error, notes off, done, close
     fail_retryable: bool = False
-    drop_at_samples: int | None = None  # the connection breaks
+    drop_at_samples: float = math.inf  # the connection breaks
     drops: int = 1_000  # how many sessions are dropped so
     silent_after_ready: bool = False
-    drain_at_samples: int | None = None
+    drain_at_samples: float = math.inf
     extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
 
 
@@ -144,15 +143,12 @@ class _Session:
 
     async def run(self) -> None:
         self.heard.start = json.loads(await self.socket.recv())
-        if self.behaviour.reject_start is not None:
-            code = self.behaviour.reject_start
+        resume = self.heard.start.get("resume")
+        code = "bad_start" if resume is None else "bad_resume"
+        behaviour = self.behaviour
+        if behaviour.reject_start if resume is None else behaviour.reject_resume:
             await self.say("error", code=code, message="cannot start so", retryable=False)
             await self.socket.close(4400, code)
-            return
-        resume = self.heard.start.get("resume")
-        if resume is not None and self.behaviour.reject_resume:
-            await self.say("error", code="bad_resume", message="cannot be", retryable=False)
-            await self.socket.close(4400, "bad_resume")
             return
         if resume is not None:
             self.transcribed_s = resume["frames"] * STEP_S
@@ -201,26 +197,20 @@ class _Session:
         under_way = heard.samples - heard.acknowledged_samples
         heard.largest_unacknowledged_samples = max(heard.largest_unacknowledged_samples, under_way)
         await self._transcribe_until(heard.samples / heard.start["sample_rate"])
-        if behaviour.fail_at_samples is not None and heard.samples >= behaviour.fail_at_samples:
+        if heard.samples >= behaviour.fail_at_samples:
             retryable = behaviour.fail_retryable
             await self.say("error", code="bad_audio", message="NaN in audio", retryable=retryable)
-            await self._close_notes()
-            await self._done("error")
-            await self.socket.close(4400, "bad_audio")
-            return True
-        if behaviour.drain_at_samples is not None and heard.samples >= behaviour.drain_at_samples:
-            behaviour.drain_at_samples = None
+            await self._finish("error", 4400)
+        elif heard.samples >= behaviour.drain_at_samples:
+            behaviour.drain_at_samples = math.inf
             await self.say("draining")
-            await self._close_notes()
-            await self._done("draining")
-            await self.socket.close(1001)
-            return True
-        dropping = behaviour.drop_at_samples is not None and behaviour.drops > 0
-        if dropping and heard.samples >= (behaviour.drop_at_samples or 0):
+            await self._finish("draining", 1001)
+        elif behaviour.drops and heard.samples >= behaviour.drop_at_samples:
             behaviour.drops -= 1
             self.socket.transport.abort()
-            return True
-        return False
+        else:
+            return False
+        return True
 
     async def _control(self, message: dict[str, Any]) -> bool:
         heard = self.heard
@@ -231,9 +221,7 @@ class _Session:
                 await self.say("flushed", id=message["id"], frame=self._frame())
             case "stop":
                 heard.stopped = True
-                await self._close_notes()
-                await self._done("stop")
-                await self.socket.close()
+                await self._finish("stop", 1000)
                 return True
         return False
 
@@ -244,15 +232,7 @@ class _Session:
             second, part = divmod(self.transcribed_s, 1.0)
             if part == 0.25:
                 self.notes.append((60 + int(second), self.transcribed_s, None))
-                await self._say_note(
-                    "note_on",
-                    note_id=len(self.notes) - 1,
-                    pitch=60 + int(second),
-                    velocity=80,
-                    confidence=0.9,
-                    frame=self._frame(),
-                    time_s=self.transcribed_s,
-                )
+                await self._say_note("note_on", **self._note(len(self.notes) - 1))
             elif part == 0.75:
                 await self._close_notes()
             elif part == 0.5:
@@ -281,18 +261,17 @@ class _Session:
             "frames": round(self.transcribed_s / STEP_S),
             "notes": len(self.notes),
             "sounding": [
-                {
-                    "note_id": number,
-                    "pitch": pitch,
-                    "velocity": 80,
-                    "confidence": 0.9,
-                    "frame": round(onset_s * FRAME_RATE_HZ),
-                    "time_s": onset_s,
-                }
-                for number, (pitch, onset_s, end_s) in enumerate(self.notes)
+                self._note(number)
+                for number, (_, _, end_s) in enumerate(self.notes)
                 if end_s is None
             ],
         }
+
+    def _note(self, number: int) -> dict[str, Any]:
+        pitch, onset_s, _ = self.notes[number]
+        frame = round(onset_s * FRAME_RATE_HZ)
+        note = {"note_id": number, "pitch": pitch, "frame": frame, "time_s": onset_s}
+        return {**note, "velocity": 80, "confidence": 0.9}
 
     def _frame(self) -> int:
         return int(self.transcribed_s * FRAME_RATE_HZ)
@@ -309,7 +288,8 @@ class _Session:
                     time_s=self.transcribed_s,
                 )
 
-    async def _done(self, reason: str) -> None:
+    async def _finish(self, reason: str, close_code: int) -> None:
+        await self._close_notes()
         totals = {
             "notes": len(self.notes),
             "frames": self._frame(),
@@ -317,15 +297,7 @@ class _Session:
             "received_samples": self.heard.samples,
             "dropped_samples": 0,
         }
-        midi = base64.b64encode(self._midi()).decode()
+        midi = base64.b64encode(b"MThd").decode()
         self.heard.over = True  # the client may begin the next before this one is closed
         await self.say("done", reason=reason, totals=totals, midi_base64=midi)
-
-    def _midi(self) -> bytes:
-        track = mido.MidiTrack()
-        for pitch, _, _ in self.notes:
-            track.append(mido.Message("note_on", note=pitch, velocity=80, time=0))
-            track.append(mido.Message("note_off", note=pitch, time=480))
-        buffer = io.BytesIO()
-        mido.MidiFile(tracks=[track]).save(file=buffer)
-        return buffer.getvalue()
+        await self.socket.close(close_code)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from service.access.rate import RateLimiter
 
 
@@ -18,20 +16,11 @@ class Clock:
 def test_clients_have_buckets_of_their_own() -> None:
     clock = Clock()
     limiter = RateLimiter(1, 2, max_clients=10, clock=clock)
-    assert [limiter.admit("a") for _ in range(3)] == [0, 0, pytest.approx(1)]
+    assert [limiter.admit("a") for _ in range(4)] == [0, 0, 1, 1]  # one refused costs nothing
     assert limiter.admit("b") == 0
     clock.now_s += 1
     assert limiter.admit("a") == 0
     assert limiter.admit("a") > 0
-
-
-def test_a_refused_request_costs_nothing() -> None:
-    clock = Clock()
-    limiter = RateLimiter(1, 1, max_clients=10, clock=clock)
-    assert limiter.admit("a") == 0
-    assert {limiter.admit("a") for _ in range(50)} == {1.0}
-    clock.now_s += 1
-    assert limiter.admit("a") == 0
 
 
 def test_a_rate_of_its_own_scales_the_burst() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -15,28 +13,14 @@ from tests.conftest import REPOSITORY
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
 
 
-def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RSE_CLUSTER_MAX_ATTEMPTS", "7")
-    assert ClusterSettings().max_attempts == 7
-    monkeypatch.setenv("RSE_CLUSTER_MAX_ATTEMPTS", "0")
-    with pytest.raises(ValidationError, match="max_attempts"):
-        ClusterSettings()
-    monkeypatch.delenv("RSE_CLUSTER_MAX_ATTEMPTS")
+def test_a_heartbeat_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSE_CLUSTER_HEARTBEAT_S", "15")
     with pytest.raises(ValidationError, match="heartbeat_patience_s is not above"):
         ClusterSettings()
 
 
-@pytest.fixture(scope="module")
-def application() -> dict[str, Any]:
-    (one,) = yaml.safe_load(CONFIG.read_text())["applications"]
-    assert isinstance(one, dict)
-    return one
-
-
-def test_the_config_file_agrees_with_the_settings(
-    application: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_config_file_agrees_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    (application,) = yaml.safe_load(CONFIG.read_text())["applications"]
     variables = dict(application["runtime_env"]["env_vars"])
     assert variables.pop("RELEASE")  # that it changes is what counts
     for name, value in variables.items():

@@ -29,8 +29,8 @@ from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from service.settings import ClusterSettings
-from tests.fakes import FakeStream, FakeTranscriber, GatedTranscriber, play
-from tests.service.apps import DURATION_S, MELODY, RATE_HZ, pcm16
+from tests.fakes import FakeStream, FakeTranscriber, play
+from tests.service.apps import RATE_HZ, chunks, melody, pcm16
 from tests.service.cluster.replicas import SETTINGS, LocalReplicas, workers_of
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=RATE_HZ)
@@ -54,11 +54,7 @@ Heard = tuple[list[Event], list[NDArray[np.float32]]]
 
 
 async def transcribe(
-    engine: EngineLike,
-    pcm: bytes,
-    chunk_bytes: int,
-    between: Callable[[int], None] = lambda chunk: None,
-    priority: Priority = Priority.LIVE,
+    engine: EngineLike, pcm: bytes, between: Callable[[int], None], priority: Priority
 ) -> Heard:
     """All events, and all frames; ``between`` is called before each chunk."""
     frames: list[NDArray[np.float32]] = []
@@ -70,16 +66,10 @@ async def transcribe(
         on_frames=lambda first, block: frames.append(block.copy()),
     )
     events = []
-    for number, start in enumerate(range(0, len(pcm), chunk_bytes)):
+    for number, chunk in enumerate(chunks(pcm, 2_000)):
         between(number)
-        events += await session.push(pcm[start : start + chunk_bytes])
+        events += await session.push(chunk)
     return events + await session.finish(), frames
-
-
-def assert_same(heard: Heard, expected: Heard) -> None:
-    assert heard[0] == expected[0]
-    assert len(expected[0]) > 0
-    assert np.array_equal(np.concatenate(heard[1], axis=1), np.concatenate(expected[1], axis=1))
 
 
 def chords(seconds: float) -> bytes:
@@ -93,19 +83,6 @@ def chords(seconds: float) -> bytes:
         for shift, level in ((0, 0.08), (12, 0.04), (19, 0.02))
     )
     return pcm16(np.asarray(audio))
-
-
-@pytest.mark.parametrize("chunk_bytes", [441, 1 << 20])
-@pytest.mark.parametrize("priority", list(Priority))
-async def test_events_and_frames_are_those_of_the_single_process(
-    chunk_bytes: int, priority: Priority
-) -> None:
-    pcm = pcm16(play(MELODY, DURATION_S, RATE_HZ))
-    with Engine(FakeTranscriber()) as single:
-        expected = await transcribe(single, pcm, chunk_bytes, priority=priority)
-    with workers_of(FakeTranscriber(), FakeTranscriber()) as workers:
-        async with remote(workers) as (engine, _):
-            assert_same(await transcribe(engine, pcm, chunk_bytes, priority=priority), expected)
 
 
 class SlidingStream(FakeStream):
@@ -130,17 +107,24 @@ class SlidingTranscriber(FakeTranscriber):
         return SlidingStream(self._kernels)
 
 
-async def test_a_stream_that_changes_replicas_at_every_window_loses_no_bit() -> None:
-    pcm = pcm16(play(MELODY, DURATION_S, RATE_HZ))
+@pytest.mark.parametrize("priority", list(Priority))
+async def test_a_stream_that_changes_replicas_at_every_window_loses_no_bit(
+    priority: Priority,
+) -> None:
+    """Events and frames are those of the single process."""
+    pcm = pcm16(melody())
     with Engine(SlidingTranscriber()) as single:
-        expected = await transcribe(single, pcm, 2_000)
+        expected = await transcribe(single, pcm, lambda _: None, priority)
     with workers_of(SlidingTranscriber(), SlidingTranscriber()) as workers:
         async with remote(workers) as (engine, replicas):
 
             def swap(number: int) -> None:
                 replicas.workers.reverse()
 
-            assert_same(await transcribe(engine, pcm, 2_000, swap), expected)
+            heard = await transcribe(engine, pcm, swap, priority)
+            assert heard[0] == expected[0] != []
+            frames, wanted = (np.concatenate(one, axis=1) for one in (heard[1], expected[1]))
+            assert np.array_equal(frames, wanted)
             assert len(set(map(id, replicas.answered))) == 2
 
 
@@ -218,22 +202,3 @@ async def test_streams_stay_with_their_weights_while_some_replica_has_them() -> 
                 await asyncio.wrap_future(stream.submit(windows, 4))
             await wait_until(lambda: engine.card == {"trained": "again"})
             await ask(engine)
-
-
-async def test_an_engine_that_is_given_up_fails_what_waits() -> None:
-    model = GatedTranscriber()
-    with workers_of(model) as workers:
-        async with remote(workers) as (engine, _):
-            stream = engine.open_stream(Priority.LIVE, POSITIONS)
-            futures = [stream.submit([np.zeros(WINDOW, np.float32)], 4) for _ in range(2)]
-            await wait_until(model.entered.is_set)
-            await asyncio.to_thread(engine.abandon)
-            for future in futures:
-                with pytest.raises(EngineClosedError):
-                    await asyncio.wrap_future(future)
-            assert not engine.ready
-            with pytest.raises(EngineClosedError):
-                stream.submit([np.zeros(WINDOW, np.float32)], 4)
-            with pytest.raises(EngineClosedError):
-                engine.open_stream(Priority.LIVE, POSITIONS)
-            model.gate.set()

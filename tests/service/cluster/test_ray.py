@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import json
 import os
@@ -17,7 +16,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import soundfile
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -28,7 +26,7 @@ from service.cluster.flow import TOO_FAR_AHEAD
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn
-from tests.service.apps import RATE_HZ, START, chunks, hear, serving
+from tests.service.apps import RATE_HZ, START, chunks, perform, serving, sound_file
 from tests.service.cluster.conftest import PATIENCE_S, Cluster
 from tests.service.cluster.test_documents import CONFIG
 from tests.service.cluster.test_engine import chords
@@ -49,7 +47,6 @@ PART_BYTES = len(AUDIO) // 3
 PARTS_END_S = (SECONDS / 3, SECONDS * 2 / 3, SECONDS)
 LATEST_S = 0.5  # within which a note is sent, if more audio has come
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
-ADDRESS = "/ws/transcribe"
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 
 pytestmark = pytest.mark.timeout(900)  # of a machine that does much else; a minute of one that not
@@ -67,12 +64,8 @@ def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def expected() -> list[dict[str, Any]]:
     """The notes that the application without Ray tells."""
     network: Any = storage.load("live")
-    with serving(network) as (client, _), client.websocket_connect(ADDRESS) as socket:
-        socket.send_json(START)
-        for chunk in chunks(AUDIO):
-            socket.send_bytes(chunk)
-        socket.send_json({"type": "stop"})
-        told = notes(hear(socket)[0])
+    with serving(network) as (client, _):
+        told = notes(perform(client, AUDIO)[1])
     for end_s in PARTS_END_S[:-1]:
         before = [one["type"] for one in told if one["time_s"] < end_s]
         assert before.count("note_on") > before.count("note_off")  # some sound
@@ -154,9 +147,8 @@ def test_the_other_endpoints_are_those_of_the_single_process(cluster: Cluster) -
         assert "rse_sessions " in client.get("/metrics").text
         assert "<html" in client.get("/").text
         assert client.get("/info", headers={"Host": "elsewhere.example"}).status_code == 421
-        file = io.BytesIO()
-        soundfile.write(file, np.frombuffer(AUDIO, "<i2"), RATE_HZ, format="WAV")
-        answer = client.post("/transcribe", files={"file": file.getvalue()})
+        file = sound_file(np.frombuffer(AUDIO, "<i2"))
+        answer = client.post("/transcribe", files={"file": file})
         assert answer.content.startswith(b"MThd")
 
 

@@ -24,13 +24,11 @@ def context(replicas: int, busy: list[float], streams: list[float]) -> Any:
 @pytest.mark.parametrize(
     ("replicas", "busy", "streams", "wanted"),
     [
-        (2, [0.5, 0.5], [10, 10], 2),
         (2, [0.9, 0.6], [10, 10], 3),
         (4, [0.1, 0.1, 0.1, 0.1], [1, 1, 1, 1], 0.8),
         (2, [0.1, 0.1], [150, 250], 4),  # too many streams for one replica, whatever their steps
         (3, [0.5, 0.5], [10, 10], 3),  # one has not reported yet
         (2, [], [], 7),  # nothing is known: as it is
-        (0, [], [], 7),
     ],
 )
 def test_steps_and_streams_ask_for_replicas(

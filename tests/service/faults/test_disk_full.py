@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 from tempfile import SpooledTemporaryFile
 
 import pytest
-import soundfile
 from starlette import formparsers
 
-from tests.service.apps import RATE_HZ, melody, serving
+from tests.service.apps import serving, sound_file
 
 
 class FullDisk(SpooledTemporaryFile[bytes]):
@@ -24,14 +22,13 @@ class FullDisk(SpooledTemporaryFile[bytes]):
 def test_it_is_told_and_the_next_upload_that_fits_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file = io.BytesIO()
-    soundfile.write(file, melody(), RATE_HZ, format="FLAC")
+    file = sound_file(kind="FLAC")
     with serving() as (client, _):
         monkeypatch.setattr(formparsers, "SpooledTemporaryFile", FullDisk)
-        large = {"file": file.getvalue() + bytes(4 * formparsers.MultiPartParser.spool_max_size)}
+        large = {"file": file + bytes(4 * formparsers.MultiPartParser.spool_max_size)}
         for _ in range(5):  # more than there are places
             answer = client.post("/transcribe", files=large)
             assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
         assert 'outcome="disk_full"} 5.0' in client.get("/metrics").text
-        answer = client.post("/transcribe", files={"file": file.getvalue()})
+        answer = client.post("/transcribe", files={"file": file})
         assert answer.status_code == 200

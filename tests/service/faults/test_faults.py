@@ -95,6 +95,3 @@ async def test_visitors_killed_at_random_moments_leave_nothing_behind(
     await wait_until(all_given_back, lambda: (before, Held.by(server)))
     await transcribes(server)
     assert "Traceback" not in server.log
-
-
-# -- a model that fails ---------------------------------------------------------------------------

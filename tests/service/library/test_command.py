@@ -43,9 +43,6 @@ def test_a_recording_becomes_a_midi_file(
     assert command.main([str(album / "one.wav"), "-o", str(target)]) == 0
     assert midi_pitches(target) == PITCHES
     assert capsys.readouterr().out == f"{album / 'one.wav'}: 3 notes -> {target}\n"
-
-
-def test_the_ending_chooses_the_form(album: Path, tmp_path: Path) -> None:
     assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.json")]) == 0
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
@@ -58,7 +55,7 @@ def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
     assert midi_pitches(album / "two.mid") == PITCHES
 
 
-@pytest.mark.parametrize("out", ["midi", "midi/", "midi/2024.11/", "midi.2024/"])
+@pytest.mark.parametrize("out", ["midi", "midi.2024/"])
 def test_a_folder_is_made_for_one_recording_too(album: Path, tmp_path: Path, out: str) -> None:
     assert command.main([str(album / "t*.wav"), "-o", f"{tmp_path}/{out}"]) == 0
     assert midi_pitches(tmp_path / out / "two.mid") == PITCHES
@@ -118,7 +115,6 @@ def test_one_bad_recording_does_not_stop_the_others(
         (["{one}", "-o", "x.ogg"], "x.ogg should end in .mid, .json, .csv, or in / for a folder"),
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
-        (["{album}", "-o", "-"], "2 recordings need a folder, not -"),
         (["{one}", "{empty}/../album/one.wav", "-o", "{empty}"], "two recordings would be written"),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
@@ -143,23 +139,10 @@ def test_wrong_usage_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        command.main(["--help"])
-    assert end.value.code == 0
-    check_fits_a_screen(capsys.readouterr().out)
-
-
-def check_fits_a_screen(text: str) -> None:
-    lines = text.splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) < 80
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("serve", "live", "keys", "keys new", "train", "train musicnet --preset live"),
+        *("", "serve", "live", "keys", "keys new", "train", "train musicnet --preset live"),
         *("evaluate", "evaluate real", "evaluate instruments", "evaluate errors"),
         *("evaluate junk", "evaluate musicnet"),
     ],
@@ -171,8 +154,9 @@ def test_help_of_every_program_fits_a_screen(
         command.main([*arguments.split(), "--help"])
     assert end.value.code == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"usage: rse-transcribe {arguments.split()[0]}")
-    check_fits_a_screen(said)
+    assert said.startswith(f"usage: rse-transcribe {arguments.partition(' ')[0]}")
+    assert len(said.splitlines()) <= 24
+    assert max(map(len, said.splitlines())) < 80
 
 
 def test_a_program_ends_with_its_own_status(capsys: pytest.CaptureFixture[str]) -> None:

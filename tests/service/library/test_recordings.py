@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ def test_a_file_gives_what_the_service_answers(song: Path, tmp_path: Path) -> No
     assert pitches(transcription) == PITCHES
 
 
-def test_files_of_all_kinds_give_the_same_notes(song: Path, tmp_path: Path) -> None:
+def test_files_of_all_kinds_give_the_same_notes(song: Path) -> None:
     class Answer:
         """To a request: it can be read, and no more."""
 
@@ -64,10 +63,6 @@ def test_files_of_all_kinds_give_the_same_notes(song: Path, tmp_path: Path) -> N
     assert transcribe(str(song)) == whole
     assert transcribe(io.BytesIO(song.read_bytes())) == whole
     assert transcribe(Answer()) == whole
-    with tempfile.TemporaryFile() as file:  # its name is a number
-        file.write(song.read_bytes())
-        assert transcribe(file) == whole
-        assert not file.closed
     reading, writing = os.pipe()
 
     def fill() -> None:
@@ -77,10 +72,6 @@ def test_files_of_all_kinds_give_the_same_notes(song: Path, tmp_path: Path) -> N
     with ThreadPoolExecutor(1) as thread, os.fdopen(reading, "rb") as pipe:
         thread.submit(fill)
         assert transcribe(pipe) == whole
-    os.mkfifo(tmp_path / "fifo")
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit((tmp_path / "fifo").write_bytes, song.read_bytes())
-        assert transcribe(tmp_path / "fifo") == whole
 
 
 def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
@@ -123,12 +114,6 @@ def test_within_a_running_event_loop(song: Path) -> None:
     assert asyncio.run(cell()) == PITCHES
 
 
-def test_in_threads(song: Path) -> None:
-    with ThreadPoolExecutor(3) as threads:
-        results = [threads.submit(transcribe, song) for _ in range(3)]
-    assert [pitches(result.result()) for result in results] == [PITCHES] * 3
-
-
 def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     data = song.read_bytes()
     torn = data[: len(data) * 2 // 3] + bytes(1000) + data[-200:]
@@ -144,15 +129,10 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     [
         (np.zeros(100), None, "samples need their sample_rate in Hz"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
-        (0.5, 8_000, r"shape \[n\] or \[n, channels\].*, not \[\]"),
-        ([[0.1], [0.1, 0.2]], 8_000, r"shape \[n\] or \[n, channels\]"),
         ([1000] * 100, 8_000, "signed integers of 8 to 32 bits, not int64"),
         (b"RIFF", 8_000, r"transcribe\(io.BytesIO"),
-        (np.zeros(0), 8_000, "holds no audio"),
         (np.full(100, np.nan), 8_000, "sample 0 is nan"),
-        (np.zeros(100), 4_000, "sample_rate must be a whole number from 8000 to 192000 Hz"),
         (np.zeros(100), 44_100.5, "sample_rate must be .*, not 44100.5"),
-        (np.zeros(100), "44100", "sample_rate must be .*, not '44100'"),
     ],
 )
 def test_bad_samples_get_one_clear_error(samples: Any, rate: Any, complaint: str) -> None:
@@ -160,18 +140,16 @@ def test_bad_samples_get_one_clear_error(samples: Any, rate: Any, complaint: str
         transcribe(samples, rate)
 
 
-@pytest.mark.parametrize("lookahead_ms", [45, 373, float("nan"), "100"])
-def test_bad_lookahead_gets_one_clear_error(lookahead_ms: Any) -> None:
-    with pytest.raises(ValueError, match=r"lookahead_ms must be 46 to 372 ms, not .+"):
-        transcribe(melody(), RATE_HZ, lookahead_ms=lookahead_ms)
-
-
-@pytest.mark.parametrize("lookahead_ms", [46, 372, np.float32(100)])
-def test_lookaheads_that_can_be_asked_for(lookahead_ms: float) -> None:
-    stated = transcribe(melody(), RATE_HZ, lookahead_ms=lookahead_ms).description["lookahead_ms"]
-    assert stated == pytest.approx(lookahead_ms, abs=12)  # a hop
-    again = transcribe(melody(), RATE_HZ, lookahead_ms=stated)
-    assert again.description["lookahead_ms"] == stated
+def test_the_stated_lookahead_may_be_asked_for_again() -> None:
+    for lookahead_ms in (46, 372, np.float32(100)):
+        options = {"lookahead_ms": lookahead_ms}
+        stated = transcribe(melody(), RATE_HZ, **options).description["lookahead_ms"]
+        assert stated == pytest.approx(lookahead_ms, abs=12)  # a hop
+        again = transcribe(melody(), RATE_HZ, lookahead_ms=stated)
+        assert again.description["lookahead_ms"] == stated
+    for wrong in (45, 373, float("nan"), "100"):
+        with pytest.raises(ValueError, match=r"lookahead_ms must be 46 to 372 ms, not .+"):
+            transcribe(melody(), RATE_HZ, lookahead_ms=wrong)
 
 
 def test_bad_files_get_one_clear_error(tmp_path: Path) -> None:
@@ -183,9 +161,5 @@ def test_bad_files_get_one_clear_error(tmp_path: Path) -> None:
         transcribe(tmp_path / "empty.wav")
     with pytest.raises(FileNotFoundError):
         transcribe(tmp_path / "nothing.wav")
-    for text in (io.StringIO("no sound"), (tmp_path / "text.wav").open()):
-        with (
-            text,
-            pytest.raises(ValueError, match=r"a recording is a binary file: open\(\.\.\., 'rb'"),
-        ):
-            transcribe(text)
+    with pytest.raises(ValueError, match=r"a recording is a binary file: open\(\.\.\., 'rb'"):
+        transcribe(io.StringIO("no sound"))

@@ -45,31 +45,20 @@ def test_events_do_not_depend_on_blocks(block: int) -> None:
     assert listen(block) == listen(1000)
 
 
-def test_stereo_is_mixed() -> None:
-    assert listen(1000, np.stack([melody()] * 2, axis=1)) == listen(1000)
-
-
 def test_it_states_its_delay() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=100, block_frames=1) as short:
         with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=200, block_frames=8) as long:
             assert 100 < short.note_on_delay_ms < long.note_on_delay_ms - 100
 
 
-def test_a_finished_stream_takes_no_more() -> None:
-    stream = Stream(RATE_HZ, model=FakeTranscriber())
-    stream.finish()
-    with pytest.raises(RuntimeError, match="finished"):
-        stream.push(melody())
-    stream.close()
-    stream.close()
-    assert stream.finish() == []
-    with pytest.raises(RuntimeError, match="the stream is closed"):
-        stream.push(melody())
-
-
-def test_a_closed_stream_says_so() -> None:
+def test_a_finished_or_closed_stream_takes_no_more() -> None:
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        stream.finish()
+        with pytest.raises(RuntimeError, match="finished"):
+            stream.push(melody())
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         stream.push(melody())
+    stream.close()
     assert [note.pitch for note in stream.notes] == PITCHES[: len(stream.notes)]
     for call in (stream.finish, lambda: stream.push(melody())):
         with pytest.raises(RuntimeError, match="the stream is closed"):
@@ -98,17 +87,10 @@ def test_samples_of_all_kinds() -> None:
         assert events + stream.finish() == wanted
 
 
-@pytest.mark.parametrize(
-    ("block", "complaint"),
-    [
-        (np.zeros((2, 480)), r"shape \[n\] or \[n, channels\].*, not \[2, 480\]"),
-        (None, "not object"),
-    ],
-)
-def test_a_bad_block_is_not_taken(block: Any, complaint: str) -> None:
+def test_a_bad_block_is_not_taken() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
-        with pytest.raises(ValueError, match=complaint):
-            stream.push(block)
+        with pytest.raises(ValueError, match=r"shape \[n\] or \[n, channels\].*, not \[2, 480\]"):
+            stream.push(np.zeros((2, 480)))
         assert stream.push(melody()) + stream.finish() == listen(1000)
 
 

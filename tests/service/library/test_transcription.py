@@ -1,6 +1,5 @@
 """What can be done with a transcription, and what else the library has."""
 
-import csv
 import os
 import shutil
 import subprocess
@@ -27,17 +26,6 @@ def transcription() -> rse_transcribe.Transcription:
     return rse_transcribe.transcribe(melody(), RATE_HZ, model=FakeTranscriber())
 
 
-def test_notes_are_rows_of_a_table(
-    transcription: rse_transcribe.Transcription, tmp_path: Path
-) -> None:
-    transcription.save(tmp_path / "song.csv")
-    with (tmp_path / "song.csv").open(newline="") as file:
-        head, *rows = csv.reader(file)
-    assert head == list(rse_transcribe.Note._fields)
-    wanted = [["" if cell is None else str(cell) for cell in note] for note in transcription.notes]
-    assert rows == wanted
-
-
 def test_it_is_a_value(transcription: rse_transcribe.Transcription) -> None:
     again = rse_transcribe.transcribe(melody(), RATE_HZ, model=FakeTranscriber())
     assert again == transcription
@@ -48,12 +36,11 @@ def test_it_is_a_value(transcription: rse_transcribe.Transcription) -> None:
     assert repr(again) == f"<Transcription: 3 notes in {again.duration_s:.1f} s>"
 
 
-@pytest.mark.parametrize("name", ["song.wav", "song"])
 def test_other_endings_are_refused(
-    transcription: rse_transcribe.Transcription, tmp_path: Path, name: str
+    transcription: rse_transcribe.Transcription, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=r"save to \.mid, \.json or \.csv"):
-        transcription.save(tmp_path / name)
+        transcription.save(tmp_path / "song.wav")
 
 
 def test_pretty_midi_has_the_notes(transcription: rse_transcribe.Transcription) -> None:

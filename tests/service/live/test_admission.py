@@ -10,16 +10,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketT
 from service.ops.capacity import LOAD, Capacity
 from service.protocol.options import Mode, StreamOptions
 from service.state import ServiceState
-from tests.service.apps import (
-    ADDRESS,
-    PITCHES,
-    START,
-    begin,
-    check_notes,
-    send_melody,
-    serving,
-    stop,
-)
+from tests.service.apps import ADDRESS, PITCHES, START, begin, check_notes, perform, serving
 
 DEFAULT, ANYTIME = StreamOptions(), StreamOptions(mode=Mode.ANYTIME)
 
@@ -56,10 +47,7 @@ def test_a_machine_too_slow_for_anytime_says_so(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as socket:
         assert refused(socket, mode="anytime") == ("too_slow", False)
     admit(client, ANYTIME)
-    with client.websocket_connect(ADDRESS) as socket:
-        ready = begin(socket, mode="anytime", lookahead_ms=200)
-        send_melody(socket)
-        messages, _ = stop(socket)
+    ready, messages = perform(client, mode="anytime", lookahead_ms=200)
     assert (ready["mode"], ready["block_frames"]) == ("anytime", 1)
     assert check_notes(messages) == PITCHES
 
@@ -80,7 +68,7 @@ def test_a_session_takes_the_room_that_it_asks_for(client: TestClient) -> None:
 
 
 def test_room_for_a_lighter_session_only(client: TestClient) -> None:
-    admit(client, DEFAULT, ANYTIME)
+    admit(client, StreamOptions(block_frames=8), ANYTIME)
     with client.websocket_connect(ADDRESS) as first:
         begin(first, mode="anytime")
         with client.websocket_connect(ADDRESS) as socket:
@@ -97,13 +85,3 @@ def test_a_number_that_was_set_counts_sessions_alike() -> None:
             begin(other, block_frames=8)
             info = client.get("/info").json()
         assert (info["max_sessions"], info["capacity"]) == (2, None)
-
-
-def test_light_sessions_fill_the_room(client: TestClient) -> None:
-    light = StreamOptions(block_frames=8)
-    admit(client, light, light)
-    with client.websocket_connect(ADDRESS) as one:
-        begin(one, block_frames=8)
-        with client.websocket_connect(ADDRESS) as other:
-            begin(other, block_frames=8)
-            assert client.get("/info").json()["capacity"]["sessions"]["block_frames=8"] == 2

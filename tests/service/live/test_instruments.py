@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pretty_midi
 import pytest
-import soundfile
 from starlette.testclient import TestClient
 
 from model.config import HEADS, INSTRUMENTS
@@ -21,13 +20,12 @@ from tests.service.apps import (
     ADDRESS,
     RATE_HZ,
     START,
-    begin,
-    chunks,
     hear,
     of_type,
     pcm16,
+    perform,
     serving,
-    stop,
+    sound_file,
 )
 
 # A tone's loudness is its instrument to the fake: a violin, a piano with its pedal, a viola.
@@ -51,19 +49,11 @@ def client() -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def recording() -> bytes:
-    buffer = io.BytesIO()
-    sent = np.frombuffer(pcm16(SAMPLES), "<i2")
-    soundfile.write(buffer, sent, RATE_HZ, format="WAV", subtype="PCM_16")
-    return buffer.getvalue()
+    return sound_file(np.frombuffer(pcm16(SAMPLES), "<i2"))
 
 
 def live(client: TestClient, **fields: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    with client.websocket_connect(ADDRESS) as socket:
-        ready = begin(socket, **fields)
-        for chunk in chunks(pcm16(SAMPLES)):
-            socket.send_bytes(chunk)
-        messages, _ = stop(socket)
-    return ready, messages
+    return perform(client, pcm16(SAMPLES), **fields)
 
 
 def post(client: TestClient, recording: bytes, answer: str, **query: Any) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from functools import partial
 from typing import Any
-
-from starlette.types import ASGIApp, Message, Scope
 
 from service.protocol.faults import CloseCode
 from tests.service.apps import (
@@ -16,60 +14,25 @@ from tests.service.apps import (
     START,
     begin,
     check_notes,
+    converse,
     hear,
     melody,
     midi_pitches,
     of_type,
     pcm16,
-    send_melody,
+    send,
     serving,
     stop,
 )
 
-SCOPE: Scope = {
-    "type": "websocket",
-    "asgi": {"version": "3.0"},
-    "scheme": "ws",
-    "path": ADDRESS,
-    "raw_path": ADDRESS.encode(),
-    "query_string": b"",
-    "root_path": "",
-    "headers": [(b"host", b"testserver")],
-    "subprotocols": [],
-    "client": ("192.0.2.1", 1),
-    "server": ("testserver", 80),
-}
-
-
-async def say_at_once(app: ASGIApp, said: list[Message]) -> tuple[list[dict[str, Any]], int]:
-    """What a client hears that has said all of this from the first and then says nothing."""
-    heard: list[Message] = []
-
-    async def receive() -> Message:
-        if not said:
-            await asyncio.Event().wait()
-        return said.pop(0)
-
-    async def send(message: Message) -> None:
-        heard.append(message)
-
-    async with asyncio.timeout(60):
-        await app({**SCOPE}, receive, send)
-    messages = [json.loads(m["text"]) for m in heard if m["type"] == "websocket.send"]
-    return messages, heard[-1]["code"]
-
 
 def test_idle_clients_are_told_and_keep_their_notes() -> None:
-    said: list[Message] = [
-        {"type": "websocket.connect"},
-        {"type": "websocket.receive", "text": json.dumps(START)},
-        {"type": "websocket.receive", "bytes": pcm16(melody())},
-    ]
     with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
         assert client.portal is not None
-        messages, code = client.portal.call(say_at_once, client.app, said)
-    assert [m["code"] for m in of_type(messages, "error")] == ["idle_timeout"]
-    assert of_type(messages, "error")[0]["retryable"]
+        talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), leaves=False)
+        messages, code = client.portal.call(talk)
+    (error,) = of_type(messages, "error")
+    assert (error["code"], error["retryable"]) == ("idle_timeout", True)
     assert check_notes(messages) == PITCHES
     assert code == CloseCode.TIMEOUT
 
@@ -87,7 +50,7 @@ def test_a_session_has_an_end_in_audio() -> None:
     with serving(max_session_s=limit_s, idle_timeout_s=limit_s, max_pace=1000) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
             begin(socket)
-            send_melody(socket)
+            send(socket)
             for _ in range(limit_s):
                 socket.send_bytes(bytes(2 * RATE_HZ))
             messages, code = hear(socket)
@@ -114,7 +77,7 @@ def test_a_session_has_an_end_in_time() -> None:
 def test_too_many_notes_end_the_session_with_those_kept() -> None:
     with serving(max_notes=1) as (client, _), client.websocket_connect(ADDRESS) as socket:
         begin(socket)
-        send_melody(socket)
+        send(socket)
         messages, code = stop(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["too_many_notes"]
     check_notes(messages)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.config import HEADS
-from service.notes.belief import RESET_S
+from model.config import HEADS, INSTRUMENTS
+from service.notes.belief import DEFAULTS, RESET_S, Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import UPDATE_S
@@ -18,24 +18,13 @@ from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silenc
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
 
-def listener(instruments: tuple[str, ...] = (), heads: tuple[str, ...] = HEADS) -> Listener:
-    return Listener(TrackerSettings(), FRAME_S, heads, instruments)
+def listener(instruments: tuple[str, ...] = ()) -> Listener:
+    return Listener(TrackerSettings(), FRAME_S, HEADS, instruments)
 
 
-def hear(
-    probabilities: Probabilities,
-    chunks: list[int] | None = None,
-    instruments: tuple[str, ...] = (),
-    heads: tuple[str, ...] = HEADS,
-) -> list[Event]:
-    one = listener(instruments, heads)
-    events: list[Event] = []
-    start = 0
-    for size in [*(chunks or []), probabilities.shape[1]]:
-        part = probabilities[:, start : start + size]
-        events += one.push(start, part)
-        start += part.shape[1]
-    return [*events, *one.finish(probabilities.shape[1])]
+def hear(probabilities: Probabilities, instruments: tuple[str, ...] = ()) -> list[Event]:
+    one = listener(instruments)
+    return [*one.push(0, probabilities), *one.finish(probabilities.shape[1])]
 
 
 def quiet(frames: int) -> Probabilities:
@@ -67,14 +56,6 @@ def performances(draw_from: st.DrawFn) -> Probabilities:
         pitch = int(rng.choice([40, 60, 61, 76]))
         draw(out, pitch, onset, onset + int(rng.integers(3, 90)))
     return out
-
-
-@settings(max_examples=40, deadline=None)
-@given(performances(), st.lists(st.integers(1, 40), max_size=12))
-def test_the_cut_of_the_frames_changes_nothing(
-    probabilities: Probabilities, chunks: list[int]
-) -> None:
-    assert hear(probabilities, chunks) == hear(probabilities)
 
 
 @settings(max_examples=40, deadline=None)
@@ -204,3 +185,17 @@ def test_no_probability_is_silence() -> None:
     draw(probabilities, 60, 10, 50)
     probabilities[:, 30:] = np.nan
     assert [event.frame for event in hear(probabilities)] == [10, 30]
+
+
+@given(st.lists(st.lists(st.floats(0.001, 1), min_size=18, max_size=18), max_size=40))
+def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
+    notes: list[list[float]],
+) -> None:
+    belief = Belief()
+    for frame, probabilities in enumerate(notes):
+        posterior = belief.posterior(INSTRUMENTS, np.log(probabilities), DEFAULTS)
+        belief = belief.after(INSTRUMENTS, posterior, frame, DEFAULTS)
+    assert sum(belief.weights.values()) <= 1 / (1 - DEFAULTS.kept) + 18 * 1e-4
+    for weight in belief.weights.values():
+        assert weight > 0
+        assert float(f"{weight:.4f}") == weight  # as it is sent

@@ -19,7 +19,7 @@ def test_drawn_notes_are_found_at_their_times() -> None:
     draw(drawn, 60, 10.3, 40, velocity=30)
     draw(drawn, 64, 11.0, 60, velocity=127)
     draw(drawn, 67, 50.5, 118, velocity=64)
-    events = track(drawn)
+    events = track(drawn, tracker_settings=TrackerSettings(velocity_scale=2.0))
     found = [(e.kind, e.pitch, round(e.time_s / FRAME_S, 2)) for e in events]
     assert found == [
         ("note_on", 60, 10.3),
@@ -29,15 +29,7 @@ def test_drawn_notes_are_found_at_their_times() -> None:
         ("note_off", 64, 60.0),
         ("note_off", 67, 118.0),
     ]
-    assert [e.velocity for e in events if e.kind == "note_on"] == [30, 127, 64]
-
-
-def test_velocities_are_scaled_within_their_range() -> None:
-    drawn = silence(40)
-    for pitch, velocity in ((60, 30), (64, 80)):
-        draw(drawn, pitch, 10, 30, velocity=velocity)
-    events = track(drawn, tracker_settings=TrackerSettings(velocity_scale=2.0))
-    assert [e.velocity for e in events if e.kind == "note_on"] == [60, 127]
+    assert [e.velocity for e in events if e.kind == "note_on"] == [60, 127, 127]
 
 
 def test_beginnings_do_not_wait_for_what_ends_need() -> None:
@@ -118,21 +110,14 @@ def test_a_note_struck_again_ends_where_it_fell_before() -> None:
     ]
 
 
-def test_a_note_survives_a_short_dip() -> None:
-    drawn = silence(60)
-    draw(drawn, 60, 10, 50)
-    drawn[0, 25:27, 60] = 0.0
-    assert [e.frame for e in track(drawn)] == [10, 50]
-    drawn[0, 25:28, 60] = 0.0
-    assert [e.frame for e in track(drawn)][:2] == [10, 25]
-
-
 def test_hysteresis_keeps_a_fading_note() -> None:
     drawn = silence(100)
     draw(drawn, 60, 10, 80)
     drawn[0, 10:80, 60] = np.linspace(0.9, 0.0, 70)
     _, off = track(drawn, (), TrackerSettings(frame_off_threshold=0.2))
     assert drawn[0, off.frame, 60] < 0.2 <= drawn[0, off.frame - 1, 60]
+    drawn[0, 25:27, 60] = 0.0  # a dip too short to be an end
+    assert track(drawn, (), TrackerSettings(frame_off_threshold=0.2))[-1] == off
 
 
 def test_the_offset_head_ends_a_note_that_still_rings() -> None:
@@ -148,12 +133,6 @@ def test_the_offset_head_ends_a_note_that_still_rings() -> None:
         for threshold in (None, 0.5, 0.95)
     }
     assert ends == {None: 60, 0.5: 40, 0.95: 60}
-
-
-def test_an_onset_without_sound_is_no_note() -> None:
-    drawn = silence(60)
-    draw(drawn, 60, 20, 20)
-    assert track(drawn) == []
 
 
 def test_a_strong_note_with_a_missed_onset_begins_by_its_frames() -> None:
@@ -173,21 +152,6 @@ def test_a_model_without_onset_head() -> None:
     on, off = track(drawn, (), None, heads=("frame",))
     assert (on.frame, off.frame) == (20, 40)
     assert on.velocity == TrackerSettings().default_velocity
-
-
-def test_the_first_and_the_last_frame_can_hold_an_onset() -> None:
-    drawn = silence(12)
-    draw(drawn, 60, 0, 12)
-    draw(drawn, 70, 11, 12)
-    events = track(drawn)
-    assert [(e.kind, e.pitch, e.frame) for e in events] == [
-        ("note_on", 60, 0),
-        ("note_on", 70, 11),
-        ("note_off", 60, 12),
-        ("note_off", 70, 12),
-    ]
-    assert events[0].time_s <= 0.5 * FRAME_S
-    assert events[1].time_s < events[3].time_s
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,3 @@ def test_events_are_known_within_the_stated_delay(
     latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for event in whole[len(early) :]:  # not said by frame cut - 1: too near to it
         assert event.time_s > (cut - 1 - latest_s[event.kind]) * FRAME_S - 1e-6
-
-
-@settings(max_examples=30, deadline=None)
-@given(wild_probabilities(), tracker_settings)
-def test_closing_ends_what_sounds(probabilities: Probabilities, chosen: TrackerSettings) -> None:
-    tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
-    events = [*tracker.push(0, probabilities), *tracker.close()]
-    assert sounding_after(events)[1] == []
-    assert tracker.close() == []

@@ -13,7 +13,7 @@ from service.access.problems import MEDIA_TYPE
 from service.app import create_app
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
-from tests.service.apps import serving
+from tests.service.apps import serving, wait_for
 
 
 def test_ready_only_when_the_model_is() -> None:
@@ -33,9 +33,7 @@ def test_ready_only_when_the_model_is() -> None:
         assert waiting.json()["code"] == "not_ready"
         assert client.get("/info").json()["ready"] is False
         go_on.set()
-        deadline = time.monotonic() + 100
-        while client.get("/readyz").status_code != 200:
-            assert time.monotonic() < deadline
+        wait_for(client, "/readyz", 200)
         assert client.get("/readyz").json()["status"] == "ready"
 
 

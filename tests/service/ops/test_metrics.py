@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
-import soundfile
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from tests.fakes import FakeTranscriber
 from tests.service.apps import (
+    ADDRESS,
     DURATION_S,
     MELODY,
-    RATE_HZ,
     START,
     begin,
     hear,
-    melody,
-    send_melody,
+    perform,
+    send,
     serving,
+    sound_file,
     stop,
 )
 
@@ -40,10 +38,10 @@ def numbers(client: TestClient) -> dict[str, float]:
 def test_a_session_is_counted_in_all_its_parts() -> None:
     with serving() as (client, _):
         assert numbers(client)["rse_sessions"] == 0
-        with client.websocket_connect("/ws/transcribe") as socket:
+        with client.websocket_connect(ADDRESS) as socket:
             begin(socket)
             assert numbers(client)["rse_sessions"] == 1
-            send_melody(socket)
+            send(socket)
             stop(socket)
         after = numbers(client)
     assert after["rse_sessions"] == 0
@@ -59,27 +57,20 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     assert after["process_open_fds"] > 0
 
 
-def test_a_resumed_session_counts_only_what_it_did_itself() -> None:
-    with serving() as (client, _):
-        with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            checkpoint = {**socket.receive_json()["checkpoint"], "notes": 2**40}
-            stop(socket)
-        with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps({**START, "resume": checkpoint}))
-            send_melody(socket)
-            stop(socket)
-        assert numbers(client)["rse_notes_total"] == len(MELODY)
+def test_a_resumed_session_counts_only_what_it_did_itself(client: TestClient) -> None:
+    ready, _ = perform(client, b"")
+    before = numbers(client)["rse_notes_total"]
+    perform(client, resume={**ready["checkpoint"], "notes": 2**40})
+    assert numbers(client)["rse_notes_total"] == before + len(MELODY)
 
 
-def test_dropped_samples_and_faults_are_counted() -> None:
-    with serving() as (client, _):
-        with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps({**START, "encoding": "pcm_f32le"}))
-            socket.send_bytes(bytes(4 * 100) + b"\x00\x00\xc0\x7f" + bytes(4 * 9))  # a NaN
-            messages, _ = hear(socket)
-        assert messages[-1]["totals"]["dropped_samples"] == 10
-        after = numbers(client)
+def test_dropped_samples_and_faults_are_counted(client: TestClient) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
+        socket.send_text(json.dumps({**START, "encoding": "pcm_f32le"}))
+        socket.send_bytes(bytes(4 * 100) + b"\x00\x00\xc0\x7f" + bytes(4 * 9))  # a NaN
+        messages, _ = hear(socket)
+    assert messages[-1]["totals"]["dropped_samples"] == 10
+    after = numbers(client)
     assert after["rse_dropped_samples_total"] == 10
     assert after["rse_sessions_closed_total{reason=bad_audio}"] == 1
 
@@ -98,13 +89,11 @@ def test_refusals_are_counted_by_code() -> None:
 
 
 def test_uploads_and_batches_that_fail_are_counted() -> None:
-    file = io.BytesIO()
-    soundfile.write(file, melody(), RATE_HZ, format="FLAC")
-    model = FakeTranscriber()
-    with serving(model) as (client, _):
-        client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+    files = {"file": ("a.flac", sound_file(kind="FLAC"))}
+    with serving() as (client, model):
+        client.post("/transcribe", files=files)
         model.fail_next_batch = True
-        client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+        client.post("/transcribe", files=files)
         after = numbers(client)
     assert after["rse_uploads_ended_total{outcome=done}"] == 1
     assert after["rse_uploads_ended_total{outcome=internal}"] == 1

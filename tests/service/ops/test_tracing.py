@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from opentelemetry import trace
 
 from service.ops import tracing
-from tests.service.apps import START, serving, stop
-
-
-class Span:
-    """Remembers its attributes."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.ends = name, 0
-        self.attributes: dict[str, Any] = {}
-
-    def set_attribute(self, name: str, value: Any) -> None:
-        self.attributes[name] = value
-
-    def end(self) -> None:
-        self.ends += 1
+from tests.service.apps import START, perform, serving
 
 
 def test_a_session_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans: list[Span] = []
-
-    def start_span(name: str) -> Span:
-        spans.append(Span(name))
-        return spans[-1]
-
-    tracer = SimpleNamespace(start_span=start_span)
+    tracer = Mock()
     monkeypatch.setattr(trace, "get_tracer", lambda name: tracer)
     with serving() as (client, _):
-        with client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            ready = socket.receive_json()
-            socket.send_bytes(bytes(44_100))
-            stop(socket)
-    (span,) = spans
-    assert (span.name, span.ends) == ("session", 1)
-    assert span.attributes["rse.session_id"] == ready["session_id"]
-    assert span.attributes["rse.sample_rate"] == START["sample_rate"]
-    assert span.attributes["rse.reason"] == "stop"
-    assert span.attributes["rse.audio_s"] == pytest.approx(1.0)
+        ready, _ = perform(client, bytes(44_100))
+    tracer.start_span.assert_called_once_with("session")
+    span = tracer.start_span.return_value
+    span.end.assert_called_once_with()
+    attributes = dict(call.args for call in span.set_attribute.call_args_list)
+    assert attributes["rse.session_id"] == ready["session_id"]
+    assert attributes["rse.sample_rate"] == START["sample_rate"]
+    assert attributes["rse.reason"] == "stop"
+    assert attributes["rse.audio_s"] == pytest.approx(1.0)
 
 
 def test_a_collector_without_the_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

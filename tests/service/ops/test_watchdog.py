@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import soundfile
 from starlette.testclient import TestClient
 from torch import Tensor
 
@@ -20,7 +16,18 @@ from service.app import create_app
 from service.ops.watchdog import Watchdog
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
-from tests.service.apps import START, check_notes, client_for, hear, melody, pcm16, transcribe
+from tests.service.apps import (
+    ADDRESS,
+    begin,
+    check_notes,
+    client_for,
+    hear,
+    melody,
+    pcm16,
+    sound_file,
+    transcribe,
+    wait_for,
+)
 
 PATIENCE_S = 60.0
 
@@ -57,27 +64,18 @@ class Stage:
         looking: Future[None] = self.client.portal.start_task_soon(watchdog.look)
         return looking
 
-    def wait_for_health(self, status: int) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.client.get("/healthz").status_code != status:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.client.get("/readyz").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
 
 @contextmanager
-def stage(go_on: threading.Event | None = None) -> Iterator[Stage]:
-    """go_on: what the second model's loading waits for."""
+def stage(go_on: threading.Event | None = None, failures: int = 0) -> Iterator[Stage]:
+    """go_on: what the second model's loading waits for; failures: those before it is loaded."""
     release, models = threading.Event(), list[HangingTranscriber]()
+    to_fail = iter(range(failures))
 
     def load(name: str, device: str) -> HangingTranscriber:
         if models and go_on is not None:
             assert go_on.wait(PATIENCE_S)
+        if models and next(to_fail, None) is not None:
+            raise OSError("the disk is away")
         models.append(HangingTranscriber(release))
         return models[-1]
 
@@ -85,7 +83,7 @@ def stage(go_on: threading.Event | None = None) -> Iterator[Stage]:
     app = create_app(settings, load_model=load)
     with client_for(app, raise_server_exceptions=False) as client:
         made = Stage(client, models)
-        made.wait_until_ready()
+        wait_for(client, "/readyz", 200)
         try:
             yield made
         finally:
@@ -96,9 +94,8 @@ def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
     go_on = threading.Event()
     with stage(go_on) as here:
         transcribe(here.client)
-        with here.client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            assert socket.receive_json()["type"] == "ready"
+        with here.client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
             socket.send_bytes(pcm16(melody()[:22_050]))
             socket.send_text('{"type": "flush", "id": "a"}')
             heard: list[dict[str, Any]] = []
@@ -115,81 +112,44 @@ def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
         assert messages[-1]["type"] == "done"
         check_notes(heard + messages)  # every note has its end
 
-        here.wait_for_health(503)
+        wait_for(here.client, "/healthz", 503)
         assert here.client.get("/readyz").status_code == 503
         assert here.client.get("/healthz").json()["code"] == "not_ready"
         go_on.set()
         looking.result(PATIENCE_S)
-        here.wait_for_health(200)
-        here.wait_until_ready()
+        wait_for(here.client, "/healthz", 200)
+        wait_for(here.client, "/readyz", 200)
         transcribe(here.client)
         assert "rse_engine_restarts_total 1.0" in here.client.get("/metrics").text
         assert len(here.models) == 2
 
 
 def test_an_upload_of_a_hanging_engine_is_told_and_frees_its_place() -> None:
-    file = io.BytesIO()
-    soundfile.write(file, melody(), 22_050, format="FLAC")
+    files = {"file": ("a.flac", sound_file(kind="FLAC"))}
     with stage() as here:
         model = here.models[0]
         model.hang.set()
         with ThreadPoolExecutor() as other:
             noticed = other.submit(lambda: model.hanging.wait(PATIENCE_S) and here.look())
-            answer = here.client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+            answer = here.client.post("/transcribe", files=files)
             assert noticed.result(PATIENCE_S)
         assert (answer.status_code, answer.json()["code"]) == (500, "internal")
-        here.wait_until_ready()
-        answer = here.client.post("/transcribe", files={"file": ("a.flac", file.getvalue())})
+        wait_for(here.client, "/readyz", 200)
+        answer = here.client.post("/transcribe", files=files)
         assert answer.status_code == 200
-
-
-def test_a_worker_that_comes_back_late_harms_nobody() -> None:
-    with stage() as here:
-        old = here.models[0]
-        old.hang.set()
-        with here.client.websocket_connect("/ws/transcribe") as socket:
-            socket.send_text(json.dumps(START))
-            socket.send_bytes(pcm16(melody()))
-            socket.send_text('{"type": "stop"}')
-            assert old.hanging.wait(PATIENCE_S)
-            here.look().result(PATIENCE_S)
-            assert hear(socket)[1] == 1011
-        here.wait_until_ready()
-        old.hang.clear()
-        old._release.set()
-        transcribe(here.client)
 
 
 def test_a_replacement_that_fails_is_tried_again() -> None:
     failures = 2
-    attempts = 0
-    models: list[FakeTranscriber] = []
-    release = threading.Event()
-
-    def load(name: str, device: str) -> FakeTranscriber:
-        nonlocal attempts
-        attempts += 1
-        if 1 < attempts <= 1 + failures:
-            raise OSError("the disk is away")
-        models.append(HangingTranscriber(release))
-        return models[-1]
-
-    settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
-    with client_for(create_app(settings, load_model=load)) as client:
-        here = Stage(client, models)  # type: ignore[arg-type]
-        try:
-            here.wait_until_ready()
-            assert isinstance(models[0], HangingTranscriber)
-            models[0].hang.set()
-            with client.websocket_connect("/ws/transcribe") as socket:
-                socket.send_text(json.dumps(START))
-                socket.send_bytes(pcm16(melody()))
-                assert models[0].hanging.wait(PATIENCE_S)
-                for _ in range(1 + failures):
-                    here.look().result(PATIENCE_S)
-                assert hear(socket)[1] == 1011
-            here.wait_until_ready()
-            transcribe(here.client)
-        finally:
-            release.set()
-    assert attempts == 2 + failures
+    with stage(failures=failures) as here:
+        here.models[0].hang.set()
+        with here.client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            socket.send_bytes(pcm16(melody()))
+            assert here.models[0].hanging.wait(PATIENCE_S)
+            for _ in range(1 + failures):
+                here.look().result(PATIENCE_S)
+            assert hear(socket)[1] == 1011
+        wait_for(here.client, "/readyz", 200)
+        transcribe(here.client)
+        assert len(here.models) == 2

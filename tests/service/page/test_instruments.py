@@ -104,7 +104,7 @@ def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
     assert tuple(pedalled) == PEDALLED
 
 
-def test_midi_out_has_a_channel_for_each_instrument(page_of: Tab) -> None:
+def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(page_of: Tab) -> None:
     sent = page_of.run(
         """async () => {
           const sent = [];
@@ -113,6 +113,7 @@ def test_midi_out_has_a_channel_for_each_instrument(page_of: Tab) -> None:
           navigator.requestMIDIAccess = async () => access;
           const { MidiOut } = await import('./notes/midi-out.js');
           const out = new MidiOut();
+          out.noteOn(0, { pitch: 50, velocity: 1 });  // no port yet: nothing
           await out.open();
           out.choose('p');
           sent.length = 0;
@@ -121,7 +122,12 @@ def test_midi_out_has_a_channel_for_each_instrument(page_of: Tab) -> None:
           out.noteOn(2, { pitch: 60, velocity: 70, instrument: 'piano' });
           out.pedal(true);
           out.noteOff(1);
+          out.noteOn(3, { pitch: 60, velocity: 50, instrument: 'piano' });  // struck again
+          out.noteOff(2);  // the earlier one's end is known only now
+          out.noteOn(4, { pitch: 72, velocity: 10, instrument: 'piano' }, 100);  // too short yet
+          out.noteOff(4);
           out.silence();
+          out.noteOff(3);
           return sent;
         }"""
     )
@@ -133,6 +139,7 @@ def test_midi_out_has_a_channel_for_each_instrument(page_of: Tab) -> None:
         [0x91, 60, 70],
         [0xB1, 64, 127],
         [0x80, 60, 64],
+        [0x91, 60, 50],
         *ends,
         *ends,
     ]

@@ -162,22 +162,6 @@ def test_tells_how_much_audio_a_long_break_has_cost(bench: Tab) -> None:
     assert told["lost"] == 311_000 - 300_000 - 800
 
 
-def test_a_full_server_is_asked_again_and_a_refusal_for_good_is_told(bench: Tab) -> None:
-    told = play(
-        bench,
-        """
-        (await nextSocket(1)).say(
-          { type: 'error', code: 'too_many_sessions', message: 'all places', retryable: true });
-        const second = await nextSocket(2);
-        second.say(
-          { type: 'error', code: 'bad_sample_rate', message: 'Too slow.', retryable: false });
-        second.fail();
-        """,
-    )
-    assert len(told["sent"]) == 2
-    assert told["heard"] == [["stall", None], ["stall", None], ["end", "Too slow."]]
-
-
 def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) -> None:
     told = play(
         bench,

@@ -65,10 +65,6 @@ def test_the_file_is_deterministic_and_plain() -> None:
     ]
 
 
-def test_no_notes_are_a_file_too() -> None:
-    assert pretty_midi.PrettyMIDI(io.BytesIO(midi_file([]))).instruments == []
-
-
 def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drums() -> None:
     notes = [
         Note(i, 60 + i, 80, 1.0, 0, 0, 0.1 * i, 0.1 * i + 0.5, name, 0.9)

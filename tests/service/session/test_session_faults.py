@@ -100,20 +100,6 @@ def test_a_cancelled_push_leaves_a_session_that_can_be_ended(engine: Engine) -> 
     assert len(found(asyncio.run(run()))) == 1
 
 
-def test_concurrent_pushes_are_taken_in_order(engine: Engine) -> None:
-    audio = pcm()
-    raw = to_bytes(play(MELODY, 1.5, 44_100), audio)
-    parts = [raw[i : i + len(raw) // 3] for i in range(0, len(raw), len(raw) // 3)]
-
-    async def run() -> list[Event]:
-        session = TranscriptionSession(engine, audio, StreamOptions())
-        async with asyncio.TaskGroup() as group:
-            pushes = [group.create_task(session.push(part)) for part in parts[:3]]
-        return [e for push in pushes for e in push.result()] + await session.finish()
-
-    assert asyncio.run(run()) == transcribe(engine, raw, audio)
-
-
 def test_too_many_notes_end_the_audio_but_lose_no_event(engine: Engine) -> None:
     audio = pcm()
     raw = to_bytes(play(MELODY, 1.5, 44_100), audio)

@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from model.config import FRAMES, HOP, PITCHES
+from model.config import HOP, PITCHES
 from service.audio import decode
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
@@ -27,8 +24,9 @@ from service.session import transcribe
 from service.session.session import TranscriptionSession
 from service.session.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+from tests.service.apps import sound_file
+from tests.service.sessions import MELODY
 
-MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
 RATE_HZ = 44_100
 Items = list[Event | FileProgress | Performance]
 
@@ -38,11 +36,8 @@ def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 10_000)
 
 
-def wav(samples: NDArray[np.float32], subtype: str = "FLOAT", container: str = "WAV") -> io.BytesIO:
-    buffer = io.BytesIO()
-    soundfile.write(buffer, samples, RATE_HZ, format=container, subtype=subtype)
-    buffer.seek(0)
-    return buffer
+def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
+    return io.BytesIO(sound_file(samples, "WAV", subtype, RATE_HZ))
 
 
 async def collect(file: io.BytesIO, engine: Engine, options: StreamOptions = FILE_OPTIONS) -> Items:
@@ -184,57 +179,3 @@ def test_an_array_goes_the_same_way() -> None:
         assert onsets[near - 2 : near + 3, pitch].max() > 0.5
     assert set(np.flatnonzero(frames.any(axis=0))) <= set(FAKE_PITCHES)
     assert known_s.shape == (len(notes),)
-
-
-class TracedTranscriber(FakeTranscriber):
-    """Allocates its results where tracemalloc sees them."""
-
-    def predict_features(self, features: Tensor) -> Tensor:
-        return torch.from_numpy(super().predict_features(features).numpy().copy())
-
-
-def test_an_array_keeps_its_frames_and_not_their_windows() -> None:
-    samples = play(MELODY, 5.0, RATE_HZ)
-    with Engine(TracedTranscriber()) as engine:
-        tracemalloc.start()
-        try:
-            found = transcribe_array(samples, RATE_HZ, engine, ANYTIME).probabilities
-            peak_bytes = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-    heads, frames, pitches = found.shape  # a window for each
-    assert peak_bytes < frames * heads * FRAMES * pitches * found.itemsize / 8
-
-
-def test_an_array_without_a_sample() -> None:
-    notes, heads, probabilities, *_ = transcribe_array(
-        np.zeros(0, np.float32), RATE_HZ, FakeTranscriber(heads=("frame",))
-    )
-    assert notes == []
-    assert heads == ("frame",)
-    assert probabilities.shape == (1, 0, PITCHES)
-
-
-@pytest.mark.parametrize("options", [FILE_OPTIONS, StreamOptions(), ANYTIME])
-def test_a_beginning_needs_the_audio_up_to_its_stated_sample_and_no_more(
-    options: StreamOptions,
-) -> None:
-    samples = play(MELODY, 2.0, RATE_HZ)
-    whole = transcribe_array(samples, RATE_HZ, FakeTranscriber(), options)
-    rng = np.random.default_rng(8)
-    for note, known_s in zip(whole.notes, whole.known_s, strict=True):
-        assert known_s > note.onset_s
-        needed = round(known_s * RATE_HZ)
-        noise = 0.2 * rng.standard_normal(len(samples) - needed).astype(np.float32)
-        other = np.concatenate([samples[:needed], noise])
-        (same,) = [
-            one
-            for one in transcribe_array(other, RATE_HZ, FakeTranscriber(), options).notes
-            if one.note_id == note.note_id
-        ]
-        assert (same.pitch, same.onset_s, same.velocity, same.confidence) == (
-            note.pitch,
-            note.onset_s,
-            note.velocity,
-            note.confidence,
-        )

@@ -15,23 +15,21 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.service.apps import MELODY, RATE_HZ, check_notes, melody, midi_pitches
+from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches
 from tests.service.conftest import TONES, RunningServer, StartServer
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
 
-PITCHES = [pitch for pitch, _, _ in MELODY]
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
 
-def flac(seconds_of_silence: float = 0.0) -> bytes:
+def flac(seconds_of_silence: int = 0) -> bytes:
     """The melody and then silence, which takes next to no bytes."""
     buffer = io.BytesIO()
     with soundfile.SoundFile(buffer, "w", RATE_HZ, 1, format="FLAC", subtype="PCM_16") as file:
         file.write(melody())
-        second = np.zeros(RATE_HZ, np.float32)
-        for _ in range(round(seconds_of_silence)):
-            file.write(second)
+        for _ in range(seconds_of_silence):
+            file.write(np.zeros(RATE_HZ, np.float32))
     return buffer.getvalue()
 
 
@@ -45,7 +43,7 @@ async def uploads_become_none(server: RunningServer) -> None:
 
 
 @contextlib.asynccontextmanager
-async def lines_of(server: RunningServer, seconds: float) -> AsyncIterator[httpx.Response]:
+async def lines_of(server: RunningServer, seconds: int) -> AsyncIterator[httpx.Response]:
     """The answer to an upload as it comes."""
     how: dict[str, Any] = {"files": {"file": flac(seconds)}, "params": {"answer": "ndjson"}}
     async with httpx.AsyncClient(timeout=60) as client:
@@ -94,12 +92,9 @@ async def test_clients_that_leave_free_their_places(start_server: StartServer) -
         await uploads_become_none(server)
     await leave(url, half_a_body())
     await uploads_become_none(server)
-    assert await asyncio.to_thread(transcribes, url)
+    async with lines_of(server, 0) as whole:
+        assert whole.status_code == 200
     assert "Traceback" not in server.log
-
-
-def transcribes(url: str) -> bool:
-    return httpx.post(url, files={"file": flac()}, timeout=60).status_code == 200
 
 
 async def test_an_upload_under_way_is_finished_before_the_end(start_server: StartServer) -> None:

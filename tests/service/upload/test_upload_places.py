@@ -3,98 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from typing import Any
 
-import soundfile
-from starlette.types import ASGIApp, Message, Scope
+from starlette.testclient import TestClient
+from starlette.types import Message
 
-from service.access.places import Places
-from tests.service.apps import RATE_HZ, melody, serving
+from service.state import ServiceState
+from tests.service.apps import scope, serving, sound_file
 
-BOUNDARY = "part"
-PATIENCE_S = 60.0
-
-
-def form() -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, melody(), RATE_HZ, format="FLAC")
-    head = 'Content-Disposition: form-data; name="file"; filename="a.flac"'
-    return (
-        f"--{BOUNDARY}\r\n{head}\r\n\r\n".encode()
-        + file.getvalue()
-        + (f"\r\n--{BOUNDARY}--\r\n".encode())
-    )
+TYPE = (b"content-type", b"multipart/form-data; boundary=part")
+HEAD = b'--part\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
 
-SCOPE: Scope = {
-    "type": "http",
-    "asgi": {"version": "3.0"},
-    "http_version": "1.1",
-    "method": "POST",
-    "scheme": "http",
-    "path": "/transcribe",
-    "raw_path": b"/transcribe",
-    "query_string": b"",
-    "root_path": "",
-    "headers": [
-        (b"host", b"testserver"),
-        (b"content-type", f"multipart/form-data; boundary={BOUNDARY}".encode()),
-    ],
-    "client": ("192.0.2.1", 1),
-    "server": ("testserver", 80),
-}
+async def ask(client: TestClient, body: bytes, more: bool) -> list[tuple[dict[str, Any], int]]:
+    """The lines of the answer, each with the uploads that were under way when it was sent.
 
-
-async def ask(app: ASGIApp, messages: list[Message], last: asyncio.Future[Message]) -> Any:
-    """The application's answer to these messages; `last` is what comes after them, some time."""
-    answer: list[Message] = []
+    more: the body goes on, but nothing comes of it.
+    """
+    lines: list[tuple[dict[str, Any], int]] = []
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": more}]
 
     async def receive() -> Message:
-        return messages.pop(0) if messages else await asyncio.shield(last)
+        return messages.pop(0) if messages else await asyncio.Future()
 
     async def send(message: Message) -> None:
-        answer.append(message)
+        for line in message.get("body", b"").splitlines():
+            lines.append((json.loads(line), uploads(client)))
 
-    async with asyncio.timeout(PATIENCE_S):
-        await app({**SCOPE}, receive, send)
-    body = b"".join(message.get("body", b"") for message in answer)
-    return answer[0]["status"], json.loads(body)["code"]
+    async with asyncio.timeout(60):
+        await client.app(scope("http", "/transcribe", TYPE, query=b"answer=ndjson"), receive, send)
+    return lines
+
+
+def uploads(client: TestClient) -> int:
+    state: ServiceState = client.app.state.service  # type: ignore[attr-defined]
+    return state.uploads.count
 
 
 def test_an_upload_that_stands_still_is_given_up() -> None:
-    async def stall(app: ASGIApp) -> Any:
-        first = {"type": "http.request", "body": form()[:200], "more_body": True}
-        return await ask(app, [first], asyncio.get_running_loop().create_future())
-
     with serving(idle_timeout_s=0.1, progress_interval_ms=20) as (client, _):
         assert client.portal is not None
-        assert client.portal.call(stall, client.app) == (408, "idle_timeout")
-        assert client.app.state.service.uploads.count == 0  # type: ignore[attr-defined]
+        ((problem, _places),) = client.portal.call(ask, client, HEAD + bytes(100), True)
+        assert (problem["status"], problem["code"]) == (408, "idle_timeout")
+        assert uploads(client) == 0
 
 
 def test_the_last_line_finds_the_place_given_back() -> None:
     """A client that may have one upload at a time sends the next when it has read this one."""
-
-    async def taken(app: ASGIApp, uploads: Places) -> dict[str, int]:
-        """Places that are taken, by the type of the line that is sent."""
-        places: dict[str, int] = {}
-        messages: list[Message] = [{"type": "http.request", "body": form(), "more_body": False}]
-
-        async def receive() -> Message:
-            return messages.pop(0) if messages else await asyncio.Future()
-
-        async def send(message: Message) -> None:
-            for line in message.get("body", b"").splitlines():
-                places[json.loads(line)["type"]] = uploads.count
-
-        async with asyncio.timeout(PATIENCE_S):
-            await app({**SCOPE, "query_string": b"answer=ndjson"}, receive, send)
-        return places
-
     with serving() as (client, _):
         assert client.portal is not None
-        uploads: Places = client.app.state.service.uploads  # type: ignore[attr-defined]
-        places = client.portal.call(taken, client.app, uploads)
+        body = HEAD + sound_file(kind="FLAC") + b"\r\n--part--\r\n"
+        lines = client.portal.call(ask, client, body, False)
+    places = {line["type"]: count for line, count in lines}
     assert (places["progress"], places["note_on"], places["done"]) == (1, 1, 0)

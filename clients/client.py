@@ -188,7 +188,6 @@ class TranscriptionClient:
             self.put(bytes(data[start : start + step]))
 
     def finish(self) -> None:
-        """No more audio will come."""
         self._audio.finish()
 
     async def stop(self) -> Done:

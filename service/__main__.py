@@ -106,7 +106,6 @@ def leave(status: int) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = PROG) -> NoReturn:
-    """Runs the service and ends the process with its exit status."""
     leave(serve(arguments, prog))
 
 

@@ -130,7 +130,6 @@ async def load(
 
 
 async def admit_by_capacity(state: ServiceState, engine: Engine, cache: Path) -> None:
-    """Admits the sessions that the machine can carry by measurement."""
     device, load = state.slot.device, state.settings.max_load
     try:
         found = await start_thread(lambda: capacity(engine, device, cache, load), "capacity")

@@ -162,15 +162,6 @@ async def pair(
         yield two, url
 
 
-async def test_sessions_are_spread(pair: tuple[list[RunningServer], str]) -> None:
-    servers, url = pair
-    async with AsyncExitStack() as stack:
-        await fill(stack, url, 2)
-        assert [server.sessions() for server in servers] == [1, 1]
-        await fill(stack, url, 2 * (PLACES - 1))
-        assert [server.sessions() for server in servers] == [PLACES, PLACES]
-
-
 async def page(url: str) -> connect:
     """The websocket of a page, with a token that it has just got."""
     async with httpx.AsyncClient(timeout=PATIENCE_S) as http:

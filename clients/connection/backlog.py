@@ -22,7 +22,6 @@ class Backlog:
         self.max_samples = max_samples
         self.start = 0  # the oldest sample that is kept
         self.end = 0
-        self.dropped_samples = 0
         self._blocks: deque[bytes] = deque()
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -34,11 +33,10 @@ class Backlog:
         self._blocks.append(pcm)
         self.end += len(pcm) // self.frame_bytes
         while self.end - self.start > self.max_samples:
-            self.dropped_samples += self._pop()
+            self._pop()
         self._changed.set()
 
     def finish(self) -> None:
-        """No more audio will come."""
         self._ended.set()
         self._changed.set()
 
@@ -47,7 +45,6 @@ class Backlog:
         return self._ended.is_set()
 
     async def wait_ended(self) -> None:
-        """Wait until ``finish`` is called."""
         await self._ended.wait()
 
     def release(self, before: int) -> None:
@@ -77,7 +74,5 @@ class Backlog:
                 return block[(position - begins) * self.frame_bytes :]
         raise AssertionError("the blocks do not reach back to start")
 
-    def _pop(self) -> int:
-        samples = len(self._blocks.popleft()) // self.frame_bytes
-        self.start += samples
-        return samples
+    def _pop(self) -> None:
+        self.start += len(self._blocks.popleft()) // self.frame_bytes

@@ -6,9 +6,7 @@ places markers (``flush``), which come back as soon as the audio before them is 
 
 from __future__ import annotations
 
-from service.protocol.server_messages import Flushed, Limits
-
-MARKER_PREFIX = "acknowledge-"
+from service.protocol.server_messages import Limits
 
 
 class FlowControl:
@@ -59,26 +57,17 @@ class FlowControl:
         """Whether too much audio is in transit to send more."""
         return self._under_way > self._window_samples
 
-    def sent(self, size: int) -> str | None:
-        """``size`` bytes were sent; returns the id of a marker if one is to be sent now."""
+    def sent(self, size: int) -> int | None:
+        """``size`` bytes were sent; returns the samples up to here if a marker is to follow now."""
         self._sent_bytes += size
         unmarked = self.sent_samples - self._marked_samples
         if self._under_way <= self._window_samples // 2 or unmarked <= self._window_samples // 4:
             return None
         self._marked_samples = self.sent_samples
-        return f"{MARKER_PREFIX}{self._marked_samples}"
+        return self._marked_samples
 
     def acknowledge(self, samples: int) -> None:
-        """Record how many samples the server has received."""
         self.acknowledged_samples = max(self.acknowledged_samples, samples)
-
-    def returned(self, flushed: Flushed) -> bool:
-        """Whether this is a marker placed here; it acknowledges the audio before it."""
-        samples = flushed.id.removeprefix(MARKER_PREFIX)
-        if samples == flushed.id or not samples.isdecimal():
-            return False  # the caller's own, whatever it looks like
-        self.acknowledge(int(samples))
-        return True
 
     @property
     def _under_way(self) -> int:

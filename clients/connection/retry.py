@@ -27,19 +27,16 @@ class Retry:
         give_up_s: time without a connection after which it is over; None for any, as long as
             audio comes.
         delays: pauses between attempts, in seconds.
-        clock: seconds that only grow.
     """
 
     def __init__(
         self,
         give_up_s: float | None,
         delays: Callable[[], Iterator[float]] = delays_s,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._give_up_s = give_up_s
         self._new_delays = delays
         self._delays = delays()
-        self._clock = clock
         self._lost_at: float | None = None
         self._fruitless = 0
 
@@ -52,7 +49,7 @@ class Retry:
             audio_ended: no more audio will come.
         """
         if connected or self._lost_at is None:
-            self._lost_at = self._clock()
+            self._lost_at = time.monotonic()
         if fruitful:
             self._delays = self._new_delays()
             self._fruitless = 0
@@ -61,7 +58,7 @@ class Retry:
         if self._give_up_s is None:
             impatient = audio_ended and not connected
         else:
-            impatient = self._clock() - self._lost_at >= self._give_up_s
+            impatient = time.monotonic() - self._lost_at >= self._give_up_s
         if impatient or self._fruitless >= MAX_FRUITLESS:
             return None
         return next(self._delays)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
-from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -38,8 +36,6 @@ from service.protocol.server_messages import (
     Unknown,
     parse_server_message,
 )
-
-logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -114,7 +110,6 @@ class Session:
         return self.ready
 
     async def close(self) -> None:
-        """Drop the connection in any state."""
         if self._socket is not None:
             await self._socket.close()
         if self._reader is not None:
@@ -135,7 +130,7 @@ class Session:
             await self._send(bytes(chunk))
             marker = self._flow.sent(len(chunk))
             if marker is not None:
-                await self._send(to_json(Flush(id=marker)))
+                await self._send(to_json(Flush(id=str(marker))))
             if self._flow.full:
                 await self._wait_unless_silent(lambda: self.ended.is_set() or not self._flow.full)
 
@@ -192,7 +187,7 @@ class Session:
             failure = ConnectionLostError(f"the connection was lost: {closed}", retryable=True)
         except TranscriptionError as error:
             failure = error
-        except ValidationError as error:
+        except ValueError as error:
             failure = TranscriptionError(f"the server sent what is not in the protocol: {error}")
         finally:
             self._end(failure)
@@ -210,7 +205,7 @@ class Session:
             case Draining():
                 raise SessionEndedError("the service is shutting down", retryable=True)
             case Flushed():
-                self._flow.returned(message)
+                self._flow.acknowledge(int(message.id))  # a marker's
             case Ready():
                 self.ready = message
                 self._flow.limit(message.limits)

@@ -34,7 +34,6 @@ class Roll:
         self._now_s = 0.0
 
     def event(self, event: object) -> None:
-        """Take in an event; others than notes and progress pass by."""
         match event:
             case NoteOn():
                 self._bars[event.note_id] = _Bar(event.pitch, event.time_s)

@@ -50,7 +50,6 @@ class Performance:
 
     @property
     def resumable(self) -> bool:
-        """Whether the next session can resume."""
         return self._part is not None
 
     @property
@@ -61,7 +60,6 @@ class Performance:
 
     @property
     def decided(self) -> int:
-        """Samples covered by the events so far."""
         return self._part.decided if self._part else self._ended_at
 
     def resume(self) -> Resume | None:

@@ -47,5 +47,4 @@ def client_of(scope: Scope) -> Client:
 
 
 def set_client(scope: Scope, client: Client) -> None:
-    """Called by the gate."""
     scope[_SCOPE_KEY] = client

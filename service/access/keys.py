@@ -58,8 +58,6 @@ class Limits(BaseModel):
 
 
 class KeyRing:
-    """The keys that are valid."""
-
     def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
         self._keys = tuple(keys)
         names = [key.name for key in self._keys]

@@ -51,13 +51,10 @@ class Places:
                 self._empty.set()
 
     async def wait_until_empty(self) -> None:
-        """Returns once no place is taken."""
         await self._empty.wait()
 
 
 class Place:
-    """A place that is taken."""
-
     def __init__(self, places: Places, size: float) -> None:
         self._places = places
         self.size = size

@@ -51,7 +51,6 @@ class TokenBook:
         self._spent: dict[str, float] = {}  # expiry times, oldest first
 
     def issue(self, client: Client) -> str:
-        """A token for this client."""
         claims = {
             "client": asdict(client),
             "expires_s": self._clock() + self.lifetime_s,
@@ -71,7 +70,6 @@ class TokenBook:
         return None if spent or too_old else Client(**claims["client"])
 
     def spend(self, token: str) -> None:
-        """Marks a token as used at this server."""
         message = self._signed(token)
         if message is not None and not self._is_full():
             self._spent[_name(message)] = self._clock() + self.lifetime_s

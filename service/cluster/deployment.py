@@ -138,15 +138,12 @@ class Model:
         logger.info("model %s is ready on %s", engine.config.name, device)
 
     async def predict(self, request: WindowRequest) -> Probabilities | None:
-        """See ``service.cluster.model.ModelWorker``."""
         return await self._worker.predict(request)
 
     async def describe(self) -> Description:
-        """What this replica runs."""
         return self._worker.description
 
     async def load(self) -> float:
-        """Lets streams choose a replica."""
         return self._worker.load
 
     def check_health(self) -> None:
@@ -218,7 +215,6 @@ class Ingress:
 
 
 def configure_process(settings: Settings) -> None:
-    """Logs and traces as in the single process."""
     logs.configure(settings.log_format)
     tracing.configure()
 

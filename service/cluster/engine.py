@@ -90,7 +90,6 @@ class RemoteEngine:
 
     @property
     def description(self) -> Description:
-        """What the replicas run."""
         return self._description
 
     @property
@@ -246,7 +245,6 @@ class RemoteStream:
         return f"{self._name}-{self._detours}"
 
     def change_route(self) -> None:
-        """Use another route from now on, which usually leads to another replica."""
         self._detours += 1
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:

@@ -69,8 +69,6 @@ class StepTime:
 
 @dataclass(slots=True)
 class _Held:
-    """A stream whose state the engine holds."""
-
     stream: EngineStreamLike
     next: int  # number of the next window
     used_s: float
@@ -102,7 +100,6 @@ class ModelWorker:
 
     @property
     def streams(self) -> int:
-        """Streams whose state is held."""
         self._forget_idle()
         return len(self._held)
 

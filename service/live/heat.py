@@ -36,7 +36,6 @@ class HeatLog:
             self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
 
     def take(self) -> Frames | None:
-        """The frames since the last call; None if there are none."""
         if not self._blocks:
             return None
         values = np.concatenate(self._blocks)

@@ -43,7 +43,6 @@ class Inbox:
 
     @property
     def queued_ms(self) -> float:
-        """Audio in the queue, in ms."""
         return self._queued_ms
 
     async def put(self, message: bytes | Flush | End) -> None:

@@ -26,18 +26,24 @@ class Outbox:
         self._messages: asyncio.Queue[ServerMessage | None] = asyncio.Queue(max_messages)
         self._seq = 0
 
-    async def put(self, message: ServerMessage) -> None:
-        """Adds a message; raises `ProtocolError` if there is no room in time."""
-        await self._put(message)
+    async def put(self, message: ServerMessage | None) -> None:
+        """Adds a message, or None behind the last; raises `ProtocolError` if there is no room in
+        time."""
+        with contextlib.suppress(asyncio.QueueFull):
+            return self._messages.put_nowait(message)
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._messages.put(message)
+        except TimeoutError:
+            self._too_slow()
 
     async def write(self) -> None:
-        """Writes messages to the socket until `finish`."""
         while (message := await self._messages.get()) is not None:
             await self.send(message)
 
     async def finish(self, writer: asyncio.Task[None]) -> None:
         """Waits until the task of `write` has written everything, while the client still reads."""
-        await self._put(None)
+        await self.put(None)
         done, _ = await asyncio.wait([writer], timeout=self._send_timeout_s)
         if not done:
             self._too_slow()
@@ -53,15 +59,6 @@ class Outbox:
             await self._websocket.send_text(message.model_dump_json(exclude_none=True))
         except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed it
             raise VanishedError from None
-
-    async def _put(self, message: ServerMessage | None) -> None:
-        with contextlib.suppress(asyncio.QueueFull):
-            return self._messages.put_nowait(message)
-        try:
-            async with asyncio.timeout(self._send_timeout_s):
-                await self._messages.put(message)
-        except TimeoutError:
-            self._too_slow()
 
     def _too_slow(self) -> NoReturn:
         raise ProtocolError(

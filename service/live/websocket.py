@@ -124,7 +124,6 @@ class Connection:
     # -- the beginning ----------------------------------------------------------------------------
 
     async def _start(self) -> Start:
-        """The client's start, from the query or from its first message."""
         start = parse_query(self._websocket.query_params.multi_items())
         if start is None:
             try:

@@ -44,15 +44,6 @@ class BeliefSettings:
     kept: float = 0.97
     """Share of the weights kept from note to note; 0.97: half of them is 23 notes old or newer."""
 
-    def __post_init__(self) -> None:
-        """Raises ValueError for constants that the equations cannot take."""
-        if self.prior_notes <= 0:
-            raise ValueError(f"belief_prior_notes must be above 0, not {self.prior_notes}")
-        if self.trust < 0:
-            raise ValueError(f"belief_trust must be from 0, not {self.trust}")
-        if not 0 <= self.kept <= MOST_KEPT:
-            raise ValueError(f"belief_kept must be from 0 to {MOST_KEPT}, not {self.kept}")
-
 
 DEFAULTS = BeliefSettings()
 

@@ -72,7 +72,6 @@ class Note:
 
     @classmethod
     def of(cls, on: NoteEvent, off: NoteEvent) -> Note:
-        """The note that ``on`` began and ``off`` ended."""
         return cls(
             note_id=on.note_id,
             pitch=on.pitch,

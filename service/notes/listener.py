@@ -65,27 +65,22 @@ class Listener:
 
     @property
     def history_frames(self) -> int:
-        """Number of latest frames that affect the next decisions."""
         return max(self._tracker.history_frames, self._namer.history_frames)
 
     @property
     def columns(self) -> int:
-        """Frames read from each window in anytime mode, else 1."""
         return self._tracker.columns
 
     @property
     def free(self) -> Mapping[int, int]:
-        """In anytime mode, the state of silent pitches that a resumed listener needs."""
         return self._tracker.free
 
     @property
     def instruments(self) -> tuple[str, ...]:
-        """Possible instruments of a note; empty if the network does not distinguish them."""
         return self._namer.classes
 
     @property
     def belief(self) -> Belief:
-        """Which instruments are playing."""
         return self._namer.belief
 
     @property
@@ -155,7 +150,6 @@ class Listener:
         return events + [*self._pedal.close(end_frame)]
 
     def close(self) -> list[Event]:
-        """End all notes at the first frame whose beginnings are undecided."""
         events: list[Event] = []
         for event in self._tracker.close():
             events += self._namer.step(event.frame, [event])

@@ -64,7 +64,6 @@ class InstrumentNamer:
 
     @property
     def history_frames(self) -> int:
-        """Number of latest frames that affect the next decisions."""
         return self._update_frames + REACH if self.classes else 0
 
     def resume(

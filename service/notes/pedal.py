@@ -27,7 +27,6 @@ class PedalTracker:
         return [self._move(frame)] if presses or releases else []
 
     def close(self, frame: int) -> list[PedalEvent]:
-        """End the stream at this frame: a pedal that is down comes up."""
         return [self._move(frame)] if self.down else []
 
     def _move(self, frame: int) -> PedalEvent:

@@ -41,7 +41,6 @@ class Score:
 
     @property
     def begun(self) -> int:
-        """Notes that have begun, ended or not."""
         return self._ended_before + len(self._ended) + len(self._sounding)
 
     @property
@@ -51,16 +50,13 @@ class Score:
 
     @property
     def ended(self) -> int:
-        """Notes that have ended here."""
         return len(self._ended)
 
     @property
     def notes(self) -> list[Note]:
-        """The notes that have ended, by onset time, then pitch."""
         return sorted(self._ended, key=lambda note: (note.onset_s, note.pitch))
 
     def midi(self) -> bytes:
-        """The notes that have ended, and the pedal, as a Standard MIDI File."""
         return midi_file(self._ended, self.pedal)
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from service.notes.belief import DEFAULTS, BeliefSettings
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from service.notes.belief import DEFAULTS, MOST_KEPT, BeliefSettings
 
 MAX_VELOCITY = 127
-OPTIONAL = ("restrike_threshold", "offset_threshold", "frame_start_threshold")
+
+Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
+Count = Annotated[int, Field(ge=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(config=ConfigDict(extra="forbid"), frozen=True, kw_only=True)
 class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
@@ -51,98 +53,59 @@ class TrackerSettings:
             decided, if measured; stated in ``ready``.
 
     Raises:
-        ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, or no
-            hysteresis.
+        pydantic.ValidationError: a ValueError; a threshold outside of 0 to 1 or met by silence, a
+            length below 1, or no hysteresis.
     """
 
-    onset_threshold: float = 0.5
-    restrike_threshold: float | None = None
-    onset_radius_frames: int = 2
-    onset_correction_frames: float = 0.0
-    frame_on_threshold: float = 0.4
-    frame_off_threshold: float = 0.25
-    release_frames: int = 3
-    offset_threshold: float | None = None
-    frame_start_threshold: float | None = 0.7
-    frame_start_frames: int = 6
-    min_note_frames: int = 4
-    default_velocity: int = 80
-    velocity_scale: float = 1.0
-    pedal_on_threshold: float = 0.6
-    pedal_off_threshold: float = 0.4
-    pedal_presence_threshold: float = 0.1
-    belief_prior_notes: float = DEFAULTS.prior_notes
-    belief_trust: float = DEFAULTS.trust
-    belief_kept: float = DEFAULTS.kept
+    onset_threshold: Threshold = 0.5
+    restrike_threshold: Threshold | None = None
+    onset_radius_frames: Count = 2
+    onset_correction_frames: Annotated[float, Field(gt=-0.5, lt=0.5)] = 0.0
+    frame_on_threshold: Threshold = 0.4
+    frame_off_threshold: Annotated[float, Field(ge=0, le=1)] = 0.25
+    release_frames: Count = 3
+    offset_threshold: Threshold | None = None
+    frame_start_threshold: Threshold | None = 0.7
+    frame_start_frames: Count = 6
+    min_note_frames: Annotated[int, Field(ge=2)] = 4  # else two onsets between frames could meet
+    default_velocity: Annotated[int, Field(ge=1, le=MAX_VELOCITY)] = 80
+    velocity_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    pedal_on_threshold: Threshold = 0.6
+    pedal_off_threshold: Threshold = 0.4
+    pedal_presence_threshold: Threshold = 0.1
+    belief_prior_notes: Annotated[float, Field(gt=0)] = DEFAULTS.prior_notes
+    belief_trust: Annotated[float, Field(ge=0)] = DEFAULTS.trust
+    belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = DEFAULTS.kept
     early_onset_thresholds: tuple[float, ...] = ()
     usual_onset_age: float | None = None
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name.startswith(("early_", "belief_")) or field.name == "usual_onset_age":
-                continue
-            if field.name in OPTIONAL and value is None:
-                continue
-            if field.name == "velocity_scale":
-                if not 0 < value < math.inf:
-                    raise ValueError(f"velocity_scale must be above 0, not {value!r}")
-                continue
-            if field.name == "onset_correction_frames":
-                if not -0.5 < value < 0.5:
-                    raise ValueError(f"{field.name} must be between -0.5 and 0.5, not {value!r}")
-                continue
-            if field.name.endswith("_threshold"):
-                if not 0 <= value <= 1:
-                    raise ValueError(f"{field.name} must be from 0 to 1, not {value!r}")
-                if value == 0 and field.name != "frame_off_threshold":
-                    raise ValueError(f"{field.name} must be above 0, which silence has")
-            elif not isinstance(value, int) or value < 1:
-                raise ValueError(f"{field.name} must be a whole number from 1, not {value!r}")
-        if self.min_note_frames < 2:  # two onsets between frames could meet
-            raise ValueError(f"min_note_frames must be at least 2, not {self.min_note_frames}")
-        if self.frame_off_threshold > self.frame_on_threshold:
+        for lower, upper in (
+            ("frame_off_threshold", "frame_on_threshold"),
+            ("frame_off_threshold", "frame_start_threshold"),
+            ("pedal_off_threshold", "pedal_on_threshold"),
+        ):
+            low, high = getattr(self, lower), getattr(self, upper)
+            if high is not None and low > high:
+                raise ValueError(f"{lower} {low} is above {upper} {high}")
+        onset = [*self.early_onset_thresholds, self.onset_threshold]
+        if onset != sorted(onset, reverse=True) or onset[0] > 1:
             raise ValueError(
-                f"frame_off_threshold {self.frame_off_threshold} is above "
-                f"frame_on_threshold {self.frame_on_threshold}"
+                "early_onset_thresholds must fall from 1 at most to onset_threshold "
+                f"{self.onset_threshold}, not {self.early_onset_thresholds}"
             )
-        if self.pedal_off_threshold > self.pedal_on_threshold:
-            raise ValueError(
-                f"pedal_off_threshold {self.pedal_off_threshold} is above "
-                f"pedal_on_threshold {self.pedal_on_threshold}"
-            )
-        start = self.frame_start_threshold
-        if start is not None and start < self.frame_off_threshold:
-            raise ValueError(
-                f"frame_start_threshold {start} is below "
-                f"frame_off_threshold {self.frame_off_threshold}"
-            )
-        if self.default_velocity > MAX_VELOCITY:
-            raise ValueError(f"default_velocity must be at most 127, not {self.default_velocity}")
-        self._check_early()
-        _ = self.belief
 
     @property
     def belief(self) -> BeliefSettings:
-        """The settings of the belief.
-
-        Raises ValueError for those that make no sense.
-        """
         return BeliefSettings(self.belief_prior_notes, self.belief_trust, self.belief_kept)
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:
         """The settings that a model's card recommends under "tracker"; defaults for the rest.
 
-        Raises ValueError for unknown names.
+        Raises pydantic.ValidationError, a ValueError, also for unknown names.
         """
-        values = dict(card.get("tracker") or {})
-        if "early_onset_thresholds" in values:
-            values["early_onset_thresholds"] = tuple(values["early_onset_thresholds"])
-        unknown = sorted(values.keys() - {field.name for field in dataclasses.fields(cls)})
-        if unknown:
-            raise ValueError(f"the model's card names unknown tracker settings: {unknown}")
-        return cls(**values)
+        return cls(**(card.get("tracker") or {}))
 
     @property
     def on_delay_frames(self) -> int:
@@ -167,15 +130,6 @@ class TrackerSettings:
                 min(age, len(self.early_onset_thresholds))
             ]
         return self.onset_threshold + (1 - self.onset_threshold) * _doubt(age)
-
-    def _check_early(self) -> None:
-        """Raises ValueError unless the thresholds by age lead to those of the full look-ahead."""
-        onset = [*self.early_onset_thresholds, self.onset_threshold]
-        if onset != sorted(onset, reverse=True) or onset[0] > 1:
-            raise ValueError(
-                "early_onset_thresholds must fall from 1 at most to onset_threshold "
-                f"{self.onset_threshold}, not {self.early_onset_thresholds}"
-            )
 
 
 def _doubt(age: int) -> float:

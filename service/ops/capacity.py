@@ -98,7 +98,6 @@ class Capacity:
 
 
 def default_cache() -> Path:
-    """The file in the user's cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder, "rse-transcribe", "capacity.json")
 

@@ -18,8 +18,6 @@ session_id: ContextVar[str] = ContextVar("session_id", default="")
 
 
 class SessionFilter(logging.Filter):
-    """Puts the session's id on each record."""
-
     def filter(self, record: logging.LogRecord) -> bool:
         record.session_id = session_id.get()
         return True

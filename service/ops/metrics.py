@@ -80,7 +80,6 @@ class Metrics:
         Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        """The model has run a batch."""
         way = priority.name.lower()
         self._step_s.labels(way).observe(step_s)
         self._wait_s.labels(way).observe(waited_s)

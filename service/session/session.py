@@ -138,7 +138,6 @@ class TranscriptionSession:
 
     @property
     def totals(self) -> Totals:
-        """Counts so far."""
         return Totals(
             notes=self._score.begun,
             frames=self.frames,
@@ -198,7 +197,6 @@ class TranscriptionSession:
         return self._listener.instruments
 
     def midi(self) -> bytes:
-        """The finished notes, and the pedal, as a Standard MIDI File."""
         return self._score.midi()
 
     async def push(self, data: bytes) -> list[Event]:

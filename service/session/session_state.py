@@ -7,8 +7,6 @@ from enum import Enum
 
 
 class SessionState(Enum):
-    """The state of a session."""
-
     OPEN = "open"  # takes audio
     FAILED = "failed"  # takes no more audio; to be finished or aborted
     FINISHED = "finished"  # all frames are out, all notes have ended

@@ -20,12 +20,10 @@ _MESSAGES: dict[str, type[NoteOn | NoteUpdate | NoteOff | Pedal]] = {
 
 
 def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
-    """An event of the pipeline as a message."""
     return _MESSAGES[event.kind].model_validate(event, from_attributes=True)
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    """The resume point as a message to the client."""
     belief = point.belief
     return Checkpoint(
         session_id=session_id,

@@ -210,7 +210,6 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
 
 
 def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:
-    """Counts a finished upload in the metrics."""
     outcome = problem.code if problem is not None else "done"
     state.metrics.uploads_ended.labels(outcome).inc()
     if performance is not None:

@@ -6,13 +6,8 @@ import math
 
 import pytest
 
-from model.config import FRAMES, PAPER
-from model.fast.network import fast_network
-from model.fast.pruning import prune
-from model.transcriber import TranscriptionModel
 from service.protocol.server_messages import Done, Totals
 from tests.benchmarks.network.long import growth
-from tests.benchmarks.network.work import window_flops
 from tests.benchmarks.service.live import Stream, report
 from tests.benchmarks.service.streams import MOST, search
 
@@ -28,27 +23,6 @@ def test_the_search_ends_within_an_eighth_below_what_is_carried(most: int) -> No
     best = search(carried)
     assert best <= most <= best + max(0, best // 8)
     assert len(tried) <= 20
-
-
-def test_operations_of_the_papers_network() -> None:
-    """Against the formula: two products of pairs a layer, 41 layers of 1024 pairs; of the units
-    with one output that is read, the second product is halved."""
-    transcriber = TranscriptionModel(PAPER).eval()
-    fast = fast_network(transcriber)
-    assert fast is not None
-    unit = 2 * (2 * 384 * 768)
-    front_end = 2 * (4096 * 4 * 96 + 2048 * 4 * 96 * 384 + 2048 * 384 * 192)
-    one_frame = 31 * 1024 + 1023 - (1024 + 1023) / 4
-    for read, units in ((slice(0, FRAMES), None), (slice(31, 32), one_frame)):
-        positions = tuple(range(0, 2048, 32))[read]
-        if units is None:
-            layers = prune(11, 2, "deinterleave", positions)
-            halved = [
-                one for one in layers if len({place % 2 for place in one.gather or (0, 1)}) < 2
-            ]
-            units = sum(one.units for one in layers) - sum(one.units for one in halved) / 4
-        head = 2 * len(positions) * 192 * 128
-        assert window_flops(transcriber, fast, read) == units * unit + front_end + head
 
 
 def test_figures_of_a_live_stream() -> None:

@@ -69,17 +69,6 @@ def test_the_environment_is_bare(bare: Path) -> None:
     assert run(bare / "python", "-c", program).startswith(str(bare.parent))
 
 
-def test_three_lines_and_one_command(bare: Path, home: Path) -> None:
-    three_lines = (
-        "import rse_transcribe as r; "
-        "t = r.transcribe('song.flac'); t.save('x.mid'); print(len(t.notes))"
-    )
-    notes = run(bare / "python", "-c", three_lines, folder=home)
-    said = run(bare / "rse-transcribe", "song.flac", "-o", "y.mid", folder=home)
-    assert said == f"song.flac: {notes.strip()} notes -> y.mid\n"
-    assert (home / "x.mid").read_bytes() == (home / "y.mid").read_bytes()
-
-
 def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -> None:
     """As pipx and uv put it there: a link to the command of an environment nobody has entered. A
     user's own model.py does not matter to it."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from service.audio import decode
 from service.audio.decode import AudioDecoder, DecodeError
-from service.audio.pcm import BadAudioError
-from service.protocol.options import SampleRateError
 from tests.fakes import play
 
 FORMATS = [
@@ -69,21 +67,6 @@ def test_any_number_of_channels_is_mixed(channels: int) -> None:
     np.testing.assert_allclose(got, values.mean(axis=1), atol=1e-6)
 
 
-@pytest.mark.parametrize("data", [b"hello " * 100, b"RIFF", b"ID3" + bytes(300), bytes(5_000)])
-def test_what_is_no_audio_is_refused(data: bytes) -> None:
-    with pytest.raises(DecodeError, match="not a readable audio file") as caught:
-        AudioDecoder(io.BytesIO(data))
-    assert caught.value.code == "undecodable"
-    assert "BytesIO" not in str(caught.value)
-
-
-def test_an_empty_file_and_one_without_audio_are_refused() -> None:
-    with pytest.raises(DecodeError, match="the file is empty"):
-        AudioDecoder(io.BytesIO(b""))
-    with pytest.raises(DecodeError, match="holds no audio"):
-        AudioDecoder(io.BytesIO(encode(np.zeros(0, np.float32), "WAV", "PCM_16")))
-
-
 def test_a_header_that_says_too_much_is_refused_at_once() -> None:
     data = encode(tone(), "FLAC", "PCM_16")
     with pytest.raises(DecodeError, match=r"more than 1.5 s") as caught:
@@ -108,13 +91,6 @@ def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.Mon
         list(decoder)
 
 
-@pytest.mark.parametrize("rate_hz", [4_000, 384_000])
-def test_sample_rates_out_of_range_are_refused(rate_hz: int) -> None:
-    data = encode(np.zeros(1_000, np.float32), "WAV", "PCM_16", rate_hz)
-    with pytest.raises(SampleRateError, match=str(rate_hz)):
-        AudioDecoder(io.BytesIO(data))
-
-
 def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
     data = encode(tone(), "FLAC", "PCM_16")
@@ -125,16 +101,6 @@ def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) 
     got = np.concatenate(blocks)
     assert len(got) > RATE_HZ // 2
     np.testing.assert_allclose(got, tone()[: len(got)], atol=1e-4)
-
-
-def test_a_bad_sample_is_named() -> None:
-    samples = tone()
-    samples[70_000] = np.inf
-    with (
-        AudioDecoder(io.BytesIO(encode(samples, "WAV", "FLOAT"))) as decoder,
-        pytest.raises(BadAudioError, match="sample 70000 is inf"),
-    ):
-        list(decoder)
 
 
 def test_closing_waits_for_a_read_and_reading_after_it_gives_nothing() -> None:

@@ -1,10 +1,15 @@
-"""The live endpoint: the whole conversation."""
+"""The live endpoint: the whole conversation, bad input, limits, and what fails besides."""
 
 from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from service.protocol.faults import CloseCode
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
@@ -12,12 +17,20 @@ from tests.service.apps import (
     PITCHES,
     RATE_HZ,
     SAMPLES,
+    START,
+    begin,
     check_notes,
+    converse,
+    hear,
+    melody,
     midi_pitches,
+    of_type,
+    pcm16,
     perform,
     send,
     serving,
     stop,
+    transcribe,
 )
 
 
@@ -69,3 +82,127 @@ def test_no_audio_at_all_is_an_empty_performance(client: TestClient) -> None:
     counts = ("notes", "frames", "audio_s", "received_samples", "dropped_samples")
     assert done["totals"] == dict.fromkeys(counts, 0)
     assert midi_pitches(done["midi_base64"]) == []
+
+
+def test_a_bad_beginning_is_told_and_closed_and_no_path_with_it() -> None:
+    with serving(model="/secret/weights.safetensors") as (client, model):
+        with client.websocket_connect(ADDRESS) as socket:
+            socket.send_json({**START, "model": "other"})
+            (error,), close = hear(socket)
+        transcribe(client)
+    assert (error["seq"], error["type"], error["code"]) == (0, "error", "unknown_model")
+    assert not error["retryable"]
+    assert "secret" not in error["message"]
+    assert model.config.name in error["message"]
+    assert close == CloseCode.BAD_REQUEST
+
+
+def test_a_fault_before_ready_is_told_and_closed(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("secret detail")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("service.live.opening.TranscriptionSession", fail)
+        with client.websocket_connect(ADDRESS) as socket:
+            socket.send_json(START)
+            messages, close = hear(socket)
+    assert [(m["seq"], m["type"], m["code"]) for m in messages] == [(0, "error", "internal")]
+    assert "secret" not in messages[0]["message"]
+    assert close == CloseCode.INTERNAL
+    transcribe(client)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "close"),
+    [
+        (json.dumps(START), "already_started", CloseCode.BAD_REQUEST),
+        ("\N{EIGHTH NOTE}" * (2**20 // 3 + 1), "message_too_big", CloseCode.TOO_BIG),
+    ],
+)
+def test_a_fault_in_a_session_loses_nothing(
+    client: TestClient, fault: str, code: str, close: int
+) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
+        begin(socket, encoding="pcm_f32le")
+        send(socket, melody().astype("<f4").tobytes())
+        socket.send_text(fault)
+        messages, closed = hear(socket)
+    assert [m["code"] for m in of_type(messages, "error")] == [code]
+    assert check_notes(messages) == PITCHES
+    done = messages[-1]
+    assert (done["type"], done["reason"]) == ("done", "error")
+    assert midi_pitches(done["midi_base64"]) == PITCHES
+    assert closed == close
+    transcribe(client)
+
+
+def test_a_client_that_vanishes_frees_its_place() -> None:
+    with serving(max_sessions=1) as (client, _):
+        for _ in range(3):
+            with client.websocket_connect(ADDRESS) as socket:
+                begin(socket)
+                send(socket)
+            # leaving the block closes the socket in mid-performance
+        assert client.get("/readyz").json()["sessions"] == 0
+        transcribe(client)
+
+
+def test_idle_clients_are_told_and_keep_their_notes() -> None:
+    with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
+        assert client.portal is not None
+        talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), leaves=False)
+        messages, code = client.portal.call(talk)
+    (error,) = of_type(messages, "error")
+    assert (error["code"], error["retryable"]) == ("idle_timeout", True)
+    assert check_notes(messages) == PITCHES
+    assert code == CloseCode.TIMEOUT
+
+
+def test_a_client_that_never_starts_is_sent_away() -> None:
+    with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            messages, code = hear(socket)
+    assert [m["code"] for m in messages] == ["idle_timeout"]
+    assert code == CloseCode.TIMEOUT
+
+
+def test_a_session_has_an_end_in_audio() -> None:
+    limit_s = 60  # of time too, in which the audio must have come
+    with serving(max_session_s=limit_s, idle_timeout_s=limit_s, max_pace=1000) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            send(socket)
+            for _ in range(limit_s):
+                socket.send_bytes(bytes(2 * RATE_HZ))
+            messages, code = hear(socket)
+    assert [m["code"] for m in of_type(messages, "error")] == ["session_too_long"]
+    assert check_notes(messages) == PITCHES
+    assert limit_s - 1 < messages[-1]["totals"]["audio_s"] <= limit_s
+    assert code == CloseCode.TIMEOUT
+
+
+def test_a_session_has_an_end_in_time() -> None:
+    # Its start is there with the connection: on a slow machine it could come after the end.
+    start = f"{ADDRESS}?encoding=pcm_s16le&sample_rate={RATE_HZ}"
+    with serving(max_session_s=2, idle_timeout_s=2, progress_interval_ms=100) as (client, _):
+        with client.websocket_connect(start) as socket:
+            heard: list[dict[str, Any]] = []
+            while not of_type(heard, "done"):
+                socket.send_json({"type": "keepalive"})
+                socket.send_bytes(bytes(200))
+                heard.append(socket.receive_json())  # progress paces this loop
+            code = of_type(heard, "error")[0]["code"]
+    assert code == "session_too_long"
+
+
+def test_too_many_notes_end_the_session_with_those_kept() -> None:
+    with serving(max_notes=1) as (client, _), client.websocket_connect(ADDRESS) as socket:
+        begin(socket)
+        send(socket)
+        messages, code = stop(socket)
+    assert [m["code"] for m in of_type(messages, "error")] == ["too_many_notes"]
+    check_notes(messages)
+    assert midi_pitches(messages[-1]["midi_base64"])[0] == PITCHES[0]
+    assert code == CloseCode.TOO_BIG

@@ -21,7 +21,7 @@ from tests.service.notes.drawn_notes import (
     silence,
     sounding_after,
 )
-from tests.service.notes.test_tracker_laws import tracker_settings, wild_probabilities
+from tests.service.notes.test_tracker import tracker_settings, wild_probabilities
 
 Windows = list[NDArray[np.float32]]
 

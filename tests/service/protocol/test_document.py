@@ -1,5 +1,6 @@
-"""PROTOCOL.md names every message, field, choice and error of the service."""
+"""PROTOCOL.md and the JSON Schema name every message, field, choice and error of the service."""
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -11,6 +12,7 @@ import service
 from service.protocol.client_messages import CLIENT_MESSAGES
 from service.protocol.faults import ErrorCode
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
+from service.protocol.schema import main, protocol_schema
 from service.protocol.server_messages import SERVER_MESSAGES
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
@@ -57,3 +59,19 @@ def test_document_states_the_defaults() -> None:
         stated = re.search(rf"`{name}` \(default (\d+)\)", words)
         assert stated
         assert float(stated[1]) == getattr(FILE_OPTIONS, name)
+
+
+def test_it_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    assert json.loads(capsys.readouterr().out) == protocol_schema()
+
+
+def test_every_message_is_there_with_its_side_and_its_type() -> None:
+    schema = protocol_schema()
+    for side, messages in (("client", CLIENT_MESSAGES), ("server", SERVER_MESSAGES)):
+        names = [entry["$ref"].rpartition("/")[2] for entry in schema["properties"][side]["oneOf"]]
+        assert names == [message.__name__ for message in messages]
+        for message in messages:
+            fields = schema["$defs"][message.__name__]["properties"]
+            assert fields["type"]["const"] == message.model_fields["type"].default
+            assert fields.keys() == message.model_fields.keys()

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from service.audio import decode
-from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
 from service.notes.events import Event, NoteEvent
 from service.notes.score import midi_file
@@ -42,12 +41,6 @@ def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
 
 async def collect(file: io.BytesIO, engine: Engine, options: StreamOptions = FILE_OPTIONS) -> Items:
     return [item async for item in transcribe_file(file, engine, options)]
-
-
-async def into(items: Items, file: io.BytesIO, engine: Engine) -> None:
-    """Keeps what came before an exception."""
-    async for item in transcribe_file(file, engine):
-        items.append(item)
 
 
 def events_of(items: Items) -> list[Event]:
@@ -116,18 +109,6 @@ def test_memory_does_not_grow_with_the_length(engine: Engine) -> None:
     peak_bytes(5.0)  # what is allocated once
     # 45 seconds of samples are 7.9 MB; garbage that is not yet collected is far below 1 MB.
     assert peak_bytes(60.0) < peak_bytes(15.0) + 1_000_000
-
-
-async def test_a_bad_sample_gives_what_lies_before_and_then_raises(engine: Engine) -> None:
-    samples = play(MELODY, 2.0, RATE_HZ)
-    spoilt = samples.copy()
-    spoilt[RATE_HZ] = np.nan
-    items: Items = []
-    with pytest.raises(BadAudioError, match=f"sample {RATE_HZ} is nan"):
-        await into(items, wav(spoilt), engine)
-    assert isinstance(items[-1], Performance)
-    assert items[-1].totals.received_samples == RATE_HZ
-    assert events_of(items) == events_of(await collect(wav(samples[:RATE_HZ]), engine))
 
 
 async def test_a_cancelled_opening_releases_the_file(

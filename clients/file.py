@@ -23,10 +23,10 @@ from typing import Any
 from clients.connection.websocket import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
 from clients.midi.notes import NoteList
-from clients.options import add_instruments_option, add_tempo_option, beat_of
+from clients.options import add_service_options, add_tempo_option, beat_of
 from clients.recordings import find_recordings, pieces
 from clients.upload import transcribe
-from service.protocol.options import MAX_CHANNELS, Encoding
+from service.protocol.options import MAX_CHANNELS, Encoding, Mode
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
 try:
@@ -35,7 +35,6 @@ try:
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 PIPE = "-"
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
 EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
@@ -72,20 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", type=Path, metavar="OUT.json", help="notes as JSON; a folder for several files"
     )
-    parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    add_service_options(
+        parser, "future audio a frame may wait for, in ms", f"{', '.join(Mode)}: when frames leave"
+    )
     add_tempo_option(parser)
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="recordings at a time (default: 1)"
     )
-    parser.add_argument(
-        "--lookahead-ms", type=float, help="future audio a frame may wait for, in ms"
-    )
-    parser.add_argument("--block-frames", type=int, help="frames emitted together")
-    parser.add_argument(
-        "--mode", choices=["block", "centre", "anytime"], help="way of emitting frames"
-    )
-    parser.add_argument("--model", help="name of the weights")
-    add_instruments_option(parser)
     parser.add_argument(
         "--split", action="store_true", help="a MIDI file for each instrument: OUT.violin.mid"
     )

@@ -19,7 +19,7 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.notes import NoteList
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
-from clients.options import add_instruments_option, add_tempo_option, beat_of
+from clients.options import add_service_options, add_tempo_option, beat_of
 from service.protocol.client_messages import Start
 from service.protocol.midi_file import Beat
 
@@ -38,7 +38,6 @@ try:
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_LOOKAHEAD_MS = 100.0
 ANYTIME_LOOKAHEAD_MS = 200.0
 # Audio kept while disconnected.
@@ -78,23 +77,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--list-devices", action="store_true", help="show the input devices, end")
     parser.add_argument("--device", help="number or part of the name (default: the system's)")
     parser.add_argument("--channel", type=int, default=1, help="input channel, 1 for the first")
-    parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
-    parser.add_argument(
-        "--lookahead-ms",
-        type=float,
-        metavar="MS",
-        help=f"later but surer (default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: "
-        f"{ANYTIME_LOOKAHEAD_MS:g})",
+    add_service_options(
+        parser,
+        f"later but surer (default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
+        "block, centre, or anytime (default for a MIDI port)",
     )
-    parser.add_argument("--block-frames", type=int, metavar="N", help="frames emitted together")
-    parser.add_argument(
-        "--mode",
-        choices=["block", "centre", "anytime"],
-        metavar="MODE",
-        help="block, centre, or anytime (default for a MIDI port)",
-    )
-    parser.add_argument("--model", help="name of the weights")
-    add_instruments_option(parser)
     parser.add_argument(
         "--midi-port",
         metavar="NAME",
@@ -153,7 +140,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             stack.callback(midi_out.close)
         stack.enter_context(terminal)
         stack.enter_context(microphone)
-        microphone.open(recorder)
+        microphone.open(recorder.put, recorder.finish)
         with _Interrupt(microphone, recorder):
             client.start()
             try:

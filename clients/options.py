@@ -6,9 +6,28 @@ import argparse
 
 from clients.midi.notes import NoteList
 from service.protocol.midi_file import DEFAULT_BEAT, Beat
+from service.protocol.options import Mode
 
+DEFAULT_URL = "http://127.0.0.1:8000"
 AUTO = "auto"
 SLOWEST_BPM, FASTEST_BPM = 20.0, 400.0
+
+
+def add_service_options(
+    parser: argparse.ArgumentParser, lookahead_help: str, mode_help: str
+) -> None:
+    """The service, and what it is asked for."""
+    parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    parser.add_argument("--lookahead-ms", type=float, metavar="MS", help=lookahead_help)
+    parser.add_argument("--block-frames", type=int, metavar="N", help="frames emitted together")
+    parser.add_argument("--mode", choices=list(Mode), metavar="MODE", help=mode_help)
+    parser.add_argument("--model", help="name of the weights")
+    parser.add_argument(
+        "--instruments",
+        type=_names,
+        metavar="NAME,NAME",
+        help="only these, such as violin,cello (default: all)",
+    )
 
 
 def add_tempo_option(parser: argparse.ArgumentParser) -> None:
@@ -28,16 +47,6 @@ def beat_of(notes: NoteList, tempo: Beat | None) -> Beat:
     from clients.midi.tempo import estimate_beat
 
     return estimate_beat([note.onset_s for note in notes.notes]) or DEFAULT_BEAT
-
-
-def add_instruments_option(parser: argparse.ArgumentParser) -> None:
-    """``--instruments violin,cello``; the service says which names there are."""
-    parser.add_argument(
-        "--instruments",
-        type=_names,
-        metavar="NAME,NAME",
-        help="only these, such as violin,cello (default: all)",
-    )
 
 
 def _tempo(text: str) -> Beat | None:

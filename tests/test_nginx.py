@@ -32,6 +32,7 @@ from tests.conftest import REPOSITORY, require_system
 from tests.fakes import play
 from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
 from tests.service.conftest import TONES, RunningServer, reserved_port, server_starter
+from tests.service.faults.held import wait_until
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
@@ -110,13 +111,6 @@ def answers(url: str) -> bool:
         return False
 
 
-async def wait_until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not await asyncio.to_thread(holds):
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
-
-
 def client_of(url: str) -> TranscriptionClient:
     return TranscriptionClient(
         url,
@@ -157,7 +151,7 @@ async def pair(
     two: list[RunningServer], tmp_path: Path
 ) -> AsyncIterator[tuple[list[RunningServer], str]]:
     """The two, free, and the address of an nginx before them that has not seen them yet."""
-    await wait_until(lambda: not any(s.sessions() for s in two), "sessions of the test before")
+    await wait_until(lambda: not any(s.sessions() for s in two))
     with balanced(two, tmp_path / "nginx") as url:
         yield two, url
 
@@ -230,10 +224,7 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
         )
         writer.write(head.encode() + FILE_HEAD)
         await writer.drain()
-        await wait_until(
-            lambda: post_nothing(busy.url) == 503,
-            "an upload that has no end takes no place",
-        )
+        await wait_until(lambda: post_nothing(busy.url) == 503)
         async with httpx.AsyncClient(timeout=PATIENCE_S, headers=BEARER) as http:
             for _ in range(2):
                 answer = await http.post(f"{url}/transcribe", files={"file": flac(10)})
@@ -304,7 +295,7 @@ async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_pat
                 draining = group.create_task(asyncio.to_thread(second.terminate))
                 await meeting.wait()
         assert draining.result() == 0
-        await wait_until(lambda: third.sessions() == 0, "a session was not freed")
+        await wait_until(lambda: third.sessions() == 0)
     assert len(whole.notes.notes) == REPEATS * len(MELODY)
     performances = [played.result() for played in playing]
     for client, events in performances:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,6 @@ from service.protocol.options import Encoding
 ENCODING = Encoding.PCM_S16LE
 FULL_SCALE = 32_768
 BLOCK_S = 0.01
-
-
-class Sink(Protocol):
-    """Where the audio goes."""
-
-    def put(self, pcm: bytes) -> None:
-        """Take a block."""
-
-    def finish(self) -> None:
-        """No more will come."""
 
 
 class DeviceError(Exception):
@@ -93,8 +84,8 @@ class Microphone:
         peak, self._peak = self._peak, 0
         return 20 * math.log10(max(peak, 1) / FULL_SCALE)
 
-    def open(self, sink: Sink) -> None:
-        """Start to listen; when the device ends of itself, so does the sink's audio.
+    def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
+        """Start to listen: each block is put; when the device ends of itself, that is finished.
 
         Raises:
             DeviceError: the device cannot be opened.
@@ -107,10 +98,10 @@ class Microphone:
                 self.overflows += 1
             column = np.ascontiguousarray(samples[:, self._channel - 1], dtype="<i2")
             self._peak = max(self._peak, int(np.abs(column.astype(np.int32)).max(initial=0)))
-            _hand_over(loop, sink.put, column.tobytes())
+            _hand_over(loop, put, column.tobytes())
 
         def finished() -> None:
-            _hand_over(loop, sink.finish)
+            _hand_over(loop, finish)
 
         try:
             self._stream = self._sounddevice.InputStream(

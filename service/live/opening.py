@@ -10,7 +10,6 @@ from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat, OptionsError
 from service.protocol.server_messages import Limits, Ready
 from service.session.description import chosen
-from service.session.limits import SessionLimits
 from service.session.session import TranscriptionSession
 from service.session.wire import resume_point
 from service.state import ServiceState
@@ -40,7 +39,7 @@ class Opening:
                 engine,
                 audio,
                 self.options,
-                limits=SessionLimits(max_notes=self._settings.max_notes),
+                max_notes=self._settings.max_notes,
                 resume=point,
                 on_frames=self.heat.add if self.heat else None,
             )

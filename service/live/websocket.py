@@ -41,8 +41,8 @@ from service.protocol.client_messages import (
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat
 from service.protocol.server_messages import Done, Draining, Error, Flushed, Totals
-from service.session.limits import TooManyNotesError
 from service.session.session import TranscriptionSession
+from service.session.session_state import TooManyNotesError
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)

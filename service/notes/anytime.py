@@ -123,20 +123,15 @@ class AnytimeTracker(Tracker):
                 included. After the end of a stream the columns beyond it are left out.
 
         Raises:
-            ValueError: a window is missing or repeated, or the shape is another.
+            ValueError: a window is missing or repeated.
         """
         if newest_frame != self._pushed:
             raise ValueError(f"expected the window of frame {self._pushed}, got {newest_frame}")
-        heads, given, pitches = window.shape
-        if (heads, pitches) != (self._n_heads, PITCHES) or not 0 < given <= self.columns:
-            raise ValueError(
-                f"expected a window of shape ({self._n_heads}, up to {self.columns}, {PITCHES}), "
-                f"got {window.shape}"
-            )
+        given = window.shape[1]
         first = newest_frame - self.columns + 1  # the frame of column 0
         known = window
         if first < 0 or given < self.columns:  # before the stream, or after it
-            known = np.zeros((heads, self.columns, PITCHES), np.float32)
+            known = np.zeros((self._n_heads, self.columns, PITCHES), np.float32)
             known[:, max(0, -first) : given] = window[:, max(0, -first) :]
         self._count_high(first, known)
         self._pushed += 1

@@ -43,10 +43,9 @@ class Listener:
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead.
         """
-        self._heads = len(heads)
         # The tracker and the pedal read no instrument; usually those come last.
         named = [head.startswith("instrument:") for head in heads]
-        self._tracked = self._heads - named[::-1].index(False)
+        self._tracked = len(heads) - named[::-1].index(False)
         tracked = heads[: self._tracked]
         self._tracker: Tracker
         if last_age is None:
@@ -117,10 +116,8 @@ class Listener:
         In anytime mode, process the next frame and those before it (``AnytimeTracker.push_known``).
 
         Raises:
-            ValueError: frames are missing or repeated, or the shape is wrong.
+            ValueError: frames are missing or repeated.
         """
-        if len(probabilities) != self._heads:
-            raise ValueError(f"expected {self._heads} heads, got {len(probabilities)}")
         known = as_probabilities(probabilities[: self._tracked])
         found = defaultdict(list)
         for frame, event in self._tracker.push_known(first_frame, known):

@@ -90,11 +90,6 @@ class NoteTracker(Tracker):
     def push_known(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
         if first_frame != self._pushed:
             raise ValueError(f"expected frame {self._pushed} next, got {first_frame}")
-        if probabilities.ndim != 3 or probabilities.shape[::2] != (self._n_heads, PITCHES):
-            raise ValueError(
-                f"expected probabilities of shape ({self._n_heads}, n, {PITCHES}), "
-                f"got {probabilities.shape}"
-            )
         count = probabilities.shape[1]
         if count == 0:
             return []

@@ -113,7 +113,7 @@ class Tracker(ABC):
         known.
 
         Raises:
-            ValueError: frames are missing or repeated, or the shape is wrong.
+            ValueError: frames are missing or repeated.
         """
 
     def settled(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:

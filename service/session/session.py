@@ -19,13 +19,19 @@ from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, StreamOptions
 from service.session.delay import Delay, stated_delay
-from service.session.limits import SessionLimits, TooManyNotesError
 from service.session.listening import listening, usual_on_frames, with_full_lookahead
 from service.session.resume import Replay, ResumePoint
-from service.session.session_state import SessionState, SessionStateError, Totals
+from service.session.session_state import (
+    SessionState,
+    SessionStateError,
+    TooManyNotesError,
+    Totals,
+)
 
 OnEvents = Callable[[list[Event], int], None]
 
+MAX_NOTES = 200_000
+MAX_PENDING_WINDOWS = 4
 _SLICE_SAMPLES = 1 << 15  # resampled at once: a large chunk must not block the event loop
 
 
@@ -52,7 +58,8 @@ class TranscriptionSession:
         options: StreamOptions,
         *,
         priority: Priority = Priority.LIVE,
-        limits: SessionLimits | None = None,
+        max_notes: int = MAX_NOTES,
+        max_pending_windows: int = MAX_PENDING_WINDOWS,
         on_frames: OnFrames | None = None,
         on_events: OnEvents | None = None,
         resume: ResumePoint | None = None,
@@ -60,6 +67,9 @@ class TranscriptionSession:
         """Args:
             audio: format of the bytes given to ``push``.
             priority: windows of a FILE run together and wait for those of LIVE streams.
+            max_notes: kept for the MIDI file.
+            max_pending_windows: handed to the engine in one request when audio comes faster than
+                real time.
             on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
                 every block, in anytime mode with their full look-ahead. They are views of whole
                 windows: copy what outlives the call.
@@ -75,7 +85,7 @@ class TranscriptionSession:
             ResumeError: a session with these options cannot continue from this point.
         """
         self._audio = audio
-        self._limits = limits or SessionLimits()
+        self._max_notes = max_notes
         self._priority = priority
         self._on_events = on_events
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
@@ -122,7 +132,7 @@ class TranscriptionSession:
             self._schedule,
             replay.first_block,
             replay.first_sample,
-            self._limits.max_pending_windows,
+            max_pending_windows,
             self._take_frames,
         )
 
@@ -283,9 +293,9 @@ class TranscriptionSession:
         if bad is not None:
             self._input_ended = True
             raise bad
-        if self._score.ended > self._limits.max_notes:
+        if self._score.ended > self._max_notes:
             self._input_ended = True
-            raise TooManyNotesError(f"more than {self._limits.max_notes} notes in one session")
+            raise TooManyNotesError(f"more than {self._max_notes} notes in one session")
         self._state = SessionState.OPEN
         return self._say()
 

@@ -13,6 +13,10 @@ class SessionState(Enum):
     ABORTED = "aborted"  # ended early, all notes have ended
 
 
+class TooManyNotesError(RuntimeError):
+    """A performance has more notes than the session may keep for its MIDI file."""
+
+
 class SessionStateError(RuntimeError):
     """A call that is not valid in the session's state."""
 

@@ -19,9 +19,8 @@ from service.engine.interface import EngineLike
 from service.engine.runner import Transcriber
 from service.notes.events import Event, Note, PedalPress
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
-from service.session.limits import SessionLimits, TooManyNotesError
-from service.session.session import TranscriptionSession
-from service.session.session_state import Totals
+from service.session.session import MAX_NOTES, MAX_PENDING_WINDOWS, TranscriptionSession
+from service.session.session_state import TooManyNotesError, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,8 @@ async def transcribe_file(
     *,
     max_duration_s: float | None = None,
     pcm: AudioFormat | None = None,
-    limits: SessionLimits | None = None,
+    max_notes: int = MAX_NOTES,
+    max_pending_windows: int = MAX_PENDING_WINDOWS,
     on_frames: OnFrames | None = None,
 ) -> AsyncGenerator[FileItem, None]:
     """Transcribe an audio file as it is decoded, at lower priority than live streams.
@@ -67,13 +67,13 @@ async def transcribe_file(
         file: seekable binary file, at its beginning; read in a thread, not closed.
         max_duration_s: longest audio accepted.
         pcm: the format of a file that is raw PCM without a header.
-        on_frames: see ``TranscriptionSession``.
+        max_notes, max_pending_windows, on_frames: see ``TranscriptionSession``.
 
     Raises:
         DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
         SampleRateError: a sample rate outside of 8,000 to 192,000 Hz.
         BadAudioError: a sample is NaN or infinite.
-        TooManyNotesError: ``limits.max_notes`` are exceeded.
+        TooManyNotesError: more than ``max_notes``.
         EngineError: the model failed.
     """
     with await _open(file, max_duration_s, pcm) as decoder:
@@ -82,7 +82,8 @@ async def transcribe_file(
             decoder.audio,
             options,
             priority=Priority.FILE,
-            limits=limits,
+            max_notes=max_notes,
+            max_pending_windows=max_pending_windows,
             on_frames=on_frames,
         )
         fault: Exception | None = None

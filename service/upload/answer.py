@@ -25,7 +25,7 @@ from service.protocol.faults import ErrorCode
 from service.protocol.options import SampleRateError, StreamOptions
 from service.protocol.server_messages import Done, Error, Totals
 from service.session.description import chosen
-from service.session.limits import TooManyNotesError
+from service.session.session_state import TooManyNotesError
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
 from service.state import ServiceState

@@ -33,7 +33,6 @@ from service.protocol.options import (
     check_instruments,
 )
 from service.session.description import chosen
-from service.session.limits import SessionLimits
 from service.session.transcribe import FileItem, Performance, transcribe_file
 from service.state import ServiceState
 from service.upload.answer import (
@@ -109,10 +108,6 @@ async def transcribe_recording(
             count(state, None, as_problem(error, state))
             raise
         settings, engine = state.settings, state.loaded()
-        limits = SessionLimits(
-            max_notes=settings.max_notes,
-            max_pending_windows=engine.settings.max_file_batch_windows,
-        )
         items = await stack.enter_async_context(
             aclosing(
                 transcribe_file(
@@ -121,7 +116,8 @@ async def transcribe_recording(
                     options,
                     pcm=choices.pcm(),
                     max_duration_s=settings.max_upload_s,
-                    limits=limits,
+                    max_notes=settings.max_notes,
+                    max_pending_windows=engine.settings.max_file_batch_windows,
                 )
             )
         )

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,10 @@ from websockets.exceptions import ConnectionClosed
 from model.storage import WEIGHTS
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.conftest import TONES, RunningServer, StartServer
+from tests.service.faults.held import wait_until
 from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
-
-
-async def sessions_become(server: RunningServer, count: int, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while await asyncio.to_thread(server.sessions) != count:
-        assert time.monotonic() < deadline, "a session was not freed"
-        await asyncio.sleep(0.02)
 
 
 async def test_sessions_side_by_side(tone_server: RunningServer) -> None:
@@ -49,7 +42,7 @@ async def test_faults_of_one_client_stay_its_own(tone_server: RunningServer) -> 
     assert await faulty("la la la", started=False) == 4400
     assert await faulty(bytes(1_500_000), started=True) == 4413
     assert await faulty(bytes(5_000_000), started=True) == 1009  # cut off before it is held
-    await sessions_become(tone_server, 0)
+    await wait_until(lambda: tone_server.sessions() == 0)
     await transcribes(tone_server)
     assert "Traceback" not in tone_server.log
 
@@ -75,7 +68,7 @@ async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer
         flooding = asyncio.create_task(flood())
         # Nor does the client leave: only the server can have ended this session. It takes some
         # ten thousand answers to get there.
-        await sessions_become(server, 0, within_s=240)
+        await wait_until(lambda: server.sessions() == 0, patience_s=240)
         # And its connection, though what was sent to the end was never read.
         async with asyncio.timeout(60):
             with pytest.raises(ConnectionClosed):

@@ -52,18 +52,3 @@ def test_loopback_needs_no_keys(host: str) -> None:
 def test_nonsense_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):
         Settings.model_validate({name: value})
-
-
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
-        ({"lagging_ms": 500, "max_buffered_ms": 200}, "lagging_ms"),
-        ({"idle_timeout_s": 30, "max_session_s": 10}, "idle_timeout_s"),
-        ({"progress_interval_ms": 2000, "idle_timeout_s": 1}, "progress_interval_ms"),
-    ],
-)
-def test_values_that_contradict_each_other_are_refused(
-    values: dict[str, float], complaint: str
-) -> None:
-    with pytest.raises(ValidationError, match=complaint):
-        Settings.model_validate(values)

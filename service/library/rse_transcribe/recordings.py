@@ -25,7 +25,7 @@ from rse_transcribe.transcription import Transcription
 from service.engine.engine import Engine
 from service.protocol.options import FILE_OPTIONS, StreamOptions
 from service.session.description import chosen
-from service.session.limits import TooManyNotesError
+from service.session.session_state import TooManyNotesError
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 
 Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor

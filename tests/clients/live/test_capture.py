@@ -32,7 +32,7 @@ async def test_the_chosen_channel_arrives_whole_and_in_order() -> None:
     with Microphone(as_module(fake), "piano", channel=2) as microphone:
         assert microphone.name == "Piano Mic"
         assert microphone.sample_rate == RATE
-        microphone.open(backlog)
+        microphone.open(backlog.put, backlog.finish)
         samples = await drain(backlog)
     np.testing.assert_array_equal(samples, np.arange(len(samples)))
     assert len(samples) == RATE // 2
@@ -50,9 +50,12 @@ def test_what_is_not_there_is_named(device: int | str, channel: int) -> None:
 
 
 async def test_a_device_in_use_is_told() -> None:
-    microphone = Microphone(as_module(FakeSounddevice(opens=False)), None)
+    microphone, backlog = (
+        Microphone(as_module(FakeSounddevice(opens=False)), None),
+        Backlog(2, RATE),
+    )
     with pytest.raises(DeviceError, match="Device unavailable"):
-        microphone.open(Backlog(2, RATE))
+        microphone.open(backlog.put, backlog.finish)
 
 
 @pytest.mark.parametrize(

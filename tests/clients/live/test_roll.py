@@ -3,15 +3,7 @@
 import pytest
 
 from clients.live.roll import MARGIN, MAX_ROWS, Roll, note_name
-from service.protocol.server_messages import NoteOff, NoteOn
-
-
-def on(note_id: int, pitch: int, time_s: float) -> NoteOn:
-    return NoteOn(note_id=note_id, pitch=pitch, velocity=80, confidence=1.0, frame=0, time_s=time_s)
-
-
-def off(note_id: int, pitch: int, time_s: float) -> NoteOff:
-    return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=time_s)
+from tests.clients.fakes.events import off, on
 
 
 def rows(roll: Roll, columns: int) -> dict[str, str]:

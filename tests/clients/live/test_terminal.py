@@ -9,15 +9,8 @@ from clients.errors import ConnectionLostError
 from clients.events import Disconnected, Gap
 from clients.live.terminal import REMEMBERED_NOTES, Terminal
 from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import NoteOff, NoteOn, Progress
-
-
-def on(note_id: int, pitch: int, time_s: float = 1.0) -> NoteOn:
-    return NoteOn(note_id=note_id, pitch=pitch, velocity=80, confidence=1.0, frame=0, time_s=time_s)
-
-
-def off(note_id: int, pitch: int, time_s: float = 2.5) -> NoteOff:
-    return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=time_s)
+from service.protocol.server_messages import Progress
+from tests.clients.fakes.events import off, on
 
 
 def terminal_on(console: Console, level_db: float = -12.0) -> Terminal:
@@ -32,7 +25,7 @@ def shown(terminal: Terminal) -> str:
 
 def test_sounding_and_played_notes_are_shown() -> None:
     terminal = terminal_on(Console(file=io.StringIO()))
-    terminal.event(on(0, 60))
+    terminal.event(on(0, 60, 1.0))
     terminal.event(on(1, 64))
     assert "C4 E4" in shown(terminal)
     terminal.event(off(0, 60))
@@ -70,6 +63,6 @@ def test_the_level_of_the_input_is_shown(level_db: float, filled: int, words: st
 def test_a_pipe_gets_a_line_a_note() -> None:
     out = io.StringIO()
     with terminal_on(Console(file=out)) as terminal:
-        terminal.event(on(0, 69))
+        terminal.event(on(0, 69, 1.0))
         terminal.event(off(0, 69))
     assert out.getvalue().split() == ["1.00", "s", "A4", "1.50", "s", "velocity", "80"]

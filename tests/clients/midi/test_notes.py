@@ -10,22 +10,8 @@ from hypothesis import strategies as st
 
 from clients.midi.notes import NoteList
 from service.protocol.midi_file import TICKS_PER_BEAT, Beat, TempoMap
-from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
-
-
-def on(note_id: int, pitch: int, time_s: float, velocity: int = 80) -> NoteOn:
-    return NoteOn(
-        note_id=note_id,
-        pitch=pitch,
-        velocity=velocity,
-        confidence=0.5,
-        frame=int(time_s * 86),
-        time_s=time_s,
-    )
-
-
-def off(note_id: int, pitch: int, time_s: float) -> NoteOff:
-    return NoteOff(note_id=note_id, pitch=pitch, frame=int(time_s * 86), time_s=time_s)
+from service.protocol.server_messages import NoteUpdate, Pedal
+from tests.clients.fakes.events import off, on
 
 
 def test_notes_pair_by_id() -> None:
@@ -89,9 +75,9 @@ def test_instruments_have_tracks_programs_and_the_pedal() -> None:
     notes.programs = {"piano": 0, "violin": 40, "viola": 41}
     update = NoteUpdate(note_id=1, pitch=70, instrument="viola", instrument_probability=0.7)
     for event in (
-        on(0, 60, 0.5).model_copy(update={"instrument": "piano", "instrument_probability": 0.9}),
+        on(0, 60, 0.5, instrument="piano", instrument_probability=0.9),
         Pedal(down=True, frame=43, time_s=0.5),
-        on(1, 70, 0.6).model_copy(update={"instrument": "violin", "instrument_probability": 0.5}),
+        on(1, 70, 0.6, instrument="violin", instrument_probability=0.5),
         update,
         off(0, 60, 1.0),
         off(1, 70, 1.5),

@@ -10,18 +10,9 @@ from hypothesis import strategies as st
 
 from clients.events import Connected
 from clients.midi.port import VIRTUAL_NAME, MidiOut, MidiPortError, open_port
-from service.protocol.server_messages import NoteOff, NoteOn, Pedal
+from service.protocol.server_messages import Pedal
+from tests.clients.fakes.events import off, on
 from tests.clients.fakes.fake_devices import FakePort
-
-
-def on(note_id: int, pitch: int, velocity: int = 70) -> NoteOn:
-    return NoteOn(
-        note_id=note_id, pitch=pitch, velocity=velocity, confidence=1.0, frame=0, time_s=0.0
-    )
-
-
-def off(note_id: int, pitch: int) -> NoteOff:
-    return NoteOff(note_id=note_id, pitch=pitch, frame=1, time_s=1.0)
 
 
 def test_a_pitch_ends_with_its_last_note() -> None:
@@ -40,16 +31,16 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
     out = MidiOut(port)
     ready = SimpleNamespace(instruments={"violin": 40, "piano": 0})
     out.event(Connected(ready=ready, resumed=False))  # type: ignore[arg-type]  # as far as is read
-    out.event(on(0, 60).model_copy(update={"instrument": "violin"}))
-    out.event(on(1, 60).model_copy(update={"instrument": "piano"}))
+    out.event(on(0, 60, instrument="violin"))
+    out.event(on(1, 60, instrument="piano"))
     out.event(Pedal(down=True, frame=0, time_s=0.0))
     out.event(off(0, 60))
     said = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages]
     assert said == [
         ("program_change", 0, 40),
-        ("note_on", 0, 60, 70),
+        ("note_on", 0, 60, 80),
         ("program_change", 1, 0),
-        ("note_on", 1, 60, 70),
+        ("note_on", 1, 60, 80),
         ("control_change", 1, 64, 127),
         ("note_off", 0, 60, 64),
     ]

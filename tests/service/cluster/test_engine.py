@@ -32,6 +32,7 @@ from service.settings import ClusterSettings
 from tests.fakes import FakeStream, FakeTranscriber, play
 from tests.service.apps import RATE_HZ, chunks, melody, pcm16
 from tests.service.cluster.replicas import SETTINGS, LocalReplicas, workers_of
+from tests.service.faults.held import wait_until
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=RATE_HZ)
 PATIENCE_S = 60.0
@@ -126,13 +127,6 @@ async def test_a_stream_that_changes_replicas_at_every_window_loses_no_bit(
             frames, wanted = (np.concatenate(one, axis=1) for one in (heard[1], expected[1]))
             assert np.array_equal(frames, wanted)
             assert len(set(map(id, replicas.answered))) == 2
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
 
 
 async def ask(engine: RemoteEngine, count: int = 1) -> Probabilities:

@@ -48,9 +48,13 @@ class Held:
         )
 
 
-async def wait_until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+async def wait_until(
+    holds: Callable[[], bool],
+    what: Callable[[], object] = lambda: "it never came",
+    patience_s: float = PATIENCE_S,
+) -> None:
     """Asks again and again; `what` says in a failure how it is."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not await asyncio.to_thread(holds):
         assert time.monotonic() < deadline, what()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)

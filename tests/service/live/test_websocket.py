@@ -150,7 +150,7 @@ def test_a_client_that_vanishes_frees_its_place() -> None:
 
 
 def test_idle_clients_are_told_and_keep_their_notes() -> None:
-    with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
+    with serving(idle_timeout_s=0.2) as (client, _):
         assert client.portal is not None
         talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), leaves=False)
         messages, code = client.portal.call(talk)
@@ -161,7 +161,7 @@ def test_idle_clients_are_told_and_keep_their_notes() -> None:
 
 
 def test_a_client_that_never_starts_is_sent_away() -> None:
-    with serving(idle_timeout_s=0.2, progress_interval_ms=100) as (client, _):
+    with serving(idle_timeout_s=0.2) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
             messages, code = hear(socket)
     assert [m["code"] for m in messages] == ["idle_timeout"]

@@ -42,7 +42,7 @@ def uploads(client: TestClient) -> int:
 
 
 def test_an_upload_that_stands_still_is_given_up() -> None:
-    with serving(idle_timeout_s=0.1, progress_interval_ms=20) as (client, _):
+    with serving(idle_timeout_s=0.1) as (client, _):
         assert client.portal is not None
         ((problem, _places),) = client.portal.call(ask, client, HEAD + bytes(100), True)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.config import HOP
-from service.protocol.options import StreamOptions
+from model.config import HOP, ModelConfig
+from service.notes.listener import Listener
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import Mode, StreamOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,30 +37,26 @@ class Delay:
 
 def stated_delay(
     options: StreamOptions,
-    *,
-    model_rate_hz: int,
+    config: ModelConfig,
+    settings: TrackerSettings,
+    listener: Listener,
     resampler_ms: float,
-    on_frames: float,
-    off_frames: float,
-    usual_on_frames: float | None,
 ) -> Delay:
     """The delay of a stream with these options, without computing time.
 
-    Args:
-        resampler_ms: ``resample.latency_ms`` of the two rates.
-        on_frames, off_frames: ``Tracker.on_delay_frames`` and ``Tracker.off_delay_frames``.
-        usual_on_frames: in anytime mode, median frames from a note's time to the end of the window
-            that decides it; None if unknown.
+    resampler_ms: ``resample.latency_ms`` of the two rates.
     """
-    hop_ms = 1000.0 * HOP / model_rate_hz
-    held_ms = options.actual_lookahead_ms(model_rate_hz) + resampler_ms
+    hop_ms = 1000.0 * HOP / config.sample_rate
+    held_ms = options.actual_lookahead_ms(config.sample_rate) + resampler_ms
     held_ms += (options.frames_per_window - 1) * hop_ms
     median_ms = None
-    if usual_on_frames is not None:
-        median_ms = round(usual_on_frames * hop_ms + resampler_ms, 3)
+    if options.mode is Mode.ANYTIME and settings.usual_onset_age is not None:
+        # From a note's time to the end of the window that decides it.
+        usual_frames = config.newest_hops + settings.usual_onset_age
+        median_ms = round(usual_frames * hop_ms + resampler_ms, 3)
     return Delay(
-        note_on_ms=held_ms + on_frames * hop_ms,
-        note_off_ms=held_ms + off_frames * hop_ms,
+        note_on_ms=held_ms + listener.on_delay_frames * hop_ms,
+        note_off_ms=held_ms + listener.off_delay_frames * hop_ms,
         resampler_ms=resampler_ms,
         note_on_median_ms=median_ms,
     )

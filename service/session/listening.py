@@ -39,13 +39,3 @@ def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFram
             on_frames(frame, frames[:, column : column + 1])
 
     return pass_on
-
-
-def usual_on_frames(
-    config: ModelConfig, options: StreamOptions, settings: TrackerSettings
-) -> float | None:
-    """In anytime mode, the median frames from a note's time to the end of the window that decides
-    it; None if it was not measured."""
-    if options.mode is not Mode.ANYTIME or settings.usual_onset_age is None:
-        return None
-    return config.newest_hops + settings.usual_onset_age

@@ -19,7 +19,7 @@ from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, StreamOptions
 from service.session.delay import Delay, stated_delay
-from service.session.listening import listening, usual_on_frames, with_full_lookahead
+from service.session.listening import listening, with_full_lookahead
 from service.session.resume import Replay, ResumePoint
 from service.session.session_state import (
     SessionState,
@@ -111,13 +111,9 @@ class TranscriptionSession:
             self._point.pedal,
             self._point.free,
         )
+        resampler_ms = latency_ms(audio.sample_rate_hz, model_rate_hz)
         self.delay: Delay = stated_delay(
-            options,
-            model_rate_hz=model_rate_hz,
-            resampler_ms=latency_ms(audio.sample_rate_hz, model_rate_hz),
-            on_frames=self._listener.on_delay_frames,
-            off_frames=self._listener.off_delay_frames,
-            usual_on_frames=usual_on_frames(engine.config, options, settings),
+            options, engine.config, settings, self._listener, resampler_ms
         )
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before can still be finished

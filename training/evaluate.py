@@ -80,7 +80,6 @@ CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
 LABELLED = "audio and labels, in any layout of training.music.recordings"
 SYNTH = "training data: for its held-out sounds"
-BLOCK_FRAMES = StreamOptions().block_frames
 SHOW = partial(print, flush=True)
 
 
@@ -119,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         default = f"{'one or several ' if several else ''}(default: {lookahead_ms:g})"
         ahead = {"nargs": "+", "default": [lookahead_ms]} if several else {"default": lookahead_ms}
         add("--lookahead-ms", type=float, help=default, **ahead)
-        add("--block-frames", type=int, default=BLOCK_FRAMES, help="at once (%(default)s)")
+        add("--block-frames", type=int, help="at once (default: the mode's)")
         add("--json", type=Path, help="write all figures to this file")
         if several:
             add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")

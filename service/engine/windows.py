@@ -10,13 +10,17 @@ k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after
 A frame that lies d hops before the window's end is position FRAMES - d of the model's output.
 With L = 32 and k = 1 this is the paper's scheme: one window per hop yields its middle frame.
 
-In anytime mode k is 1 and L the model's minimum, and each window is also read at older frames, for
-which it has more future than the windows before it.
+In anytime mode L is the model's minimum, and each window is also read at older frames, for which it
+has more future than the windows before it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
@@ -30,14 +34,14 @@ class WindowSchedule:
         lookahead_hops: L, from the newest frame of a block to the end of its window.
         block_frames: k, frames per block; successive windows are k hops apart.
         again_frames: older frames that are read again with each block.
-        late_blocks: number of blocks after a frame's own that may still decide it; as many are
+        late_frames: how many frames after its own may still decide a frame; blocks with as many are
             computed after the end of a stream.
     """
 
     lookahead_hops: int
     block_frames: int
     again_frames: int = 0
-    late_blocks: int = 0
+    late_frames: int = 0
 
     def __post_init__(self) -> None:
         oldest = self.lookahead_hops + self.block_frames + self.again_frames - 1
@@ -75,7 +79,22 @@ class WindowSchedule:
 
     def blocks(self, samples: int) -> int:
         """Number of blocks that decide all frames of a stream of this many samples."""
-        return -(-self.frames(samples) // self.block_frames) + self.late_blocks
+        k = self.block_frames
+        return -(-self.frames(samples) // k) + -(-self.late_frames // k)
+
+    def steps(
+        self, first_frame: int, block: NDArray[np.float32]
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """What a listener takes at once of a block, [heads, n, 128], with the first new frame of
+        each: all of it, or in anytime mode frame by frame with the frames before, as if a window
+        had ended there."""
+        if not self.again_frames:
+            yield first_frame, block
+            return
+        for new in range(self.block_frames):
+            step = block[:, new : new + self.again_frames + 1]
+            if step.shape[1]:  # some of it lies before the end of the stream
+                yield first_frame + new, step
 
 
 def common_positions(model_rate_hz: int) -> list[slice]:

@@ -1,8 +1,9 @@
 """Windows of probabilities to notes that begin as soon as the evidence suffices.
 
-One window is computed each hop, and successive windows predict the same frames again: the newest
-with almost no future audio, older ones with more. The tracker reads [heads, columns, 128] of each:
-its newest frame n and the columns - 1 before it. For one pitch, let
+Successive windows predict the same frames again: the newest with almost no future audio, older ones
+with more. The tracker reads [heads, columns, 128] of each: its newest frame n and the columns - 1
+before it. A window with several new frames is read as if one had ended at each of them
+(``WindowSchedule.steps``); frames are older than a then, except at the last. For one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
     a = n - f         the age of the frame in that window

@@ -67,8 +67,10 @@ class Choices(_ClientMessage):
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """The choices made, over `defaults`."""
+        """The choices made, over `defaults`; another mode comes with its own block."""
         made = self.model_dump(include=_OF_STREAM, exclude_none=True)
+        if self.mode not in (None, defaults.mode):
+            made.setdefault("block_frames", None)
         return replace(defaults, **made)
 
 

@@ -15,6 +15,7 @@ MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = CENTRE_LOOKAHEAD_HOPS
 _ROUNDING_HOPS = 1e-3  # 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
+MAX_ANYTIME_BLOCK_FRAMES = 8  # fits beside the frames that are read again
 
 MIN_SAMPLE_RATE_HZ = 8_000
 MAX_SAMPLE_RATE_HZ = 192_000
@@ -26,7 +27,10 @@ class Mode(StrEnum):
 
     BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
     CENTRE = "centre"  # one window per hop yields its middle frame, as in the paper
-    ANYTIME = "anytime"  # one window per hop; notes are sent as soon as they are certain enough
+    ANYTIME = "anytime"  # notes are sent as soon as they are certain enough
+
+
+DEFAULT_BLOCK_FRAMES = {Mode.BLOCK: 4, Mode.CENTRE: 1, Mode.ANYTIME: 2}
 
 
 class Encoding(StrEnum):
@@ -44,6 +48,12 @@ class OptionsError(ValueError):
     """An impossible option of a stream; ``code`` is the one of PROTOCOL.md."""
 
     code: ClassVar[ErrorCode] = ErrorCode.BAD_START
+
+
+class BlockFramesError(OptionsError):
+    """A block that is too long for its mode."""
+
+    code = ErrorCode.BAD_BLOCK_FRAMES
 
 
 class SampleRateError(OptionsError):
@@ -101,10 +111,11 @@ class StreamOptions:
 
     Attributes:
         mode: ``block``, ``centre`` or ``anytime``. Centre fixes the look-ahead to half a window
-            and the block to one frame; anytime fixes the block.
+            and the block to one frame.
         lookahead_ms: audio after a frame that the model sees, in anytime mode at most; rounded to
             whole hops of the model from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
-        block_frames: frames that one window yields; more save computing and add delay.
+        block_frames: hops from window to window, and new frames that one yields; more save
+            computing and add delay. None: that of DEFAULT_BLOCK_FRAMES.
         instruments: those of ``model.config.INSTRUMENTS`` to consider; empty: all that the model
             tells apart.
 
@@ -114,7 +125,7 @@ class StreamOptions:
 
     mode: Mode = Mode.BLOCK
     lookahead_ms: float = 100.0
-    block_frames: int = 4
+    block_frames: int | None = None
     instruments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -127,17 +138,20 @@ class StreamOptions:
             raise OptionsError(
                 f"lookahead_ms must be a positive number of milliseconds, not {self.lookahead_ms!r}"
             )
-        if not _is_int(self.block_frames) or not 1 <= self.block_frames <= MAX_BLOCK_FRAMES:
-            raise OptionsError(
-                f"block_frames must be a whole number from 1 to {MAX_BLOCK_FRAMES}, "
-                f"not {self.block_frames!r}"
+        most = MAX_ANYTIME_BLOCK_FRAMES if self.mode is Mode.ANYTIME else MAX_BLOCK_FRAMES
+        block = self.frames_per_window
+        if not _is_int(block) or not 1 <= block <= most:
+            raise BlockFramesError(
+                f"block_frames must be a whole number from 1 to {most}, not {block!r}"
             )
         check_instruments(self.instruments, INSTRUMENTS)
 
     @property
     def frames_per_window(self) -> int:
-        """Frames that one window yields."""
-        return self.block_frames if self.mode is Mode.BLOCK else 1
+        """New frames that one window yields."""
+        if self.block_frames is None or self.mode is Mode.CENTRE:
+            return DEFAULT_BLOCK_FRAMES[self.mode]
+        return self.block_frames
 
     def lookahead_hops(self, model_rate_hz: int) -> int:
         """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""

@@ -52,7 +52,8 @@ def stated_delay(
     median_ms = None
     if options.mode is Mode.ANYTIME and settings.usual_onset_age is not None:
         # From a note's time to the end of the window that decides it.
-        usual_frames = config.newest_hops + settings.usual_onset_age
+        wait_frames = (options.frames_per_window - 1) / 2  # for the block, on average
+        usual_frames = config.newest_hops + settings.usual_onset_age + wait_frames
         median_ms = round(usual_frames * hop_ms + resampler_ms, 3)
     return Delay(
         note_on_ms=held_ms + listener.on_delay_frames * hop_ms,

@@ -25,17 +25,20 @@ def listening(
     check_instruments(options.instruments, listener.instruments)
     if last_age is None:
         return listener, WindowSchedule.of(options, rate_hz)
-    return listener, WindowSchedule(newest_hops, 1, listener.columns - 1, last_age)
+    block, again = options.frames_per_window, listener.columns - 1
+    return listener, WindowSchedule(newest_hops, block, again, last_age)
 
 
 def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:
     """Passes each frame on once, when it has its full look-ahead."""
     if not schedule.again_frames:
         return on_frames
-    column = schedule.again_frames - schedule.late_blocks
+    column = schedule.again_frames - schedule.late_frames
 
     def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
-        if (frame := first_frame - schedule.late_blocks) >= 0:
-            on_frames(frame, frames[:, column : column + 1])
+        for newest, step in schedule.steps(first_frame, frames):
+            frame = newest - schedule.late_frames
+            if frame >= 0 and step.shape[1] > column:
+                on_frames(frame, step[:, column : column + 1])
 
     return pass_on

@@ -304,7 +304,9 @@ class TranscriptionSession:
             raise SessionStateError("the session was aborted while audio was transcribed")
         if self._on_frames is not None:
             self._on_frames(first_frame, frames)
-        events = self._listener.push(first_frame, frames)
+        events: list[Event] = []
+        for first, step in self._schedule.steps(first_frame, frames):
+            events += self._listener.push(first, step)
         if self._on_events is not None:
             block = first_frame // self._schedule.block_frames
             needed = self._ratio.inputs(self._schedule.end_sample(block))  # from the beginning

@@ -22,6 +22,8 @@ OPTIONS = [
     StreamOptions(lookahead_ms=372, block_frames=32),
     StreamOptions(mode=Mode.CENTRE),
     StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200),
+    StreamOptions(mode=Mode.ANYTIME, block_frames=1),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=372, block_frames=8),
 ]
 MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
 

@@ -102,7 +102,7 @@ def evaluate_collection(
             "model": name,
             "mode": options.mode.value,
             "lookahead_ms": options.lookahead_ms,
-            "block_frames": options.block_frames,
+            "block_frames": options.frames_per_window,
             "label_shift_ms": 1000 * label_shift_s,
             "failures": failures,
             "unlabelled": [str(path) for path in collection.unlabelled],

@@ -43,7 +43,7 @@ class Stream:
         *,
         model: Model = "live",
         lookahead_ms: float = _DEFAULTS.lookahead_ms,
-        block_frames: int = _DEFAULTS.block_frames,
+        block_frames: int = _DEFAULTS.frames_per_window,
         device: str = "auto",
         instruments: Sequence[str] = (),
         updates: bool = False,

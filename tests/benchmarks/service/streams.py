@@ -31,7 +31,9 @@ MOST = 512
 STREAM = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=100.0, block_frames=8)
 STREAMS = {
     "block": STREAM,
-    "anytime": STREAM.model_copy(update={"mode": Mode.ANYTIME, "lookahead_ms": 200.0}),
+    "anytime": STREAM.model_copy(
+        update={"mode": Mode.ANYTIME, "lookahead_ms": 200.0, "block_frames": None}
+    ),
 }
 
 

@@ -52,13 +52,16 @@ def test_document_is_short_and_names_every_choice() -> None:
 def test_document_states_the_defaults() -> None:
     live, files = DOCUMENT.split("## Recordings")
     words = " ".join(files.split())
-    for name in ("lookahead_ms", "block_frames"):
+    for name, attribute in (
+        ("lookahead_ms", "lookahead_ms"),
+        ("block_frames", "frames_per_window"),
+    ):
         row = re.search(rf"\| `{name}` \|.*\| (\S+) \|\n", live)
         assert row
-        assert float(row[1]) == getattr(StreamOptions(), name)
+        assert float(row[1]) == getattr(StreamOptions(), attribute)
         stated = re.search(rf"`{name}` \(default (\d+)\)", words)
         assert stated
-        assert float(stated[1]) == getattr(FILE_OPTIONS, name)
+        assert float(stated[1]) == getattr(FILE_OPTIONS, attribute)
 
 
 def test_it_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,7 @@ def test_centre_mode_fixes_lookahead_and_block() -> None:
         {"lookahead_ms": float("nan")},
         {"block_frames": 33},
         {"block_frames": True},
+        {"mode": "anytime", "block_frames": 9},
     ],
 )
 def test_impossible_streams_are_refused(values: dict[str, Any]) -> None:

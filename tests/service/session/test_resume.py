@@ -25,7 +25,7 @@ OPTIONS = [
     StreamOptions(),
     StreamOptions(lookahead_ms=50, block_frames=3),
     StreamOptions(lookahead_ms=372, block_frames=32),
-    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=50),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=50, block_frames=1),
     StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200),
 ]
 RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]

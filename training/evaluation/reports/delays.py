@@ -49,7 +49,7 @@ def plot(reports: list[dict[str, Any]], out: Path) -> Axes:
     """Writes the picture, a PNG or an SVG by its name: a line for each mode and block size."""
     lines: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for one in sorted(reports, key=lambda report: float(report["lookahead_ms"])):
-        lines[one["mode"], one["block_frames"] if one["mode"] == Mode.BLOCK else 1].append(one)
+        lines[one["mode"], one["block_frames"]].append(one)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes: Axes = figure.subplots()
     for (mode, block), points in sorted(lines.items()):
@@ -83,9 +83,8 @@ def plot(reports: list[dict[str, Any]], out: Path) -> Axes:
 
 
 def _name(mode: str, block: int) -> str:
-    if mode != Mode.BLOCK:
-        return mode
-    return f"fixed look-ahead, blocks of {'1 frame' if block == 1 else f'{block} frames'}"
+    kind = "fixed look-ahead" if mode == Mode.BLOCK else mode
+    return f"{kind}, blocks of {'1 frame' if block == 1 else f'{block} frames'}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -34,7 +34,7 @@ def written(path: Path, reports: list[dict[str, Any]]) -> str:
 def files(tmp_path: Path) -> list[str]:
     fixed = [a_report("block", 4, ms, 0.7 + ms / 2000, ms + 40) for ms in (50, 100, 200, 370)]
     single = [a_report("block", 1, ms, 0.7 + ms / 2000, ms + 20) for ms in (50, 100)]
-    anytime = [a_report("anytime", 4, 200, 0.79, 43)]
+    anytime = [a_report("anytime", 2, 200, 0.79, 43)]
     return [
         written(tmp_path / f"{name}.json", reports)
         for name, reports in (("fixed", fixed), ("single", single), ("anytime", anytime))
@@ -50,11 +50,11 @@ def test_a_line_for_each_way_of_streaming(files: list[str], tmp_path: Path) -> N
         if isinstance(bars, ErrorbarContainer)
     }
     assert drawn.keys() == {
-        "anytime",
+        "anytime, blocks of 2 frames",
         "fixed look-ahead, blocks of 1 frame",
         "fixed look-ahead, blocks of 4 frames",
     }
-    assert drawn["anytime"] == [[43, 0.79]]
+    assert drawn["anytime, blocks of 2 frames"] == [[43, 0.79]]
     assert len(drawn["fixed look-ahead, blocks of 4 frames"]) == 4
     assert out.stat().st_size > 1000
 

@@ -32,7 +32,7 @@ When window n arrives, the pitch
 
 T falls with age to T(A) = onset_threshold: a clear onset begins its note at once, a doubtful one
 waits for more future audio, at most the full look-ahead. ``training.shipping.early`` chooses T(a)
-on validation material: the lowest threshold at which at most 1 % of the peaks of that age are false
+on validation material: the lowest threshold at which at most 3 % of the peaks of that age are false
 notes that the full look-ahead would not have begun. So early notes are about as reliable as late
 ones.
 

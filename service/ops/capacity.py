@@ -3,7 +3,7 @@
 For a second or two, sessions with default options process audio as fast as they can, with all that
 the process does for a session except its socket. Other load slows a trial down, so the best of a
 few counts. Sessions are admitted up to a fraction of it, each by the windows per second that it
-asks for: in anytime mode a window per hop, four times those of default options. The result is
+asks for: in anytime mode a window every second hop, twice those of default options. The result is
 cached for the next start with the same processor, cores, weights and versions.
 """
 
@@ -38,7 +38,7 @@ within 50 ms beyond the stated delay at 0.35, and no longer at 0.45 (``tests.ben
 
 ALONE = 0.6
 """The same for a session that has the machine to itself: no other one's windows become due together
-with its own. On a slower processor (Zen 4) a session in anytime mode then asks for 0.4 to 0.5, and
+with its own. On a slower processor (Zen 4) a session with a window each hop asks for 0.4 to 0.5, and
 99 % of its audio was transcribed within 20 ms."""
 
 SESSION_WINDOWS_PER_S = 4.0

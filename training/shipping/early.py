@@ -37,7 +37,7 @@ from training.shipping.tracking import tracked
 logger = logging.getLogger(__name__)
 
 FILE = Priority.FILE
-NEW_FALSE = 0.01
+NEW_FALSE = 0.03
 LOOKAHEAD_MS = 200.0
 _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
 

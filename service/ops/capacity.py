@@ -38,8 +38,8 @@ within 50 ms beyond the stated delay at 0.35, and no longer at 0.45 (``tests.ben
 
 ALONE = 0.6
 """The same for a session that has the machine to itself: no other one's windows become due together
-with its own. On a slower processor (Zen 4) a session with a window each hop asks for 0.4 to 0.5, and
-99 % of its audio was transcribed within 20 ms."""
+with its own. On a slower processor (Zen 4) a session with a window each hop asks for 0.4 to 0.5,
+and 99 % of its audio was transcribed within 20 ms."""
 
 SESSION_WINDOWS_PER_S = 4.0
 """What a session asks for beside its windows, in windows: sockets, resampling, note tracking."""

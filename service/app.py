@@ -185,11 +185,9 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """`auto` is the most accurate weights on a GPU, else those that the processor has time for."""
+    """`auto` is `live`, or `light` where the hardware does not multiply bfloat16."""
     if model != "auto":
         return model
-    if device.startswith("cuda"):
-        return "accurate"
     return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
 
 

@@ -55,7 +55,7 @@ class Settings(BaseSettings):
 
     model: str = Field(default="auto", min_length=1)
     """Name of shipped weights, or path of a .safetensors file with its .json beside it; auto is
-    `accurate` on CUDA, `live` on a CPU that multiplies bfloat16 and `light` on others."""
+    `live` where the device multiplies bfloat16, and `light` where it does not."""
 
     device: str = "auto"
     """Where the network runs: auto (CUDA if available), cpu, cuda or cuda:N."""

@@ -7,7 +7,7 @@ import torch
 from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW
 from model.storage import WEIGHTS, load, shipped
 
-SHIPPED = ("live", "light", "accurate")
+SHIPPED = ("live", "light")
 LIMIT_MIB = 16
 FRAME = FRAMES - 17  # 200 ms behind the newest
 

@@ -1,4 +1,4 @@
-"""Networks under named conditions: ``python -m training.evaluation.conditions live accurate``.
+"""Networks under named conditions: ``python -m training.evaluation.conditions live light``.
 
 The held-out instruments play validation scores; each condition degrades the same dry excerpts in
 one way. Prints the average precision of frames and onsets at one look-ahead for each, and the false

@@ -79,8 +79,7 @@ class WindowSchedule:
 
     def blocks(self, samples: int) -> int:
         """Number of blocks that decide all frames of a stream of this many samples."""
-        k = self.block_frames
-        return -(-self.frames(samples) // k) + -(-self.late_frames // k)
+        return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
 
     def steps(
         self, first_frame: int, block: NDArray[np.float32]
@@ -93,7 +92,8 @@ class WindowSchedule:
             return
         for new in range(self.block_frames):
             step = block[:, new : new + self.again_frames + 1]
-            if step.shape[1]:  # some of it lies before the end of the stream
+            # Once all frames are decided, the rest of the last block decides nothing.
+            if step.shape[1] > self.again_frames - self.late_frames:
                 yield first_frame + new, step
 
 

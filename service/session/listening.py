@@ -38,7 +38,7 @@ def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFram
     def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
         for newest, step in schedule.steps(first_frame, frames):
             frame = newest - schedule.late_frames
-            if frame >= 0 and step.shape[1] > column:
+            if frame >= 0:
                 on_frames(frame, step[:, column : column + 1])
 
     return pass_on

@@ -29,7 +29,7 @@ from service.protocol.options import (
     MIN_SAMPLE_RATE_HZ,
     AudioFormat,
     Encoding,
-    InstrumentsError,
+    OptionsError,
     check_instruments,
 )
 from service.session.description import chosen
@@ -97,10 +97,13 @@ async def transcribe_recording(
         if not state.knows(choices.model):
             loaded = state.loaded().config.name  # not the path that it may come from
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
-        options = choices.options(replace(FILE_OPTIONS, mode=state.settings.mode))
+        defaults = FILE_OPTIONS
+        if (mode := choices.mode or state.settings.mode) is not defaults.mode:
+            defaults = replace(defaults, mode=mode, block_frames=None)
         try:
+            options = choices.options(defaults)
             check_instruments(options.instruments, distinguished_by(state.loaded().config.heads))
-        except InstrumentsError as error:
+        except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         try:
             upload = await receive_file(request, state.settings, stack)

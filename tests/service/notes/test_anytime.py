@@ -8,10 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from model.config import HOP
+from service.engine.windows import WindowSchedule
 from service.notes.anytime import AnytimeTracker
-from service.notes.events import NoteEvent
+from service.notes.events import Event, NoteEvent
+from service.notes.listener import Listener
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import as_probabilities
+from service.protocol.options import MAX_ANYTIME_BLOCK_FRAMES
 from tests.service.notes.drawn_notes import (
     ALL_HEADS,
     FRAME_S,
@@ -75,6 +79,31 @@ def test_the_laws_of_events(wild: Wild) -> None:
     told = track(tracker, windows)
     assert all(event.frame <= n for n, events in enumerate(told) for event in events)
     check_laws((event for events in told for event in events), tracker.settings, wild[0].shape[1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    tracker_settings,
+    st.integers(1, MAX_ANYTIME_BLOCK_FRAMES),
+    st.integers(1, 40),
+    st.integers(0, 15),
+    st.integers(0, 2**32 - 1),
+)
+def test_the_laws_hold_for_windows_of_several_new_frames_that_disagree(
+    chosen: TrackerSettings, block_frames: int, frames: int, last_age: int, seed: int
+) -> None:
+    listener = Listener(chosen, FRAME_S, ALL_HEADS, last_age=last_age)
+    again = listener.columns - 1
+    schedule = WindowSchedule(2, block_frames, again, last_age)
+    rng = np.random.default_rng(seed)
+    events: list[Event] = []
+    for block in range(schedule.blocks(HOP * frames)):
+        first = schedule.first_frame(block)
+        window = rng.random((len(ALL_HEADS), again + block_frames, 128), np.float32)
+        for newest, step in schedule.steps(first, window[:, : frames - (first - again)]):
+            events += listener.push(newest, step)
+    events += listener.finish(frames)
+    check_laws((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
 
 
 @settings(max_examples=60, deadline=None)

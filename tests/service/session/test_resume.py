@@ -26,7 +26,7 @@ OPTIONS = [
     StreamOptions(lookahead_ms=50, block_frames=3),
     StreamOptions(lookahead_ms=372, block_frames=32),
     StreamOptions(mode=Mode.ANYTIME, lookahead_ms=50, block_frames=1),
-    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200, block_frames=3),
 ]
 RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]
 DURATION_S = 4.0

@@ -151,11 +151,22 @@ def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> Non
         ({"volume": 11}, "bad_parameter"),
         ({"answer": "html"}, "bad_parameter"),
         ({"encoding": "pcm_s16le"}, "bad_parameter"),
+        ({"mode": "anytime", "block_frames": 16}, "bad_parameter"),
         ({"model": "other"}, "unknown_model"),
     ],
 )
 def test_bad_parameters(client: TestClient, wav: bytes, query: dict[str, Any], code: str) -> None:
     check_problem(post(client, wav, **query), 422, code)
+
+
+@pytest.mark.parametrize(
+    ("query", "block_frames"), [({}, 2), ({"block_frames": 8}, 8), ({"mode": "block"}, 32)]
+)
+def test_a_mode_that_the_operator_chose_has_its_own_block(
+    wav: bytes, query: dict[str, Any], block_frames: int
+) -> None:
+    with serving(mode="anytime") as (client, _):
+        assert post(client, wav, "json", **query).json()["block_frames"] == block_frames
 
 
 def test_bodies_that_are_no_upload(client: TestClient, wav: bytes) -> None:

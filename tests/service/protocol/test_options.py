@@ -44,12 +44,18 @@ def test_centre_mode_fixes_lookahead_and_block() -> None:
         {"lookahead_ms": float("nan")},
         {"block_frames": 33},
         {"block_frames": True},
-        {"mode": "anytime", "block_frames": 9},
     ],
 )
 def test_impossible_streams_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="must be"):
         StreamOptions(**values)
+
+
+def test_a_block_too_long_for_its_mode_is_refused() -> None:
+    assert StreamOptions(mode=Mode.ANYTIME, block_frames=8).frames_per_window == 8
+    with pytest.raises(OptionsError, match="from 1 to 8, not 9") as caught:
+        StreamOptions(mode=Mode.ANYTIME, block_frames=9)
+    assert caught.value.code == "bad_block_frames"
 
 
 @pytest.mark.parametrize(

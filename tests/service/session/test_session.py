@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.config import HEADS
+from model.config import HEADS, HOP, PITCHES, WINDOW
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
 from service.protocol.options import Encoding, StreamOptions
@@ -107,6 +108,45 @@ def test_no_event_depends_on_audio_after_its_decision(
     other[:needed] = samples[:needed]
     known = [one for one in whole if one[1] <= needed]
     assert told(listening_engine, other, rate_hz, options)[: len(known)] == known
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("count", [0, 129, 20_001])
+def test_every_frame_comes_once_and_means_the_same_samples(
+    engine: Engine, options: StreamOptions, count: int
+) -> None:
+    samples = play([(69, 0.2, 9.0)], count / FAKE_RATE_HZ, FAKE_RATE_HZ)
+    audio = pcm(FAKE_RATE_HZ)
+    blocks: list[tuple[int, NDArray[np.float32]]] = []
+
+    async def run() -> TranscriptionSession:
+        session = TranscriptionSession(
+            engine, audio, options, on_frames=lambda first, probs: blocks.append((first, probs))
+        )
+        await session.push(to_bytes(samples, audio))
+        await session.finish()
+        return session
+
+    session = asyncio.run(run())
+    frames = -(-count // HOP)
+    assert session.frames == session.totals.frames == frames
+    assert [first for first, _ in blocks] == list(np.cumsum([0, *(b.shape[1] for _, b in blocks)]))[
+        : len(blocks)
+    ]
+    if frames == 0:
+        return
+    got = np.concatenate([block for _, block in blocks], axis=1)
+    assert got.shape == (3, frames, PITCHES)
+    # The fake hears a frame by the samples about it: so does this loop, straight from the audio.
+    padded = np.concatenate([np.zeros(WINDOW), samples, np.zeros(WINDOW)]).astype(np.float32)
+    fake = FakeTranscriber()
+    for frame in range(0, frames, 7):
+        at = WINDOW + HOP * frame
+        stream = fake.open_stream()
+        window = torch.from_numpy(padded[at - HOP : at - HOP + WINDOW].copy())
+        amplitude = stream.advance(window, 0)[0]
+        expected = (amplitude * 5).clamp(0, 1).numpy()
+        np.testing.assert_allclose(got[0, frame, list(FAKE_PITCHES)], expected, atol=1e-5)
 
 
 def test_events_come_within_the_stated_delay() -> None:

@@ -36,9 +36,10 @@ def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFram
     column = schedule.again_frames - schedule.late_frames
 
     def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
-        for newest, step in schedule.steps(first_frame, frames):
-            frame = newest - schedule.late_frames
-            if frame >= 0:
-                on_frames(frame, step[:, column : column + 1])
+        first = first_frame - schedule.late_frames
+        before = max(0, -first)  # frames that precede the stream
+        settled = frames[:, column + before : column + schedule.block_frames]
+        if settled.shape[1]:
+            on_frames(first + before, settled)
 
     return pass_on

@@ -274,8 +274,13 @@ LIVE = ModelConfig(
 )
 """Real-time on a laptop's CPU: filterbank front-end, one Beneš block, all heads."""
 
-ACCURATE = replace(LIVE, name="accurate", rse=replace(LIVE.rse, blocks=2))
-"""For GPUs and recordings: two Beneš blocks."""
+ACCURATE = replace(
+    LIVE,
+    name="accurate",
+    front_end=FilterbankConfig(lookahead=256, history=True, channels=64),
+    rse=replace(LIVE.rse, maps=192, blocks=2),
+)
+"""For GPUs and recordings: twice as wide as `live`, with two Beneš blocks."""
 
 LIGHT = replace(
     LIVE,

@@ -196,14 +196,14 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     """Audio (batch, samples) and labels, float32."""
 
     def scaled(values: NDArray[np.uint8], scale: int) -> Tensor:
-        return torch.from_numpy(values).to(device).float() / scale
+        return torch.from_numpy(values).to(device, non_blocking=True).float() / scale
 
     labels = Labels(
         frame=scaled(batch.frame, 1),
         onset=scaled(batch.onset, ONSET_SCALE),
         velocity=scaled(batch.velocity, VELOCITY_SCALE),
         offset=scaled(batch.offset, ONSET_SCALE),
-        instrument=torch.from_numpy(batch.instrument).to(device),
+        instrument=torch.from_numpy(batch.instrument).to(device, non_blocking=True),
         pedal=scaled(batch.pedal, PEDAL_SCALE),
         frame_known=1 - scaled(batch.frame_unknown, 1),
         onset_known=1 - scaled(batch.onset_unknown, 1),
@@ -247,7 +247,7 @@ def _notes_and_pedal(
 
 
 def _audio(values: NDArray, device: torch.device) -> Tensor:
-    return torch.from_numpy(values).to(device).float()
+    return torch.from_numpy(values).to(device, non_blocking=True).float()
 
 
 def _channels_last(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

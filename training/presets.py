@@ -86,10 +86,21 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12),
         init="live",
     ),
-    # Grown from "live": a second Beneš block and an offset head.
+    # Several times the work of "live": ten minutes of a data-centre GPU, days of a processor.
     "accurate": MusicRun(
-        MusicConfig(model=ACCURATE, validation_windows=1000),
-        LoopConfig(minutes=48, learning_rate=1e-3, validate_minutes=12),
+        MusicConfig(model=ACCURATE, batch_size=256, workers=12, validation_windows=1000),
+        LoopConfig(minutes=8, validate_minutes=3),
+    ),
+    # "live" on a GPU, with "accurate" as its teacher.
+    "live-taught": MusicRun(
+        MusicConfig(
+            model=LIVE,
+            batch_size=256,
+            workers=12,
+            distillation=DistillationConfig(teacher="accurate"),
+            validation_windows=1000,
+        ),
+        LoopConfig(minutes=6, learning_rate=1e-3, validate_minutes=3),
         init="live",
     ),
     # For processors without bfloat16: "live" made narrower, which is also its teacher.

@@ -98,5 +98,6 @@ def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(
     task = MusicTask(music(synth_config))
     loop = LoopConfig(steps=6, learning_rate=0.02, bfloat16=False)
     during = Trainer(task, loop, tmp_path).run()
-    after = task.validate(load(tmp_path / "last.safetensors", dtype=torch.float32))
+    device = next(task.network.parameters()).device
+    after = task.validate(load(tmp_path / "last.safetensors", device, dtype=torch.float32))
     assert during == pytest.approx(after, abs=1e-6)

@@ -74,6 +74,7 @@ def make_fabric() -> Fabric:
     from lightning_fabric.strategies.ddp import DDPStrategy
 
     accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.backends.cudnn.benchmark = True  # all batches have one shape
     if distributed.is_torchelastic_launched():
         fabric = Fabric(
             accelerator=accelerator,

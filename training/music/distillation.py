@@ -12,6 +12,7 @@ from torch import Tensor
 
 from model import storage
 from model.config import WINDOW, ModelConfig
+from model.precision import fastest_dtype
 from training.music.losses import Labels
 
 TAUGHT = ("frame", "onset", "velocity", "offset")
@@ -39,7 +40,8 @@ class Teacher:
         """Raises WeightsError if there are no such weights, ValueError if the teacher hears more
         than the student does."""
         self._share = config.share
-        self._network = storage.load(config.teacher)
+        self._network = storage.load(config.teacher, dtype=torch.float32)
+        self._device: torch.device | None = None
         theirs = self._network.config
         if theirs.context > student.context or theirs.sample_rate != student.sample_rate:
             raise ValueError(
@@ -49,7 +51,9 @@ class Teacher:
 
     def mixed(self, audio: Tensor, labels: Labels) -> Labels:
         """Labels for a batch of windows, (batch, samples), with the teacher's share in them."""
-        self._network.to(audio.device)
+        if self._device != audio.device:
+            self._device = audio.device
+            self._network.to(audio.device).compute_in(fastest_dtype(audio.device))
         heard = self._network.predict(audio[:, -self._samples :]).float()  # without gradients
         rows = {head: heard[:, row] for row, head in enumerate(self._network.config.heads)}
         targets = {

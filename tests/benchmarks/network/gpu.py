@@ -134,7 +134,7 @@ def one_batch(
 ) -> dict[str, Any]:
     """The plain network, and each way of emitting frames as the service runs it."""
     sample_rate = transcriber.config.sample_rate
-    windows = [torch.randn(WINDOW) * 0.1] * batch
+    windows = [torch.randn(transcriber.config.context + WINDOW) * 0.1] * batch
     rows = torch.stack(windows).to(CUDA)
     plain = timed(lambda: transcriber.predict(rows), runs)
     figures: dict[str, Any] = {

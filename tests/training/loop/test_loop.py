@@ -41,11 +41,12 @@ class Line:
         yield endless()
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        batch = batch.to(next(self.network.parameters()).device)
         error = (self.network(batch) - (3 * batch - 1)).square().mean()
         return error, {"error": error.detach()}
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        x = torch.linspace(-1, 1, 9)[:, None]
+        x = torch.linspace(-1, 1, 9, device=next(network.parameters()).device)[:, None]
         with torch.inference_mode():
             return {"negative_error": -float((network(x) - (3 * x - 1)).square().mean())}
 

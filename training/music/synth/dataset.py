@@ -146,8 +146,9 @@ class _Batches(IterableDataset[Batch]):
         return generate_batches(self._config, self._batch_size, seed)
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
+def _as_tensors(batch: Any) -> Any:
+    """Tensors cross between processes in shared memory, arrays through a pipe."""
+    return tuple(torch.from_numpy(array) for array in batch)
 
 
 def _ignore_interrupt(worker: int) -> None:
@@ -173,19 +174,20 @@ class SynthStream:
             _Batches(config, batch_size, config.seed if seed is None else seed),
             batch_size=None,
             num_workers=workers,
-            collate_fn=_as_it_is,
+            collate_fn=_as_tensors,
             prefetch_factor=config.queue_batches if workers else None,
             multiprocessing_context="spawn" if workers else None,
             worker_init_fn=_ignore_interrupt,
+            pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
             generator=torch.Generator(),  # the loader's own seed leaves the global one alone
         )
-        self._batches: Iterator[Batch] = iter(loader)
+        self._batches: Iterator[Any] = iter(loader)
 
     def __iter__(self) -> SynthStream:
         return self
 
     def __next__(self) -> Batch:
-        return next(self._batches)
+        return Batch(*(tensor.numpy() for tensor in next(self._batches)))
 
     def close(self) -> None:
         """Ends the stream; its workers stop with the loader's iterator."""

@@ -243,10 +243,10 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
             vocabulary=12_000,
             corpus_vectors=True,
             cut=CutConfig(ends="word", common=500, targets="lambada"),
-            rse=RSEConfig(maps=96, blocks=1, dropout=0.0),
+            rse=RSEConfig(maps=96, blocks=1),
             batch_size=64,
         ),
-        LoopConfig(minutes=16, validate_minutes=2, learning_rate=3e-3, average=0.997, patience=4),
+        LoopConfig(minutes=45, optimizer="muon", learning_rate=0.01, validate_minutes=6),
     ),
     # The paper's size on the same passages, without vectors from elsewhere; needs a GPU.
     "gpu": LambadaRun(
@@ -260,7 +260,9 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
             batch_size=64,
             validation_passages=0,
         ),
-        LoopConfig(steps=20_000, learning_rate=1e-3, validate_steps=1000, patience=5),
+        LoopConfig(
+            steps=20_000, optimizer="muon", learning_rate=0.01, validate_steps=1000, patience=5
+        ),
     ),
 }
 

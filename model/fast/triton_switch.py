@@ -32,6 +32,7 @@ _PAIRS = 64  # pairs per program
 _WARPS = 8
 _MOST_ELEMENTS = 1 << 31  # offsets have 32 bits
 _LEAST_TILE = 16  # smallest side that tl.dot accepts
+_WIDEST_PAIR = 256  # features; of 384, sums no longer fit in registers (tests/benchmarks/README.md)
 _ACTIVATIONS = {"gelu": 0, "sigmoid_gelu": 1, "relu": 2}
 _DIRECTIONS: dict[Direction, int] = {"none": 0, "deinterleave": 1, "interleave": 2}
 
@@ -174,10 +175,12 @@ class TritonSwitch(FastSwitch):
 
 
 def fits(unit: ResidualSwitchUnit) -> bool:
-    """Whether the kernel supports this unit: a norm within the unit, and sides that tile."""
-    maps = unit.w.out_features // 2
+    """Whether the kernel supports this unit and pays: a norm within the unit, sides that tile, and
+    a pair that is not too wide."""
+    pair = unit.w.out_features
     within = isinstance(unit.norm, (FeatureNorm, torch.nn.Identity))
-    return within and min(tile(2 * maps), tile(unit.z.out_features)) >= _LEAST_TILE
+    tiles = min(tile(pair), tile(unit.z.out_features)) >= _LEAST_TILE
+    return within and tiles and pair <= _WIDEST_PAIR
 
 
 def tile(width: int) -> int:

@@ -60,6 +60,7 @@ def main() -> None:
         cases += 1
     assert not fits(ResidualSwitchUnit(RSEConfig(maps=24, norm="sequence")))
     assert not fits(ResidualSwitchUnit(RSEConfig(maps=6)))
+    assert not fits(ResidualSwitchUnit(RSEConfig(maps=192)))
     print(f"{cases} cases agree")
 
 

@@ -65,9 +65,12 @@ load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QU
 soak: $(VENV)/.installed-dev ## two hours of audio as fast as they are taken (JSON=FILE)
 	$(PY) -m tests.benchmarks.soak --model $(MODEL) $(if $(JSON),--json $(JSON))
 
-train: train-$(MODEL) ## weights MODEL=live, light or accurate, from SHARED/synth; call again to resume
+train: train-$(MODEL) ## weights MODEL=live, light or accurate, from SHARED/synth and real_train; call again to resume
 
-TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth
+REAL := $(wildcard $(SHARED)/real_train)
+TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth \
+  $(if $(REAL),--music.synth.real-root $(REAL))
+SHIP = $(PY) -m training.shipping.ship --synth $(SHARED)/synth $(if $(REAL),--real $(REAL)) --weights last
 resume = $(if $(wildcard $(1)/state.pt),--resume)
 
 # From random weights, then at a lower rate: two and a half hours on two cores.
@@ -75,17 +78,17 @@ train-live: $(VENV)/.installed-dev
 	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
 	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \
 	  $(call resume,runs/live-on)
-	$(PY) -m training.shipping.ship runs/live-on --name live --weights last --synth $(SHARED)/synth
+	$(SHIP) runs/live-on --name live
 
-# Grown from the shipped weights "live": an hour.
+# Ten minutes of a data-centre GPU.
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
-	$(PY) -m training.shipping.ship runs/accurate --name accurate --weights last --synth $(SHARED)/synth
+	$(SHIP) runs/accurate --name accurate
 
-# Half of the work of "live", which it starts from and learns from: an hour and a half.
+# Half of the work of "live", which it starts from and learns from: two hours.
 train-light: $(VENV)/.installed-dev
 	$(TRAIN) --preset light --out runs/light $(call resume,runs/light)
-	$(PY) -m training.shipping.ship runs/light --name light --weights last --synth $(SHARED)/synth
+	$(SHIP) runs/light --name light
 
 # One slice of MINUTES a call: call again to go on, until it says that all is finished.
 MINUTES ?= 10

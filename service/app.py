@@ -185,9 +185,11 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """`auto` is `live`, or `light` where the hardware does not multiply bfloat16."""
+    """`auto` is the most accurate weights on a GPU, else those that the processor has time for."""
     if model != "auto":
         return model
+    if device.startswith("cuda"):
+        return "accurate"
     return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
 
 

@@ -55,7 +55,7 @@ class Settings(BaseSettings):
 
     model: str = Field(default="auto", min_length=1)
     """Name of shipped weights, or path of a .safetensors file with its .json beside it; auto is
-    `live` where the device multiplies bfloat16, and `light` where it does not."""
+    `accurate` on CUDA, `live` on a CPU that multiplies bfloat16 and `light` on others."""
 
     device: str = "auto"
     """Where the network runs: auto (CUDA if available), cpu, cuda or cuda:N."""
@@ -119,19 +119,21 @@ class Settings(BaseSettings):
     """Maximum size of a websocket message, in bytes; the default holds 5 s of 48 kHz float32."""
 
     max_messages_per_s: float = Field(default=5000.0, ge=10, le=1_000_000)
-    """Average websocket messages per second of a session; faster ones wait unread."""
+    """Average websocket messages per second of a session; faster senders are slowed down."""
 
     max_message_burst: int = Field(default=50_000, ge=1, le=1_000_000)
     """Websocket messages that a session may send at once."""
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
-    """Audio of a session that may await transcription, in ms; beyond it the socket waits unread."""
+    """Audio of a session that may await transcription, in ms; beyond it the
+    service stops reading the socket."""
 
     max_inbound_messages: int = Field(default=1024, ge=16, le=1_000_000)
-    """Received messages that may await transcription; beyond it the socket waits unread."""
+    """Received messages that may await transcription; beyond it the
+    service stops reading the socket."""
 
     max_pace: float = Field(default=10.0, ge=1, le=1000)
-    """Average seconds of audio per second of a live stream; faster audio waits unread."""
+    """Average seconds of audio per second of a live stream; faster senders are slowed down."""
 
     pace_burst_s: float = Field(default=10.0, ge=0.1, le=600)
     """Seconds of audio that a live stream may send at once."""

@@ -7,8 +7,9 @@ import torch
 from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW
 from model.storage import WEIGHTS, load, shipped
 
-SHIPPED = ("live", "light")
+SHIPPED = ("live", "light", "accurate")
 LIMIT_MIB = 16
+ATTACK_S = 0.004
 FRAME = FRAMES - 17  # 200 ms behind the newest
 
 
@@ -22,7 +23,7 @@ def note(pitch: int, begins: int) -> np.ndarray:
         if k * frequency < 0.45 * SAMPLE_RATE
     )
     window = np.zeros(WINDOW, np.float32)
-    window[begins:] = 0.2 * sound
+    window[begins:] = 0.2 * sound * np.minimum(1, time / ATTACK_S)
     return window
 
 

@@ -25,6 +25,7 @@ def test_the_address_to_open(host: str, address: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "device", "weights"),
     [
+        ("auto", "cuda:1", "accurate"),
         ("live", "cuda", "live"),
         ("mine.safetensors", "cpu", "mine.safetensors"),
     ],

@@ -50,18 +50,19 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     """The stages of training recorded in a card, in order.
 
-    Each has "name", "steps", "hours", the peak "learning_rate" and "synth", the settings of its
-    training audio.
+    Each has "name", "steps", "batch_size", "hours", the peak "learning_rate" and "synth", the
+    settings of its training audio.
     """
-    training = card.get("training")
+    training, data = card.get("training"), card.get("data", {})
     if training is None:
         return []
     stage = {
         "name": card.get("name", ""),
         "steps": training["steps"],
+        "batch_size": data.get("batch_size", 24),
         "hours": training["hours"],
         "learning_rate": training["loop"]["learning_rate"],
-        "synth": card.get("data", {}).get("synth"),
+        "synth": data.get("synth"),
     }
     return [*training.get("earlier", []), stage]
 

@@ -25,6 +25,8 @@ KNOWN_FAILURES = """\
   only as sounds without notes.
 """
 
+_BATCH_SIZE = 24  # windows a step of stages whose cards do not say
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
@@ -62,9 +64,9 @@ def model_card(card: dict[str, Any]) -> str:
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
-        f"({sum(stage['steps'] for stage in all_stages)} steps of "
-        f"{data['batch_size']} windows of 0.74 s) on synthesised audio{learned}. Synthesised audio "
-        "plays the scores below with recorded notes of the instruments below, humanised, detuned, "
+        f"({sum(windows(stage) for stage in all_stages) / 1e6:.2f} million windows of 0.74 s) on "
+        f"synthesised audio{learned}. Synthesised audio plays the scores below with recorded "
+        "notes of the instruments below, humanised, detuned, "
         "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
         f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
         f"{held_out}, and the validation and test scores.",
@@ -94,15 +96,20 @@ def model_card(card: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def windows(stage: dict[str, Any]) -> int:
+    """Windows of audio in a stage of training."""
+    return int(stage["steps"] * stage.get("batch_size", _BATCH_SIZE))
+
+
 def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:
     """The stages of training, each starting from the weights of the previous one."""
     if len(all_stages) < 2:
         return []
     return [
-        "| stage | network | steps | hours | peak learning rate |",
+        "| stage | network | windows | hours | peak learning rate |",
         "|---:|---|---:|---:|---:|",
         *(
-            f"| {number} | {stage['name']} | {stage['steps']} | {stage['hours']:.2f} | "
+            f"| {number} | {stage['name']} | {windows(stage)} | {stage['hours']:.2f} | "
             f"{stage['learning_rate']:g} |"
             for number, stage in enumerate(all_stages, start=1)
         ),

@@ -22,7 +22,7 @@ TINY_PAPER = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
 CARD = {
     "name": "before",
     "training": {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}},
-    "data": {"synth": {"a": 1}},
+    "data": {"batch_size": 3, "synth": {"a": 1}},
 }
 
 
@@ -49,8 +49,8 @@ def test_a_network_with_more_blocks_begins_as_exactly_the_small_one(
     stages = warm_start(network, path)
     windows = 0.3 * torch.randn(2, WINDOW)
     assert torch.equal(network.predict(windows), before.predict(windows))
-    stage = {"name": "before", "steps": 7, "hours": 0.5, "learning_rate": 0.1, "synth": {"a": 1}}
-    assert stages == [stage]
+    stage = {"name": "before", "steps": 7, "batch_size": 3, "hours": 0.5, "learning_rate": 0.1}
+    assert stages == [{**stage, "synth": {"a": 1}}]
 
 
 @pytest.mark.parametrize("small", [TINY, TINY_PAPER], ids=["filterbank", "strided"])

@@ -37,7 +37,7 @@ GRID: dict[str, Sequence[Any]] = {
     "restrike_threshold": (*_PROBABILITIES, None),
     "frame_on_threshold": _PROBABILITIES,
     "frame_off_threshold": _PROBABILITIES,
-    "release_frames": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
+    "release_frames": tuple(range(1, 9)),  # more would report ends later than 0.2 s
     "min_note_frames": (2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
     "frame_start_threshold": (*_PROBABILITIES, None),
     "frame_start_frames": (2, 3, 4, 6, 8, 12, 16, 24, 32),

@@ -50,6 +50,6 @@ def test_they_hear_a_note(name: str, pitch: int) -> None:
     assert heard[0, FRAME].argmax() == pitch
     assert heard[0, FRAME, pitch] > 0.5
     onset = heard[1, FRAME - 11 : FRAME - 4, pitch]
-    assert onset.max() > 0.3
+    assert onset.max() > transcriber.card["tracker"]["onset_threshold"]
     assert silent[0].max() < 0.1
     assert silent[1].max() < 0.1

@@ -17,6 +17,8 @@ from model.storage import WeightsError, load, resolve
 from model.transcriber import TranscriptionModel
 from training.loop.narrow import narrow
 
+_BATCH_SIZE = 24  # windows a step of stages whose cards do not say
+
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
@@ -59,12 +61,13 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     stage = {
         "name": card.get("name", ""),
         "steps": training["steps"],
-        "batch_size": data.get("batch_size", 24),
+        "batch_size": data.get("batch_size", _BATCH_SIZE),
         "hours": training["hours"],
         "learning_rate": training["loop"]["learning_rate"],
         "synth": data.get("synth"),
     }
-    return [*training.get("earlier", []), stage]
+    earlier = [{"batch_size": _BATCH_SIZE, **one} for one in training.get("earlier", [])]
+    return [*earlier, stage]
 
 
 def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:

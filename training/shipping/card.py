@@ -25,8 +25,6 @@ KNOWN_FAILURES = """\
   only as sounds without notes.
 """
 
-_BATCH_SIZE = 24  # windows a step of stages whose cards do not say
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
@@ -98,7 +96,7 @@ def model_card(card: dict[str, Any]) -> str:
 
 def windows(stage: dict[str, Any]) -> int:
     """Windows of audio in a stage of training."""
-    return int(stage["steps"] * stage.get("batch_size", _BATCH_SIZE))
+    return int(stage["steps"] * stage["batch_size"])
 
 
 def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:

@@ -84,17 +84,11 @@ class Settings(BaseSettings):
     token_lifetime_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds for which a token of `POST /token` is valid; it opens one websocket."""
 
-    max_tokens: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Used tokens remembered until they expire; beyond it, tokens are refused."""
-
     max_requests_per_s: float = Field(default=20.0, ge=0.01, le=1_000_000)
     """Average requests and handshakes per second of one client, beyond which it gets 429."""
 
     max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
     """Requests that one client may make at once."""
-
-    max_clients: int = Field(default=10_000, ge=1, le=10_000_000)
-    """Clients whose request rates are tracked; beyond it the least recent is dropped."""
 
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine
@@ -121,9 +115,6 @@ class Settings(BaseSettings):
     max_messages_per_s: float = Field(default=5000.0, ge=10, le=1_000_000)
     """Average websocket messages per second of a session; faster senders are slowed down."""
 
-    max_message_burst: int = Field(default=50_000, ge=1, le=1_000_000)
-    """Websocket messages that a session may send at once."""
-
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
     """Audio of a session that may await transcription, in ms; beyond it the
     service stops reading the socket."""
@@ -134,9 +125,6 @@ class Settings(BaseSettings):
 
     max_pace: float = Field(default=10.0, ge=1, le=1000)
     """Average seconds of audio per second of a live stream; faster senders are slowed down."""
-
-    pace_burst_s: float = Field(default=10.0, ge=0.1, le=600)
-    """Seconds of audio that a live stream may send at once."""
 
     lagging_ms: float = Field(default=500.0, ge=10, le=60_000)
     """Untranscribed audio, in ms, above which a session receives `lagging`."""
@@ -246,17 +234,11 @@ class ClusterSettings(BaseSettings):
     max_attempts: int = Field(default=10, ge=1, le=100)
     """Attempts at a request before its session fails with a retryable `internal`."""
 
-    retry_pause_s: float = Field(default=0.05, ge=0, le=10)
-    """Seconds before the second attempt; twice that before the third, and so on."""
-
     heartbeat_s: float = Field(default=2.0, ge=0.01, le=60)
     """Seconds between heartbeats of the model."""
 
     heartbeat_patience_s: float = Field(default=15.0, ge=0.1, le=600)
     """Seconds without a heartbeat after which `/readyz` is 503 and new sessions are refused."""
-
-    drain_poll_s: float = Field(default=1.0, ge=0.05, le=60)
-    """Seconds between checks of an ingress replica whether Serve is stopping it."""
 
     max_unread_bytes: int = Field(default=8 * 1024 * 1024, ge=64 * 1024, le=1024**3)
     """Unread bytes of a live stream, since Serve does not hold back a client that sends too fast;

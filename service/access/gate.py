@@ -89,9 +89,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self._rate = RateLimiter(
-            settings.max_requests_per_s, settings.max_request_burst, settings.max_clients
-        )
+        self._rate = RateLimiter(settings.max_requests_per_s, settings.max_request_burst)
         self._hosts = settings.allowed_hosts
         # Without keys, DNS rebinding would give any page access: restrict the host names.
         self._open = not self.keys and not is_loopback(settings.host)

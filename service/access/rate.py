@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
+MAX_CLIENTS = 10_000  # whose rates are tracked
+
 
 class Bucket:
     """Admits `burst` at once and `rate_per_s` on average.
@@ -32,18 +34,16 @@ class Bucket:
 
 
 class RateLimiter:
-    """A bucket per client; above `max_clients` the least recent one is dropped."""
+    """A bucket per client; above MAX_CLIENTS the least recent one is dropped."""
 
     def __init__(
         self,
         rate_per_s: float,
         burst: float,
-        max_clients: int,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._rate_per_s = rate_per_s
         self._burst = burst
-        self._max_clients = max_clients
         self._clock = clock
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
@@ -59,7 +59,7 @@ class RateLimiter:
             rate = rate_per_s or self._rate_per_s
             bucket = Bucket(rate, max(1.0, self._burst * rate / self._rate_per_s))
             self._buckets[client] = bucket
-            if len(self._buckets) > self._max_clients:
+            if len(self._buckets) > MAX_CLIENTS:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(client)
         wait_s = bucket.wait_s(1, now_s)

@@ -26,6 +26,8 @@ from service.access.problems import busy, responses
 from service.access.refusal import asks_for_status
 from service.protocol.faults import ErrorCode, ProtocolError
 
+MAX_SPENT = 10_000  # used tokens remembered until they expire; beyond it no token is valid
+
 _MAC_BYTES = hashlib.sha256().digest_size
 
 
@@ -35,17 +37,14 @@ class TokenBook:
     def __init__(
         self,
         lifetime_s: float,
-        max_spent: int,
         secret: bytes | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """Args:
-        max_spent: used tokens remembered; beyond it no token is valid until some expire.
         secret: shared by the replicas of a cluster; None makes one for this process.
         clock: on a cluster wall-clock time, roughly equal on all nodes.
         """
         self.lifetime_s = lifetime_s
-        self._max_spent = max_spent
         self._secret = secret or secrets.token_bytes(32)
         self._clock = clock
         self._spent: dict[str, float] = {}  # expiry times, oldest first
@@ -79,7 +78,7 @@ class TokenBook:
         now_s = self._clock()
         while self._spent and next(iter(self._spent.values())) <= now_s:
             del self._spent[next(iter(self._spent))]
-        return len(self._spent) >= self._max_spent
+        return len(self._spent) >= MAX_SPENT
 
     def _signed(self, token: str) -> bytes | None:
         try:

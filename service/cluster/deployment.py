@@ -28,7 +28,7 @@ from model import storage
 from service.access.tokens import TokenBook
 from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
 from service.cluster.calls import Description, ReplicaLostError, WindowRequest
-from service.cluster.drain import drain_when_stopping
+from service.cluster.drain import POLL_S, drain_when_stopping
 from service.cluster.engine import RemoteEngine
 from service.cluster.flow import UnreadLimit
 from service.cluster.model import ModelWorker, StepTime, weights_digest
@@ -189,7 +189,6 @@ class Ingress:
         settings = self._settings
         tokens = TokenBook(
             settings.token_lifetime_s,
-            settings.max_tokens,
             self._token_secret,
             time.time,  # the only clock that replicas share; a jump shifts the tokens' expiry
         )
@@ -197,9 +196,7 @@ class Ingress:
         state: ServiceState = app.state.service
         context = serve.get_replica_context()
         self._draining = state.draining
-        self._drain = asyncio.create_task(
-            drain_when_stopping(self._draining, context, self._cluster.drain_poll_s)
-        )
+        self._drain = asyncio.create_task(drain_when_stopping(self._draining, context))
         limited: Any = UnreadLimit(app, self._cluster.max_unread_bytes)
         return cast(ASGIApp, ProxyHeadersMiddleware(limited, list(settings.trusted_proxies)))
 
@@ -244,7 +241,7 @@ def build(
                 upscale_delay_s=5,
             ),
             # The drain, and the time to notice it.
-            "graceful_shutdown_timeout_s": settings.drain_timeout_s + 2 * cluster.drain_poll_s,
+            "graceful_shutdown_timeout_s": settings.drain_timeout_s + 2 * POLL_S,
             **(ingress_options or {}),
         }
     )

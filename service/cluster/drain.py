@@ -21,15 +21,14 @@ CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 NAMESPACE = "serve"
 STOPPING = "STOPPING"
 
+POLL_S = 1.0  # between two checks of the replica's status
 ANSWER_S = 5.0  # a controller that is placing many replicas is slow
 
 
-async def drain_when_stopping(
-    draining: asyncio.Event, context: ReplicaContext, poll_s: float
-) -> None:
+async def drain_when_stopping(draining: asyncio.Event, context: ReplicaContext) -> None:
     """Sets the event once Serve stops this replica; failures are retried."""
     while not draining.is_set():
-        await asyncio.sleep(poll_s)
+        await asyncio.sleep(POLL_S)
         try:
             async with asyncio.timeout(ANSWER_S):
                 if await _is_stopping(context):

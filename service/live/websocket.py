@@ -51,6 +51,10 @@ router = APIRouter()
 # How long a client may take to accept the close frame.
 CLOSE_PATIENCE_S = 1.0
 
+# What a session may send at once, of audio and of messages.
+BURST_S = 10.0
+BURST_MESSAGES = 50_000
+
 
 @router.websocket("/ws/transcribe")
 async def transcribe_live(websocket: WebSocket) -> None:
@@ -199,9 +203,9 @@ class Connection:
 
     async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
         received_bytes = 0
-        pacer = Pacer(self._settings.max_pace, self._settings.pace_burst_s)
+        pacer = Pacer(self._settings.max_pace, BURST_S)
         # Messages with little or no audio cost as much to read as others.
-        counter = Pacer(self._settings.max_messages_per_s, self._settings.max_message_burst)
+        counter = Pacer(self._settings.max_messages_per_s, BURST_MESSAGES)
         most_ms = 1000.0 * self._settings.max_session_s
         audio_s = self._service.metrics.audio_s.labels("live")
         while True:

@@ -1,4 +1,4 @@
-"""Measures models through the service's own pipeline: reports, conditions, pictures.
+"""Measures models through the service's own pipeline: reports and pictures.
 
 Uses the service's sessions; nothing is trained here.
 """

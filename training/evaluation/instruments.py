@@ -32,7 +32,6 @@ from training.music.synth.acoustics.augment import augment
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
-    labelled,
     load_material,
     random_piece,
     random_tuning,
@@ -195,7 +194,7 @@ def rendered_passages(
 
     def finished(kind: str, rendered: Rendered) -> tuple[Passage, int]:
         audio = augment(rendered.audio, rate, rng, config.recording, material.surroundings)
-        notes = labelled(rendered.notes, config)
+        notes = rendered.notes
         listed = NoteList(
             notes.onset,
             notes.offset,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from service.access import rate
 from service.access.rate import RateLimiter
 
 
@@ -15,7 +18,7 @@ class Clock:
 
 def test_clients_have_buckets_of_their_own() -> None:
     clock = Clock()
-    limiter = RateLimiter(1, 2, max_clients=10, clock=clock)
+    limiter = RateLimiter(1, 2, clock)
     assert [limiter.admit("a") for _ in range(4)] == [0, 0, 1, 1]  # one refused costs nothing
     assert limiter.admit("b") == 0
     clock.now_s += 1
@@ -24,13 +27,14 @@ def test_clients_have_buckets_of_their_own() -> None:
 
 
 def test_a_rate_of_its_own_scales_the_burst() -> None:
-    limiter = RateLimiter(10, 20, max_clients=10, clock=Clock())
+    limiter = RateLimiter(10, 20, Clock())
     admitted = [limiter.admit("slow", rate_per_s=1) for _ in range(5)]
     assert [wait > 0 for wait in admitted] == [False, False, True, True, True]
 
 
-def test_the_memory_of_clients_is_bounded() -> None:
-    limiter = RateLimiter(1, 1, max_clients=100, clock=Clock())
+def test_the_memory_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate, "MAX_CLIENTS", 100)
+    limiter = RateLimiter(1, 1, Clock())
     for n in range(1000):
         limiter.admit(f"client {n}")
     assert len(limiter._buckets) == 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.access import tokens
 from service.access.clients import Client
 from service.access.tokens import TokenBook
 
@@ -18,9 +19,9 @@ class Clock:
         return self.now_s
 
 
-def books(count: int, max_tokens: int = 10) -> tuple[list[TokenBook], Clock]:
+def books(count: int) -> tuple[list[TokenBook], Clock]:
     clock = Clock()
-    return [TokenBook(30, max_tokens, SECRET, clock) for _ in range(count)], clock
+    return [TokenBook(30, SECRET, clock) for _ in range(count)], clock
 
 
 def test_a_token_of_one_replica_is_good_at_another_once() -> None:
@@ -33,8 +34,11 @@ def test_a_token_of_one_replica_is_good_at_another_once() -> None:
     assert other.owner(one.issue(ALICE)) == ALICE
 
 
-def test_a_token_ends_with_its_time_and_spent_ones_are_forgotten() -> None:
-    (book,), clock = books(1, max_tokens=2)
+def test_a_token_ends_with_its_time_and_spent_ones_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokens, "MAX_SPENT", 2)
+    (book,), clock = books(1)
     late = book.issue(ALICE)
     for _ in range(5):
         book.spend(book.issue(ALICE))
@@ -55,7 +59,7 @@ def test_nobody_guesses(guess: str) -> None:
 
 def test_what_a_token_says_cannot_be_changed() -> None:
     (book,), _ = books(1)
-    foreign = TokenBook(30, 10, clock=Clock()).issue(ALICE)
+    foreign = TokenBook(30, clock=Clock()).issue(ALICE)
     assert book.owner(foreign) is None
     token = book.issue(ALICE)
     for place in range(0, len(token) - 4, 7):

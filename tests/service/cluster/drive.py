@@ -28,10 +28,9 @@ from service.settings import ClusterSettings, Settings
 LOGICAL_CPUS = 2
 CLUSTER = ClusterSettings(
     live_timeout_s=60,
-    retry_pause_s=0.2,  # a machine that does much else is slow to see that a process is gone
+    max_attempts=20,  # a machine that does much else is slow to see that a process is gone
     heartbeat_s=0.5,
     heartbeat_patience_s=300,
-    drain_poll_s=0.2,
     max_unread_bytes=1024 * 1024,
 )
 OBJECT_STORE_BYTES = 100 * 1024 * 1024

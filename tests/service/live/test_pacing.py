@@ -55,16 +55,20 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_recording_through_the_websocket_is_held_back_and_loses_nothing(
-    pauses: list[float],
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(max_pace=2, pace_burst_s=0.2) as (client, _):
+    monkeypatch.setattr(websocket, "BURST_S", 0.2)
+    with serving(max_pace=2) as (client, _):
         transcribe(client)
     assert pauses[0] == 0  # within the burst
     assert max(pauses) > 0
 
 
-def test_messages_without_audio_have_a_pace_too(pauses: list[float]) -> None:
-    with serving(max_messages_per_s=10, max_message_burst=3) as (client, _):
+def test_messages_without_audio_have_a_pace_too(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "BURST_MESSAGES", 3)
+    with serving(max_messages_per_s=10) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
             socket.send_json(START)
             for kind in ("flush", "keepalive", "flush", "keepalive", "stop"):

@@ -1,8 +1,7 @@
 """Word vectors from text files, read line by line: fastText's .vec and GloVe's format.
 
 A line is a word and its numbers, separated by spaces; fastText's first line holds the number of
-words and of dimensions. GloVe has none, and some of its "words" contain spaces, so a line's
-vector is what its last fields hold.
+words and of dimensions, GloVe has none.
 """
 
 from array import array
@@ -57,9 +56,9 @@ def read_vectors(path: Path, most: int = 0) -> WordVectors:
                 if number == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
                     dimensions = int(fields[1])
                     continue
-                dimensions = dimensions or len(fields) - 1
-                vector = _numbers(fields, dimensions, f"{path}, line {number}")
-                word = " ".join(fields[:-dimensions])
+                word, *values = fields
+                dimensions = dimensions or len(values)
+                vector = _vector(values, dimensions, f"{path}, line {number}")
                 if word not in words:
                     words[word] = None
                     numbers.frombytes(vector.tobytes())
@@ -74,23 +73,14 @@ def read_vectors(path: Path, most: int = 0) -> WordVectors:
     return WordVectors(tuple(words), np.frombuffer(numbers, np.float32).reshape(-1, dimensions))
 
 
-def _numbers(fields: list[str], dimensions: int, where: str) -> NDArray[np.float32]:
-    """The last `dimensions` of a line's fields, before which its word stands. Raises TextError."""
-    word = fields[:-dimensions]
-    if dimensions < 1 or not word or (len(word) > 1 and _is_number(word[-1])):
-        raise TextError(f"{where}: {len(fields) - 1} numbers, expected a word and {dimensions}")
+def _vector(values: list[str], dimensions: int, where: str) -> NDArray[np.float32]:
+    """Raises TextError."""
+    if not values or len(values) != dimensions:
+        raise TextError(f"{where}: {len(values)} numbers, expected a word and {dimensions}")
     try:
-        vector = np.array(fields[-dimensions:], dtype=np.float32)
+        vector = np.array(values, dtype=np.float32)
     except ValueError as error:
         raise TextError(f"{where}: not a word and its vector: {error}") from error
     if not np.isfinite(vector).all():
         raise TextError(f"{where}: a vector that is not finite")
     return vector
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from training.music.synth.instruments.bank import HELD_OUT, HoldOut
 
@@ -129,8 +128,6 @@ class SynthConfig:
     """Longer pedal presses are split by a change; 1 in 100 human presses is this long."""
     context: int = 0
     """Samples before each window that come with it (``ModelConfig.context``)."""
-    labels: Literal["sounding", "keys"] = "sounding"
-    """Whether a pedalled note ends when the pedal releases it (up to the cap), or with its key."""
     tuning_max_cents: float = 30.0
     """Farthest concert pitch from 440 Hz, in cents."""
     recording: RecordingConfig = field(default_factory=RecordingConfig)

@@ -1,6 +1,6 @@
 """Excerpts, audio with notes: scores performed by instruments in a room, or real recordings."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,8 +114,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         if rng.random() < config.overlay_probability:
             other = score_excerpt(material, config, seconds, tuning, rng)
             rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
-    audio = _augmented(rendered.audio, material, config, rng)
-    return Rendered(audio, labelled(rendered.notes, config), rendered.pedal)
+    return replace(rendered, audio=_augmented(rendered.audio, material, config, rng))
 
 
 def _augmented(
@@ -123,11 +122,6 @@ def _augmented(
 ) -> NDArray[np.float32]:
     rate = material.bank.sample_rate
     return augment(audio, rate, rng, config.recording, material.surroundings)
-
-
-def labelled(notes: Notes, config: SynthConfig) -> Notes:
-    """The notes with ends according to ``SynthConfig.labels``."""
-    return notes if config.labels == "sounding" else notes.moved(offset=notes.released)
 
 
 def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:

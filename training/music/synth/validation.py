@@ -1,6 +1,6 @@
 """Validation on instruments and works held out of training."""
 
-import dataclasses
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
 from training.music.synth.excerpts import (
     Material,
-    labelled,
     load_material,
     random_tuning,
     score_excerpt,
@@ -62,31 +61,18 @@ def validation_pieces(
     return pieces
 
 
-def dry_excerpts(
-    material: Material, config: SynthConfig, n: int, rng: np.random.Generator
-) -> list[Rendered]:
-    """``n`` excerpts of validation scores on the held-out instruments, without any room."""
-    rendered = [_dry(material, config, VALIDATION_EXCERPT_S, rng) for _ in range(n)]
-    return [Rendered(one.audio, labelled(one.notes, config), one.pedal) for one in rendered]
-
-
 def _excerpt(
     material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
 ) -> Rendered:
-    rendered = _dry(material, config, seconds, rng)
-    rate = material.bank.sample_rate
-    audio = augment(rendered.audio, rate, rng, config.recording, material.surroundings)
-    return Rendered(audio, labelled(rendered.notes, config), rendered.pedal)
-
-
-def _dry(
-    material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
-) -> Rendered:
-    config = dataclasses.replace(
+    config = replace(
         config,
         piano_probability=VALIDATION_PIANO,
         string_solo_piano_probability=VALIDATION_PIANO / 2,
     )
     tuning = random_tuning(config, rng)
     names = config.held_out.names
-    return score_excerpt(material, config, seconds, tuning, rng, only=names)
+    dry = score_excerpt(material, config, seconds, tuning, rng, only=names)
+    rate = material.bank.sample_rate
+    return replace(
+        dry, audio=augment(dry.audio, rate, rng, config.recording, material.surroundings)
+    )

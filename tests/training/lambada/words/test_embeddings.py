@@ -24,11 +24,11 @@ def test_both_formats_hold_the_same(tmp_path: Path) -> None:
         assert vectors.vectors.dtype == np.float32
 
 
-def test_words_may_hold_spaces_be_numbers_and_come_twice(tmp_path: Path) -> None:
-    text = "the 1 2\n. . . 3 4\n1999 5 6\nthe 7 8\nnan\u00a0x 9 10\n"
+def test_words_may_be_numbers_and_come_twice(tmp_path: Path) -> None:
+    text = "the 1 2\n1999 5 6\nthe 7 8\nnan\u00a0x 9 10\n"
     vectors = read_vectors(write(tmp_path / "glove.txt", text))
-    assert vectors.words == ("the", ". . .", "1999", "nan\u00a0x")
-    assert vectors.vectors[:, 0].tolist() == [1, 3, 5, 9]
+    assert vectors.words == ("the", "1999", "nan\u00a0x")
+    assert vectors.vectors[:, 0].tolist() == [1, 5, 9]
 
 
 def test_only_so_many_words_are_read(tmp_path: Path) -> None:

@@ -1,19 +1,11 @@
 """Excerpts: which notes sound in which audio."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from training.music.notes import Notes, notes_of
-from training.music.synth.config import SynthConfig
-from training.music.synth.excerpts import Material, load_material, overlaid, training_excerpt
+from training.music.synth.excerpts import overlaid
 from training.music.synth.render import Rendered
-
-
-@pytest.fixture(scope="module")
-def material(synth_config: SynthConfig) -> Material:
-    return load_material(synth_config)
 
 
 def rendered(pitches: list[int], part: int, level: float) -> Rendered:
@@ -36,21 +28,3 @@ def test_an_excerpt_without_sound_may_be_overlaid(silent: int) -> None:
     both = overlaid(parts[0], parts[1], 0.0)
     assert np.isfinite(both.audio).all()
     assert len(both.notes) == 1
-
-
-def test_keys_or_the_pedal_end_a_note(material: Material, synth_config: SynthConfig) -> None:
-    alone = replace(
-        synth_config, random_probability=0, background_probability=0, overlay_probability=0
-    )
-    longer = 0
-    for seed in range(8):
-        by_sound, by_key = (
-            training_excerpt(material, replace(alone, labels=labels), np.random.default_rng(seed))
-            for labels in ("sounding", "keys")
-        )
-        np.testing.assert_array_equal(by_sound.audio, by_key.audio)
-        np.testing.assert_array_equal(by_sound.notes.onset, by_key.notes.onset)
-        assert (by_key.notes.offset <= by_sound.notes.offset).all()
-        assert (by_key.notes.offset > by_key.notes.onset).all()
-        longer += int((by_sound.notes.offset > by_key.notes.offset + 0.05).sum())
-    assert longer > 20

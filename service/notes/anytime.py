@@ -115,7 +115,7 @@ class AnytimeTracker(Tracker):
     def decided(self) -> int:
         return max(self._pushed, self._resumed)
 
-    def push_known(self, newest_frame: int, window: NDArray[np.float32]) -> Known:
+    def push(self, newest_frame: int, window: NDArray[np.float32]) -> Known:
         """Process the next window; return the events that it decides.
 
         Args:
@@ -157,7 +157,7 @@ class AnytimeTracker(Tracker):
             if self._is_onset(known, self._last + row, pitch)
         ]
 
-    def finish_known(self, end_frame: int) -> Known:
+    def finish(self, end_frame: int) -> Known:
         """End all notes there; all windows that show a frame before it have been pushed."""
         return [(end_frame, event) for event in self._end_all(end_frame)]
 

@@ -113,14 +113,14 @@ class Listener:
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[Event]:
         """Process the next frames, shape [heads, n, 128]; return the events that are known now.
 
-        In anytime mode, process the next frame and those before it (``AnytimeTracker.push_known``).
+        In anytime mode, process the next frame and those before it (``AnytimeTracker.push``).
 
         Raises:
             ValueError: frames are missing or repeated.
         """
         known = as_probabilities(probabilities[: self._tracked])
         found = defaultdict(list)
-        for frame, event in self._tracker.push_known(first_frame, known):
+        for frame, event in self._tracker.push(first_frame, known):
             found[frame].append(event)
         settled = self._tracker.settled(known)
         new = settled.shape[1]
@@ -142,7 +142,7 @@ class Listener:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and
         end all notes there."""
         events: list[Event] = []
-        for frame, event in self._tracker.finish_known(end_frame):
+        for frame, event in self._tracker.finish(end_frame):
             events += self._namer.step(frame, [event])
         return events + [*self._pedal.close(end_frame)]
 

@@ -87,7 +87,7 @@ class NoteTracker(Tracker):
     def decided(self) -> int:
         return max(self._pushed, self._resumed) - self._on_delay
 
-    def push_known(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
+    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
         if first_frame != self._pushed:
             raise ValueError(f"expected frame {self._pushed} next, got {first_frame}")
         count = probabilities.shape[1]
@@ -107,11 +107,11 @@ class NoteTracker(Tracker):
             self._pushed += 1
         return events
 
-    def finish_known(self, end_frame: int) -> Known:
+    def finish(self, end_frame: int) -> Known:
         if end_frame != self._pushed:
             raise ValueError(f"{self._pushed} frames were pushed, the end cannot be at {end_frame}")
         silence = np.zeros((self._n_heads, self._off_delay, PITCHES), np.float32)
-        last = self.push_known(end_frame, silence)
+        last = self.push(end_frame, silence)
         return [*last, *((self._pushed, event) for event in self._end_all(end_frame))]
 
     def _read(self, count: int) -> _Said:

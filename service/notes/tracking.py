@@ -103,12 +103,8 @@ class Tracker(ABC):
         for event in sounding:
             self._hold(event)
 
-    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[NoteEvent]:
-        """Like ``push_known``, without the frames."""
-        return [event for _, event in self.push_known(first_frame, probabilities)]
-
     @abstractmethod
-    def push_known(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
+    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
         """Process the next frames; return the events now known, in the order in which they became
         known.
 
@@ -121,12 +117,8 @@ class Tracker(ABC):
         those pushed: [heads, n, 128]."""
         return probabilities
 
-    def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Like ``finish_known``, without the frames."""
-        return [event for _, event in self.finish_known(end_frame)]
-
     @abstractmethod
-    def finish_known(self, end_frame: int) -> Known:
+    def finish(self, end_frame: int) -> Known:
         """The stream ends before ``end_frame``: decide the last frames as if silence followed, and
         end all notes there."""
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from model.config import HOP, PITCHES
 from service.audio.decode import AudioDecoder, DecodeError
 from service.audio.pcm import BadAudioError
-from service.engine.engine import Engine, EngineError, Priority
+from service.engine.engine import EngineError, Priority
 from service.engine.framer import OnFrames
 from service.engine.interface import EngineLike
-from service.engine.runner import Transcriber
 from service.notes.events import Event, Note, PedalPress
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.session.session import MAX_NOTES, MAX_PENDING_WINDOWS, TranscriptionSession
@@ -161,23 +160,18 @@ class ArrayTranscription(NamedTuple):
 def transcribe_array(
     samples: NDArray[np.float32],
     rate: int,
-    transcriber: Transcriber | Engine,
+    engine: EngineLike,
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz, through the streaming path.
 
-    For scripts and evaluation; do not call from a running event loop. Pass an ``Engine`` instead of
-    a transcriber to reuse its workers for many recordings.
+    For scripts and evaluation; do not call from a running event loop.
 
     Raises:
         BadAudioError: a sample is NaN or infinite.
         OptionsError: the rate is out of range.
     """
-    if isinstance(transcriber, Engine):
-        return asyncio.run(_transcribe_array(samples, rate, transcriber, options))
-    with Engine(transcriber) as engine:
-        engine.warm_up()
-        return asyncio.run(_transcribe_array(samples, rate, engine, options))
+    return asyncio.run(_transcribe_array(samples, rate, engine, options))
 
 
 async def _transcribe_array(

@@ -14,6 +14,7 @@ digit is always 0). An example of nominal length L of the binary tasks has two n
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,19 +102,11 @@ def operands(inputs: Symbols) -> tuple[Symbols, Symbols]:
     return inputs[:, :digits] - np.uint8(DIGIT), inputs[:, digits + 1 :] - np.uint8(DIGIT)
 
 
-def _draw_sum(rng: np.random.Generator, length: int, count: int) -> Symbols:
-    return draw_numbers(PLUS, rng, length, count)
-
-
-def _draw_product(rng: np.random.Generator, length: int, count: int) -> Symbols:
-    return draw_numbers(TIMES, rng, length, count)
-
-
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("addition", 13, 4, 1, _draw_sum, add),
-        Problem("multiplication", 13, 4, 2, _draw_product, multiply),
+        Problem("addition", 13, 4, 1, partial(draw_numbers, PLUS), add),
+        Problem("multiplication", 13, 4, 2, partial(draw_numbers, TIMES), multiply),
         Problem("sorting", 12, 12, 1, draw_keys, sort),
     )
 }

@@ -13,6 +13,8 @@ from training.commands import add_material, documented_parser
 from training.music.synth.config import SynthConfig
 from training.shipping.card import write_card
 
+logger = logging.getLogger(__name__)
+
 Choose = Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
 """From the network, the material, the number of rendered pieces and their length in seconds."""
 
@@ -39,6 +41,7 @@ def command(
         transcriber = load(options.model)
         synth = SynthConfig(options.synth, options.cache, real_root=options.real)
         found = choose(transcriber, synth, options.pieces, options.seconds)
+        logger.info("%s", found)
         if options.write:
             card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
             write_card(Path(resolve(options.model)), card)

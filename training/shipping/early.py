@@ -163,16 +163,17 @@ def together(parts: Sequence[Evidence]) -> Evidence:
 
 
 def early_settings(
-    engine: Engine, settings: TrackerSettings, synth: SynthConfig, pieces: int, seconds: float
+    transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
-    """The settings with thresholds by age, from rendered pieces and, if ``synth.real_root`` is
-    given, real recordings.
+    """The card's settings with thresholds by age, from rendered pieces and, if ``synth.real_root``
+    is given, real recordings.
 
     Args:
         pieces: number of rendered pieces.
         seconds: length of each, and of each recording.
     """
-    rate = engine.config.sample_rate
+    settings = TrackerSettings.from_card(transcriber.card)
+    rate = transcriber.config.sample_rate
     heard: list[tuple[NDArray[np.float32], Truth]] = []
     frames = int(seconds * rate) // HOP
     for piece in validation_pieces(synth, pieces, seconds, seed=11):
@@ -187,29 +188,19 @@ def early_settings(
             heard.append((audio, truth(recording, -(-len(audio) // HOP), HOP / rate)))
     parts: list[Evidence] = []
     notes = 0
-    for audio, told in heard:
-        parts.append(gather(engine, audio, told, settings, notes))
-        notes += len(told.onset_s)
-        logger.info("piece %d of %d", len(parts), len(heard))
+    with Engine(transcriber) as engine:
+        for audio, told in heard:
+            parts.append(gather(engine, audio, told, settings, notes))
+            notes += len(told.onset_s)
+            logger.info("piece %d of %d", len(parts), len(heard))
     options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
-    last_age = options.lookahead_hops(rate) - engine.config.newest_hops
+    last_age = options.lookahead_hops(rate) - transcriber.config.newest_hops
     return choose(together(parts), settings, last_age)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-
-    def choose_early(
-        transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
-    ) -> TrackerSettings:
-        with Engine(transcriber) as engine:
-            engine.warm_up()
-            settings = TrackerSettings.from_card(transcriber.card)
-            found = early_settings(engine, settings, synth, pieces, seconds)
-        logger.info("%s after %s", found.early_onset_thresholds, found.usual_onset_age)
-        return found
-
-    return command("training.shipping.early", __doc__, choose_early, 8, 20.0, arguments)
+    return command("training.shipping.early", __doc__, early_settings, 8, 20.0, arguments)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ plus, of the pedal, the mean of the F1 of frames with it down and with it up: pi
 of the time, so that the first alone is best served by "always".
 """
 
-import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -40,8 +39,6 @@ from training.music.metrics import confusion, estimated_notes, matched_onsets
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
 from training.shipping.tune import tune
-
-logger = logging.getLogger(__name__)
 
 STREAM = StreamOptions(lookahead_ms=100.0, block_frames=16)
 SHARES = (0.02, *(i / 20 for i in range(1, 20)))
@@ -109,10 +106,7 @@ class Passages:
             heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
             tracker = NoteTracker(settings, self._frame_s, self.heads)
             events: defaultdict[int, list[NoteEvent]] = defaultdict(list)
-            for frame, event in (
-                *tracker.push_known(0, heard),
-                *tracker.finish_known(heard.shape[1]),
-            ):
+            for frame, event in (*tracker.push(0, heard), *tracker.finish(heard.shape[1])):
                 events[frame].append(event)
             yield Heard(
                 passage,
@@ -172,15 +166,7 @@ def naming_settings(
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-
-    def choose(
-        transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
-    ) -> TrackerSettings:
-        found = naming_settings(transcriber, synth, passages, seconds)
-        logger.info("%s", {name: getattr(found, name) for name in GRID})
-        return found
-
-    return command("training.shipping.naming", __doc__, choose, 2, 15.0, arguments)
+    return command("training.shipping.naming", __doc__, naming_settings, 2, 15.0, arguments)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,6 @@ def tracked(
     """Notes of [heads, frames, PITCHES]."""
     tracker = NoteTracker(settings, frame_s, heads)
     score = Score()
-    score.add(tracker.push(0, probabilities))
-    score.add(tracker.finish(probabilities.shape[1]))
+    known = (*tracker.push(0, probabilities), *tracker.finish(probabilities.shape[1]))
+    score.add(event for _, event in known)
     return estimated_notes(score.notes)

@@ -248,15 +248,7 @@ def settings_for(
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status."""
-
-    def choose(
-        transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
-    ) -> TrackerSettings:
-        found = settings_for(transcriber, synth, pieces, seconds)
-        logger.info("%s", found)
-        return found
-
-    return command("training.shipping.tune", __doc__, choose, 16, 40.0, arguments)
+    return command("training.shipping.tune", __doc__, settings_for, 16, 40.0, arguments)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from model.config import PITCHES
 from service.notes.events import NoteEvent
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracking import Known
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")
@@ -25,12 +26,16 @@ def track(
     heads: tuple[str, ...] = HEADS,
 ) -> list[NoteEvent]:
     tracker = NoteTracker(tracker_settings or TrackerSettings(), FRAME_S, heads)
-    events, start = [], 0
+    known, start = [], 0
     for size in [*chunks, probabilities.shape[1]]:
         part = probabilities[:, start : start + size]
-        events += tracker.push(start, part)
+        known += tracker.push(start, part)
         start += part.shape[1]
-    return [*events, *tracker.finish(probabilities.shape[1])]
+    return events_of([*known, *tracker.finish(probabilities.shape[1])])
+
+
+def events_of(known: Known) -> list[NoteEvent]:
+    return [event for _, event in known]
 
 
 def silence(frames: int, heads: int = 3) -> Probabilities:

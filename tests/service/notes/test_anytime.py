@@ -22,6 +22,7 @@ from tests.service.notes.drawn_notes import (
     HEADS,
     check_laws,
     draw,
+    events_of,
     silence,
     sounding_after,
 )
@@ -52,8 +53,9 @@ def windows_of(
 
 def track(tracker: AnytimeTracker, windows: Windows) -> list[list[NoteEvent]]:
     """The events of each window, and last those of the end."""
-    events = [tracker.push(n, window) for n, window in enumerate(windows)]
-    return [*events, tracker.finish(len(windows) - tracker.last_age)]
+    known = [tracker.push(n, window) for n, window in enumerate(windows)]
+    known.append(tracker.finish(len(windows) - tracker.last_age))
+    return [events_of(events) for events in known]
 
 
 wild_windows = st.tuples(
@@ -138,15 +140,15 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     one, windows = opened(wild)
     whole = track(opened(wild)[0], windows)
     cut = data.draw(st.integers(0, len(windows)))
-    events = [one.push(n, window) for n, window in enumerate(windows[:cut])]
+    events = [events_of(one.push(n, window)) for n, window in enumerate(windows[:cut])]
     notes, sounding = sounding_after(event for told in events for event in told)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
     other.resume(first, cut, notes, sounding, one.free)
     for n in range(first, cut):
         assert other.push(n, windows[n]) == []
-    events += [other.push(n, windows[n]) for n in range(cut, len(windows))]
-    assert [*events, other.finish(wild[0].shape[1])] == whole
+    events += [events_of(other.push(n, windows[n])) for n in range(cut, len(windows))]
+    assert [*events, events_of(other.finish(wild[0].shape[1]))] == whole
 
 
 def test_the_surer_the_sooner() -> None:

@@ -18,6 +18,7 @@ from tests.service.notes.drawn_notes import (
     Probabilities,
     check_laws,
     draw,
+    events_of,
     silence,
     sounding_after,
     track,
@@ -49,7 +50,7 @@ def test_beginnings_do_not_wait_for_what_ends_need() -> None:
     tracker = NoteTracker(TrackerSettings(onset_radius_frames=2, release_frames=6), FRAME_S)
     known = {}
     for frame in range(60):
-        for event in tracker.push(frame, drawn[:, frame : frame + 1]):
+        for _, event in tracker.push(frame, drawn[:, frame : frame + 1]):
             known[event.kind, event.pitch] = (event.frame, frame)
     assert known == {
         ("note_on", 60): (10, 12),
@@ -257,13 +258,12 @@ def test_another_tracker_goes_on_where_one_stopped(
     cut = data.draw(st.integers(0, frames))
     one = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
-    events = one.push(0, probabilities[:, :cut])
+    events = events_of(one.push(0, probabilities[:, :cut]))
     notes, sounding = sounding_after(events)
     other = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     other.resume(first, cut, notes, sounding)
     assert other.push(first, probabilities[:, first:cut]) == []
-    events += other.push(cut, probabilities[:, cut:])
-    events += other.finish(frames)
+    events += events_of([*other.push(cut, probabilities[:, cut:]), *other.finish(frames)])
     assert events == track(probabilities, (), chosen, ALL_HEADS)
 
 
@@ -275,7 +275,7 @@ def test_events_are_known_within_the_stated_delay(
     """What is said neither waits for nor depends on frames beyond the delay of its kind."""
     cut = min(cut, probabilities.shape[1])
     tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
-    early = tracker.push(0, probabilities[:, :cut])
+    early = events_of(tracker.push(0, probabilities[:, :cut]))
     whole = track(probabilities, (), chosen, ALL_HEADS)
     assert early == whole[: len(early)]  # what follows the cut changes nothing
     latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}

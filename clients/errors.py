@@ -1,7 +1,5 @@
 """How a session with the service can fail."""
 
-from __future__ import annotations
-
 from service.protocol.server_messages import Done, Error
 
 

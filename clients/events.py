@@ -1,7 +1,5 @@
 """Events for the caller of a client: those of the service, and those of the connection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from clients.errors import TranscriptionError

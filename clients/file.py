@@ -8,8 +8,6 @@ notes so far are still written.
 Exit status: 0 everything is transcribed; 1 something is missing; 2 wrong usage; 3 no service.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -3,8 +3,6 @@
 Notes appear in the terminal, and on a MIDI port with ``--midi-port``. Ctrl-C ends the take.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

@@ -1,7 +1,5 @@
 """Options that both command lines have."""
 
-from __future__ import annotations
-
 import argparse
 
 from clients.midi.notes import NoteList

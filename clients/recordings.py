@@ -1,7 +1,5 @@
 """Recordings as a client sends them: files found by name, and raw PCM from a pipe."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterable, Iterator
 from pathlib import Path

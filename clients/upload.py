@@ -1,7 +1,5 @@
 """One recording through ``POST /transcribe``: bytes out, notes in as they are found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection

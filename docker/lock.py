@@ -4,8 +4,6 @@ pip itself resolves, under constraints.txt, for the Python and the platform it r
 image. The files come from whatever indexes pip is set up with.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

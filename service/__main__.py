@@ -1,7 +1,5 @@
 """`python -m service`: starts the service and prints where to go."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

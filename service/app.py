@@ -1,7 +1,5 @@
 """The application: `create_app(settings)` assembles it, its lifespan loads the model."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """API keys: `python -m service.keys new NAME` makes one (`service.access.keys`)."""
 
-from __future__ import annotations
-
 import sys
 
 from service.access.keys import main

@@ -1,7 +1,5 @@
 """The page at / and its assets, with headers that let it load nothing from elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fastapi import FastAPI

@@ -1,7 +1,5 @@
 """State shared by the endpoints: settings, engine, admitted sessions and uploads, draining."""
 
-from __future__ import annotations
-
 import asyncio
 
 from service.access.keys import KeysError, read_keys

@@ -5,8 +5,6 @@ equal windows give equal bits whatever the batch; a frame's numbers do not depen
 that shows it (except for the rounding of sums).
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Configurations of small networks for tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig

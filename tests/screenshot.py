@@ -4,8 +4,6 @@ Starts the service with the shipped weights, drops the recording on the page as 
 and takes the picture once the transcription is done.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import tempfile

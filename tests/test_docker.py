@@ -1,7 +1,5 @@
 """The images and manifests, checked without an engine: rules of hadolint, names, limits, files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Imports go one way: a module may use its own room and those below it, never one above."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """Links between the documents lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docker/nginx.conf under a real nginx, before real processes of the service."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Live audio not yet transcribed, kept so that a lost connection loses no notes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 

@@ -1,7 +1,5 @@
 """Waiting for a condition that other tasks and callbacks change."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ At the pace of live audio the ``progress`` messages acknowledge in time. A sende
 places markers (``flush``), which come back as soon as the audio before them is transcribed.
 """
 
-from __future__ import annotations
-
 from service.protocol.server_messages import Limits
 
 

@@ -1,7 +1,5 @@
 """Whether, and when, a session that failed is followed by another attempt."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One session with the service over one websocket; received messages go to a callback."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Opening the websocket to the service, and its errors."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The last seconds of notes as a picture of characters, time from left to right."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rich.text import Text

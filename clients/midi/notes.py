@@ -1,7 +1,5 @@
 """Events gathered into notes, as JSON values or as a MIDI file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

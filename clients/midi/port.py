@@ -1,7 +1,5 @@
 """Live notes to a MIDI port, for another program or an instrument to play."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@ One beat is found for a whole performance; playing with a wandering tempo has no
 estimate is not used: it always finds a tempo.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

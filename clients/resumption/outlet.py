@@ -1,7 +1,5 @@
 """Events that the caller has yet to read, and the notes that sound for it: each ends once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Container

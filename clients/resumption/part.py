@@ -1,7 +1,5 @@
 """A part of a performance that the service counts from 0, over successive resumed sessions."""
 
-from __future__ import annotations
-
 from clients.events import SessionEvent
 from service.protocol.client_messages import Checkpoint, Resume
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal, Progress, Ready

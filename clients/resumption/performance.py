@@ -1,7 +1,5 @@
 """A performance over several sessions: samples, frames and notes counted across all of them."""
 
-from __future__ import annotations
-
 import base64
 
 from clients.connection.backlog import Backlog

@@ -16,8 +16,6 @@ before the window are computed too, for the convolutions; without it, kernels th
 window yield silence. Kernels that end after the window always yield silence.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ pass through a few small convolutions over pitch and time. Each octave of a few 
 becomes one position; all octaves share the same weights.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

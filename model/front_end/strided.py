@@ -5,8 +5,6 @@ Each halves the length and is followed by a norm and a GELU; a linear map to m f
 samples into the 2048 positions of the shuffle-exchange network.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

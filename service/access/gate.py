@@ -7,8 +7,6 @@ The page's files are open to everyone and do not count as requests: they are for
 a whole class may share one address.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

@@ -7,8 +7,6 @@ A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256` or `NAME:SH
 A key has 256 random bits, so a plain hash is safe; slow hashes are for passwords.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import hmac

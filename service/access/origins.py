@@ -6,8 +6,6 @@ to known names, and refuses sockets and uploads from pages of other sites. These
 untrusted: what cannot be parsed is not allowed.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """HTTP errors as problem details (RFC 9457, `application/problem+json`)."""
 
-from __future__ import annotations
-
 import logging
 from http import HTTPStatus
 from typing import Any

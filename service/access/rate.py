@@ -3,8 +3,6 @@
 Not the library `limits`: it has no GCRA, and its memory store does not bound the number of clients.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic

@@ -1,7 +1,5 @@
 """Refusals of websockets, with a reason that the client sees."""
 
-from __future__ import annotations
-
 import contextlib
 from http import HTTPStatus
 

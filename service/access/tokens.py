@@ -7,8 +7,6 @@ A token states its owner and expiry, signed with a secret. Replicas of a cluster
 since a page's two requests may reach two of them; each remembers the tokens that it accepted.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

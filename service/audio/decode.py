@@ -3,8 +3,6 @@
 Memory is bounded by one block, regardless of the length in the header.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """PCM bytes of any chunking to mono float32 samples."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

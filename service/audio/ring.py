@@ -6,8 +6,6 @@ Each sample is stored twice, one capacity apart, so that no window ever wraps ar
     the window of the last four:                 [ c d   e f ]
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ Only `deployment` and `drain` import Ray; `app` is loaded on first use, so that 
 can import `scaling` alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

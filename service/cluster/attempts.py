@@ -1,7 +1,5 @@
 """Retries requests until a model replica answers: any may be dead, full, or have other weights."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

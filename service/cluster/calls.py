@@ -1,7 +1,5 @@
 """Messages between ingress and model replicas; pickled, so both must run the same release."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol

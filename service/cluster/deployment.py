@@ -4,8 +4,6 @@ There are two deployments. Replicas of `Ingress` hold the sessions: they run the
 single process, with an engine that sends windows to the replicas of `Model`, which run the network.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -5,8 +5,6 @@ Serve removes the replica from its routes, waits until it has no requests or
 may last for hours, so the replica polls the controller for its own status.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -4,8 +4,6 @@ Ray Serve's proxy reads a websocket as fast as data arrives: a session that stop
 slow down its client, as it would on a socket of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

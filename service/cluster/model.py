@@ -4,8 +4,6 @@ A request carries whole windows. The replica that served the stream's last reque
 its state; any other runs a fresh front-end over the preceding audio and gives the same bits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

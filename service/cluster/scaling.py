@@ -1,7 +1,5 @@
 """How many model replicas a cluster needs. Runs in Serve's controller, so it imports nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 BUSY = "busy"

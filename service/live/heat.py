@@ -1,7 +1,5 @@
 """Frame probabilities for live clients that ask for them: the heat map behind the notes."""
 
-from __future__ import annotations
-
 import base64
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages received but not yet processed by the session, bounded in duration and number."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from dataclasses import dataclass

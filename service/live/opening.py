@@ -1,7 +1,5 @@
 """The opening of a live session: its options, its checks, and `ready`."""
 
-from __future__ import annotations
-
 from model.config import HOP
 from service.access.places import Place
 from service.live.heat import HeatLog

@@ -1,7 +1,5 @@
 """Messages for the client that the socket has not yet accepted, bounded in number."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import NoReturn

@@ -1,8 +1,6 @@
 """The pace of a live stream: when its audio would have arrived from a microphone, and how fast it
 may arrive."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import monotonic
 

@@ -1,7 +1,5 @@
 """What a live session sends while it runs: notes and progress."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads a client's messages from its socket, within limits of time and size."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import Any

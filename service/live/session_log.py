@@ -1,7 +1,5 @@
 """What operators see of a session: a log line at each end, counters and one span."""
 
-from __future__ import annotations
-
 import logging
 from time import monotonic
 

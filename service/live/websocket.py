@@ -6,8 +6,6 @@ one reports progress. They end together: `End` is queued in the inbox behind all
 this audio is transcribed first, however the session ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

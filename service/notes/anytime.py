@@ -42,8 +42,6 @@ decided, which between pitches need not be that of their times; of one pitch, ea
 the next begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

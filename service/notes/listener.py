@@ -1,7 +1,5 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 

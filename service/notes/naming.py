@@ -8,8 +8,6 @@ is likelier now, a ``note_update`` reports it. A note has one instrument: two th
 pitch at once are one note here.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace

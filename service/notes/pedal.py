@@ -1,7 +1,5 @@
 """The sustain pedal: from its probability curve to presses."""
 
-from __future__ import annotations
-
 from service.notes.events import PedalEvent
 from service.protocol.midi_file import PEDALLED as PEDALLED
 

@@ -1,7 +1,5 @@
 """The notes of a performance as they become known, and the whole as a Standard MIDI File."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

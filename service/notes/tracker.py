@@ -18,8 +18,6 @@ other pitches that were returned earlier. Events of one pitch are in time order.
 Live events cannot be retracted, so a note that turns out to be short gets the minimum length.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings of the note tracker: thresholds and lengths, as in a model's card."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 

@@ -1,7 +1,5 @@
 """What both note trackers share: the heads that they read, and the notes that sound."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Room for live sessions: a number that was set, or what the machine computes by measurement."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from service.access.places import Places

@@ -7,8 +7,6 @@ asks for: in anytime mode a window every second hop, twice those of default opti
 cached for the next start with the same processor, cores, weights and versions.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Liveness, readiness and versions: /healthz, /readyz, /info."""
 
-from __future__ import annotations
-
 import asyncio
 import platform
 from importlib.metadata import PackageNotFoundError, version

@@ -3,8 +3,6 @@
 Lines logged while serving a session carry its id. Keys and tokens are never logged.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from contextvars import ContextVar

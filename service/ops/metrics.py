@@ -4,8 +4,6 @@ Each application has its own registry. Names and meanings are stable: the dashbo
 docker/grafana reads them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response

@@ -6,8 +6,6 @@ work is refused, and sessions send their last notes and `done`. When they have f
 `drain_timeout_s` has passed, uvicorn shuts down as usual. A second signal skips the wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """The tables of SETTINGS.md from the code: ``python -m service.ops.settings_page`` writes them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Threads that the end of the event loop does not wait for."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -5,8 +5,6 @@ OTEL_EXPORTER_OTLP_ENDPOINT nothing is loaded or sent. Frames have no spans: at 
 would cost more than the transcription.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

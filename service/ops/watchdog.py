@@ -5,8 +5,6 @@ requests fail at once, and a new engine with freshly loaded weights takes over. 
 engine end their notes and then fail with `internal`, which is retryable.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Messages of the client in the live protocol (PROTOCOL.md), and their parsing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

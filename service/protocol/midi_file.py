@@ -3,8 +3,6 @@
 mido writes them: pretty_midi writes no tempo changes and chooses the channels itself.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

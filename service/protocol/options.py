@@ -1,7 +1,5 @@
 """Options of a stream: its audio format and its way of emitting frames."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The live protocol as JSON Schema, made from its messages: ``python -m service.schema``."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -9,8 +9,6 @@
 ``ready`` states the sum for each kind of event; network and computing time come on top.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from model.config import HOP, ModelConfig

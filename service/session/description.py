@@ -1,7 +1,5 @@
 """The options in effect, ready for JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from model.config import ModelConfig

@@ -1,7 +1,5 @@
 """The listener of a session and the windows that it hears, from the options."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """One performance, from its bytes to its notes, for live streams and files alike."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The state of a session, and its totals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

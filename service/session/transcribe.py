@@ -1,7 +1,5 @@
 """Recordings through the same session as live streams: files, or arrays for evaluation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The pipeline's events and resume points as messages of the protocol, and back."""
 
-from __future__ import annotations
-
 from service.notes.belief import MOST_KEPT, Belief
 from service.notes.events import Event, NoteEvent
 from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNote

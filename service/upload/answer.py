@@ -1,7 +1,5 @@
 """The answers of `POST /transcribe`: MIDI, a JSON object, or JSON lines as notes become known."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging

@@ -4,8 +4,6 @@ The body is counted as it arrives, spooled to disk, then decoded and transcribed
 only the notes of the whole recording are kept in memory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import AsyncGenerator

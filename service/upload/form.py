@@ -1,7 +1,5 @@
 """The form of `POST /transcribe`: a recording in the field `file`, counted and spooled to disk."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from contextlib import AsyncExitStack

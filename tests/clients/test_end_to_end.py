@@ -1,7 +1,5 @@
 """The clients with the real service in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

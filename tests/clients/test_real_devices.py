@@ -1,7 +1,5 @@
 """The microphone client with a real sound system: what is played in a room plays a synthesiser."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

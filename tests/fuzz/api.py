@@ -3,8 +3,6 @@
 A real server on a model of pure tones is asked; the exit status is that of the command.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -4,8 +4,6 @@ The suite tries few inputs and always the same ones; `make fuzz` sets RSE_FUZZ_I
 for all targets together, and every run then tries others.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable

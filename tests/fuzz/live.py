@@ -3,8 +3,6 @@
 No sockets and no server between: thousands of sessions a minute.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

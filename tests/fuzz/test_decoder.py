@@ -1,7 +1,5 @@
 """Bytes that may be an audio file: finite samples, or a documented error."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

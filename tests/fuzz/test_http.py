@@ -1,7 +1,5 @@
 """Requests of any kind to every address: an answer of OpenAPI's, or a documented problem."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

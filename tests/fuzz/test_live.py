@@ -1,7 +1,5 @@
 """Sessions of clients that say anything in any order: a state machine, and what it foretells."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a client may say, read: a message, a query, or a documented error."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The wheel, and environments that have nothing but it and what it asks for."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

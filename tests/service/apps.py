@@ -1,7 +1,5 @@
 """An application on a model that hears pure tones, and what its tests say to it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

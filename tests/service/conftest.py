@@ -1,7 +1,5 @@
 """What tests share: an engine in this process, and real servers on free ports in theirs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

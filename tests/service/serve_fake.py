@@ -6,8 +6,6 @@ no cost.
 `rse_tasks` at /metrics counts the tasks of the event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import NoReturn

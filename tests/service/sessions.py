@@ -1,7 +1,5 @@
 """Sessions on a model that hears pure tones: what they are given, and what they find."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

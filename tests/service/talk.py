@@ -1,7 +1,5 @@
 """Sessions with a server in a process of its own."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The event loop never waits for the model."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.fakes import GatedTranscriber

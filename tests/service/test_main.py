@@ -1,7 +1,5 @@
 """What the command says before it serves."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The service asks nobody: no connection leaves it, whatever it is used for."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

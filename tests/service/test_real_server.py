@@ -1,7 +1,5 @@
 """The service as users have it: a process, real sockets, signals."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

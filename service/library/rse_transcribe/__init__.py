@@ -8,8 +8,6 @@
 The names below are imported as they are used, so that ``import rse_transcribe`` costs nothing.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:

@@ -4,8 +4,6 @@ Exit status: 0 everything is transcribed; 1 something is missing, or the output'
 2 wrong usage; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

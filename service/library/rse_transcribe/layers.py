@@ -1,7 +1,5 @@
 """The shuffle-exchange network as a layer of other models."""
 
-from __future__ import annotations
-
 from model import rse
 from model.config import RSEConfig
 

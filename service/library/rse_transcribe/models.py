@@ -1,7 +1,5 @@
 """Weights by name or path."""
 
-from __future__ import annotations
-
 import os
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Options of a transcription as callers give them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

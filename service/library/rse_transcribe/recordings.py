@@ -1,7 +1,5 @@
 """``transcribe``: a recording to its notes, by the pipeline of the service, without a server."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """Samples and their rate as callers have them."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``Stream``: live audio to notes, block by block, without a server."""
 
-from __future__ import annotations
-
 import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Sequence

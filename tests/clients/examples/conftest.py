@@ -1,7 +1,5 @@
 """A recording whose notes are known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The example hosts find the notes of a recording with nothing of this package."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Sound servers of one test: PulseAudio with a room to play and record in, JACK for MIDI."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """A way to the service that breaks."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Events of the service, as short as a test needs them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from service.protocol.server_messages import NoteOff, NoteOn

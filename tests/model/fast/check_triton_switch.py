@@ -3,8 +3,6 @@
 On a processor it needs ``TRITON_INTERPRET=1``, whose products know no bfloat16: float16 stands in.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Filters on decimated audio hear what the filterbank hears."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

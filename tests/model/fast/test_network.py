@@ -1,7 +1,5 @@
 """The arrangement for inference gives the numbers of the plain network, for every config."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

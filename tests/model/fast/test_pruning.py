@@ -1,7 +1,5 @@
 """Dead switch units: how many are left out, and that nobody misses them."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Streams that keep what stays from window to window give the plain network's numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernel against the unit it replaces: by Triton's interpreter, or on a GPU where one is."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

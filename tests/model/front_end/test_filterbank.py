@@ -1,7 +1,5 @@
 """The constant-Q filterbank: tuning, timing, masks, sliding."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

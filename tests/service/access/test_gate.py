@@ -1,7 +1,5 @@
 """The gate: who gets in, over HTTP and websocket, and how the others are told."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """API keys: made, kept as hashes, read from a file and from a setting, found again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

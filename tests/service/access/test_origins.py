@@ -1,7 +1,5 @@
 """The checks of Host and Origin, on addresses as they are and as an attacker writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.access.origins import (

@@ -1,7 +1,5 @@
 """The meter: bursts, averages, clients apart, a bounded memory; on a clock of its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.access import rate

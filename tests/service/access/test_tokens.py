@@ -1,7 +1,5 @@
 """Tokens: valid once, for a short time, at every server with the secret."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.access import tokens

@@ -1,7 +1,5 @@
 """Decoding: every format block by block, and clear refusals of what is not audio."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 import threading

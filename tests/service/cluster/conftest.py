@@ -1,7 +1,5 @@
 """Ray Serve in processes of its own: where warnings are errors, Ray is not imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -4,8 +4,6 @@ Reads commands, a line of JSON each, and answers each with one; ends with its in
 this process and its children: it listens on free ports, in a folder of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

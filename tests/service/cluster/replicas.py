@@ -1,7 +1,5 @@
 """Model replicas of this process, which a test takes away."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import pickle

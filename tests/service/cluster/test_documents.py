@@ -1,7 +1,5 @@
 """docker/serve.yaml agrees with the settings."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from pydantic import ValidationError

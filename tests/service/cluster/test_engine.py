@@ -1,7 +1,5 @@
 """The engine of an ingress replica, on model replicas of this process."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable

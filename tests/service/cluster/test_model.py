@@ -1,7 +1,5 @@
 """A model replica: how long it keeps streams, and what tells its weights apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """The service on a real Ray Serve: the notes of the single process, whichever replica dies."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

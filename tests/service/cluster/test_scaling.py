@@ -1,7 +1,5 @@
 """How many model replicas are wanted, from what they report."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

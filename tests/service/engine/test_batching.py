@@ -1,7 +1,5 @@
 """The order in which requests become batches."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Batches in buckets; the recording of graphs itself needs a GPU."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 

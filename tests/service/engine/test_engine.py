@@ -1,7 +1,5 @@
 """The engine: same numbers in any company, failures contained, live before files."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

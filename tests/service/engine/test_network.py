@@ -1,7 +1,5 @@
 """The pipeline around real networks: the streamed frames are those of the windows themselves."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

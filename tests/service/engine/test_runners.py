@@ -1,7 +1,5 @@
 """A network on the cores of a processor: the plain network's numbers, the same in any company."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from concurrent.futures import wait

@@ -1,7 +1,5 @@
 """Segments of a recording that are computed at once have the bits of a single pass."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Sequence

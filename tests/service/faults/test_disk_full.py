@@ -1,7 +1,5 @@
 """No room on the disk while an upload is spooled to it."""
 
-from __future__ import annotations
-
 import errno
 import os
 from tempfile import SpooledTemporaryFile

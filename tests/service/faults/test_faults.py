@@ -1,7 +1,5 @@
 """Clients that vanish: a server in a process of its own outlives them and gives all back."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

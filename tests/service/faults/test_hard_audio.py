@@ -1,7 +1,5 @@
 """Audio that no microphone gives, through the shipped model: every number stays finite."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sessions are admitted by the windows a second that they ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The probabilities that a client may ask for, from the session's frames to the socket."""
 
-from __future__ import annotations
-
 import base64
 
 import numpy as np

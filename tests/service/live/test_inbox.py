@@ -1,7 +1,5 @@
 """The inbox of a session: the bounds that hold back the socket."""
 
-from __future__ import annotations
-
 import asyncio
 
 from service.live.inbox import Inbox

@@ -1,7 +1,5 @@
 """Instruments and the pedal as clients get them: live, and of a recording."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

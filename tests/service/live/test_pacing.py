@@ -1,7 +1,5 @@
 """Lateness against a microphone's pace, and the greatest pace, on a clock of their own."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

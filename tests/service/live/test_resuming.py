@@ -1,7 +1,5 @@
 """Resuming over the wire: cut after any message, on this server or another, nothing is missing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The live endpoint: the whole conversation, bad input, limits, and what fails besides."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Notes drawn as the heads of a model are trained to show them, and a tracker that finds them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

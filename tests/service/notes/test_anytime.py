@@ -1,7 +1,5 @@
 """Notes told as soon as they are certain enough: what holds for any windows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Notes with their instruments and the pedal: what holds for any probabilities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

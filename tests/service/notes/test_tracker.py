@@ -1,7 +1,5 @@
 """Note tracking: the notes that were drawn are found, each for its reason."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

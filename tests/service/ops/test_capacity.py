@@ -1,7 +1,5 @@
 """What a machine carries is measured once for each machine and model."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

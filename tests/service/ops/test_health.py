@@ -1,7 +1,5 @@
 """/healthz, /readyz, /info, the OpenAPI document, problems, the page's headers."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

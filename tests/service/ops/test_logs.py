@@ -1,7 +1,5 @@
 """Lines for people and for machines; every line of a session has its id."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """What /metrics says of sessions, uploads, refusals and the model."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A span for each session where a provider is set; nothing where none is."""
 
-from __future__ import annotations
-
 import sys
 from unittest.mock import Mock
 

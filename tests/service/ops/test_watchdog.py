@@ -1,7 +1,5 @@
 """A worker that hangs: noticed, told, replaced; the health of the service meanwhile."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator

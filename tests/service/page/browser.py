@@ -1,7 +1,5 @@
 """Chromium for tests that use the page as a person would."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ The fake microphone plays four tones, over and over: what a page misses while it
 The model is the one that hears pure tones, so every note is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

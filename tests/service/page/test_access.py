@@ -1,7 +1,5 @@
 """The page of a server with API keys: it asks once, for recordings and for the microphone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Instruments on the page: colours, the legend, mute and solo, the pedal, files of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Listening on the page: the fake microphone, what may go wrong with it, and the demo."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page's modules one by one, run inside the browser: files they write, words they say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

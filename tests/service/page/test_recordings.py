@@ -1,7 +1,5 @@
 """Recordings on the page: dropped, transcribed, played and saved."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

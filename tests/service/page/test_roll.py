@@ -1,7 +1,5 @@
 """The roll and the page around it: keys, pointing, colours, widths, names, work per picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page's end of the live protocol against a scripted server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

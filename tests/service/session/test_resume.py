@@ -1,7 +1,5 @@
 """A performance that is cut anywhere and resumed gives the events of one that was not."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Sessions: the events depend on the audio alone, and come within the stated delay."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

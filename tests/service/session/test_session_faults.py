@@ -1,7 +1,5 @@
 """Sessions: every fault, and every way to end, leaves all notes ended and loses none."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

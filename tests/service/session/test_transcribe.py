@@ -1,7 +1,5 @@
 """Recordings: the same notes as a live stream of the same audio, in bounded memory."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import threading

@@ -1,7 +1,5 @@
 """Uploads to the service as a process: long recordings, clients that leave, too big bodies."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An upload holds its place no longer than its client is there and goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

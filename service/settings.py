@@ -1,11 +1,9 @@
 """Settings, read from the environment: `RSE_<NAME>`, on a cluster also `RSE_CLUSTER_<NAME>`."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -200,7 +198,7 @@ class Settings(BaseSettings):
         return device
 
     @model_validator(mode="after")
-    def _keys_if_reachable(self) -> Settings:
+    def _keys_if_reachable(self) -> Self:
         if not (is_loopback(self.host) or self.has_keys or self.allow_open):
             raise ValueError(
                 f"others can reach host {self.host}, and there are no API keys: make one with "
@@ -251,7 +249,7 @@ class ClusterSettings(BaseSettings):
     """Seconds without a request after which a model replica drops a stream's state."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> ClusterSettings:
+    def _consistent(self) -> Self:
         if self.heartbeat_patience_s <= self.heartbeat_s:
             raise ValueError("heartbeat_patience_s is not above heartbeat_s: all would be late")
         return self

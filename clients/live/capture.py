@@ -1,13 +1,11 @@
 """Audio from an input device of this computer, through PortAudio."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -123,7 +121,7 @@ class Microphone:
             self._stream.close()
             self._stream = None
 
-    def __enter__(self) -> Microphone:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

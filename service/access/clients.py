@@ -1,10 +1,8 @@
 """Clients: API keys or, without keys, addresses."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from starlette.types import Scope
 
@@ -22,11 +20,11 @@ class Client:
     max_requests_per_s: float | None = None
 
     @classmethod
-    def of_key(cls, key: ApiKey) -> Client:
+    def of_key(cls, key: ApiKey) -> Self:
         return cls(f"key {key.name}", key.max_sessions, key.max_requests_per_s)
 
     @classmethod
-    def of_address(cls, scope: Scope) -> Client:
+    def of_address(cls, scope: Scope) -> Self:
         """The peer; an IPv6 /64 network, which has one owner, is one client."""
         peer = scope.get("client")
         try:

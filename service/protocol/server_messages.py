@@ -1,9 +1,7 @@
 """Messages of the server in the live protocol (PROTOCOL.md)."""
 
-from __future__ import annotations
-
 import base64
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -158,7 +156,7 @@ class Error(_ServerMessage):
     retryable: bool
 
     @classmethod
-    def of(cls, error: ProtocolError) -> Error:
+    def of(cls, error: ProtocolError) -> Self:
         return cls(code=error.code, message=error.message, retryable=error.code.retryable)
 
 

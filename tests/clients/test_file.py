@@ -1,7 +1,5 @@
 """The file client as a command: what it writes, how it fails."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
@@ -12,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import mido
@@ -49,7 +47,7 @@ class Uploads:
     url: str = ""
 
     @contextmanager
-    def running(self) -> Iterator[Uploads]:
+    def running(self) -> Iterator[Self]:
         uploads = self
 
         class Handler(BaseHTTPRequestHandler):

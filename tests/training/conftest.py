@@ -19,19 +19,18 @@ from model.transcriber import TranscriptionModel
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 from tests.networks import TINY
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import HELD_OUT
 
 GAP = 256
 PRE_S = 0.004  # silence before the attack of each recorded note
 INSTRUMENTS: tuple[tuple[str, str, str, str, range], ...] = (
     ("piano_one", "piano", "piano", "decaying", range(24, 109, 6)),
     ("piano_two", "piano", "piano", "decaying", range(21, 109, 6)),
-    (HELD_OUT.piano, "piano", "piano", "decaying", range(22, 109, 6)),
+    ("piano_iowa", "piano", "piano", "decaying", range(22, 109, 6)),
     ("violin_one", "strings", "violin", "sustained", range(55, 100, 5)),
-    (HELD_OUT.violin, "strings", "violin", "sustained", range(55, 100, 5)),
+    ("violin_vso2", "strings", "violin", "sustained", range(55, 100, 5)),
     ("cello_one", "strings", "cello", "sustained", range(36, 80, 5)),
     ("clarinet_one", "winds", "clarinet", "sustained", range(50, 95, 5)),
-    (HELD_OUT.clarinet, "winds", "clarinet", "sustained", range(50, 95, 5)),
+    ("clarinet_vsco2", "winds", "clarinet", "sustained", range(50, 95, 5)),
 )
 CENTS = 20  # every recorded note is this sharp
 

@@ -190,7 +190,7 @@ def rendered_passages(
     rng = np.random.default_rng(config.seed)
     material = load_material(config, "validation")
     rate = material.bank.sample_rate
-    held_out = [e for e in material.bank.instruments.values() if e.name in config.held_out.names]
+    held_out = [e for e in material.bank.instruments.values() if e.name in config.held_out]
 
     def finished(kind: str, rendered: Rendered) -> tuple[Passage, int]:
         audio = augment(rendered.audio, rate, rng, config.recording, material.surroundings)

@@ -55,7 +55,8 @@ def write_card(weights: Path, card: dict[str, Any]) -> None:
 def model_card(card: dict[str, Any]) -> str:
     """The card as a page to read."""
     data, all_stages = card["data"], stages(card)
-    held_out = ", ".join(data["synth"]["held_out"].values())
+    held_out = data["synth"]["held_out"]  # of older cards a dictionary
+    names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
     real = card["sources"].get("recordings")
     learned = " and real recordings aligned with their scores" if real else " only"
     lines = [
@@ -67,7 +68,7 @@ def model_card(card: dict[str, Any]) -> str:
         "notes of the instruments below, humanised, detuned, "
         "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
         f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
-        f"{held_out}, and the validation and test scores.",
+        f"{names}, and the validation and test scores.",
         "",
         *_stages_table(all_stages),
         *([card["remark"], ""] if "remark" in card else []),

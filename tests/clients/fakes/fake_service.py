@@ -4,8 +4,6 @@ It "hears" one note a second: at k + 0.25 s pitch 60 + k begins, at k + 0.75 s i
 it needs the last half second again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -14,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -85,7 +83,7 @@ class FakeService:
         self.credentials: list[str | None] = []  # of each handshake
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[FakeService]:
+    async def running(self) -> AsyncIterator[Self]:
         async with serve(
             self._session,
             "127.0.0.1",

@@ -4,14 +4,7 @@ import pytest
 
 from service.access import rate
 from service.access.rate import RateLimiter
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.fakes import Clock
 
 
 def test_clients_have_buckets_of_their_own() -> None:

@@ -5,16 +5,10 @@ import pytest
 from service.access import tokens
 from service.access.clients import Client
 from service.access.tokens import TokenBook
+from tests.fakes import Clock
 
 ALICE = Client("key alice", max_sessions=3)
 SECRET = b"s" * 32
-
-
-class Clock:
-    now_s = 1e9
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def books(count: int) -> tuple[list[TokenBook], Clock]:

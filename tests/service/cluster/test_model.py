@@ -9,7 +9,7 @@ from service.cluster.calls import WindowRequest
 from service.cluster.model import ModelWorker, weights_digest
 from service.engine.batching import Priority
 from service.engine.engine import Engine
-from tests.fakes import FakeTranscriber
+from tests.fakes import Clock, FakeTranscriber
 from tests.service.cluster.replicas import SETTINGS
 
 
@@ -26,13 +26,6 @@ def request(first: int, stream: str) -> WindowRequest:
     )
 
 
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 async def test_streams_are_forgotten_when_idle_and_when_too_many() -> None:
     clock = Clock()
     settings = SETTINGS.model_copy(update={"max_streams": 2, "stream_idle_s": 5.0})
@@ -43,12 +36,12 @@ async def test_streams_are_forgotten_when_idle_and_when_too_many() -> None:
         assert worker.streams == 2
         assert await worker.predict(request(1, "a")) is None
         assert await worker.predict(request(1, "b")) is not None
-        clock.now_s = 4.0
+        clock.now_s += 4
         assert await worker.predict(request(1, "c")) is not None
-        clock.now_s = 6.0
+        clock.now_s += 2
         assert await worker.predict(request(2, "c")) is not None
         assert worker.streams == 1  # b was idle
-        clock.now_s = 12.0
+        clock.now_s += 6
         assert worker.streams == 0  # though nobody came since
 
 

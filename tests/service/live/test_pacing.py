@@ -7,14 +7,8 @@ import pytest
 from service.live import websocket
 from service.live.pacing import ArrivalClock, Pacer
 from service.live.receiver import Receiver
+from tests.fakes import Clock
 from tests.service.apps import ADDRESS, START, hear, of_type, serving, transcribe
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_a_stream_that_comes_fast_is_late_only_once_its_time_is_over() -> None:

@@ -12,7 +12,6 @@ from model.predict import load_any, predict
 from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
 from training.loop.parallel import Share
 from training.loop.symbol_losses import PADDING
@@ -107,18 +106,6 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     (tmp_path / "vectors.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"vectors\.safetensors"):
         load_symbol_network(tmp_path / "best.safetensors")
-
-
-def test_novels_are_cut_for_training(tiny_config: LambadaConfig, tmp_path: Path) -> None:
-    folder = tmp_path / "novels"
-    folder.mkdir()
-    sentences = [f"Then Anne met the {a} {b}." for a in ("red", "old") for b in ("owl", "dog")]
-    (folder / "a.txt").write_text(" ".join(sentences * 5))
-    cut = CutConfig(ends="word", context=8, common=0)
-    task = make_task(replace(tiny_config, train=folder, cut=cut), tmp_path / "run")
-    assert len(task.passages()) > 50
-    with task.batches(seed=0) as batches:
-        assert torch.isfinite(task.loss(next(batches))[0])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training.music.synth.instruments.bank import HELD_OUT, HoldOut
+from training.music.synth.instruments.bank import HELD_OUT
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class SynthConfig:
     """Folder of data in the layout of ``training.music.synth``."""
     cache: Path
     """Folder for the decoded bank (about 280 MB) and the parsed scores."""
-    held_out: HoldOut = HELD_OUT
-    """Instruments used only for validation."""
+    held_out: tuple[str, ...] = HELD_OUT
+    """Entries of the bank used only for validation."""
     seed: int = 0
     """Random seed, unless the caller gives one."""
 

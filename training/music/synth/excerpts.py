@@ -92,9 +92,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         return Rendered(_augmented(sound, material, config, rng), Notes.empty())
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:
-        entries = [
-            e for e in material.bank.instruments.values() if e.name not in config.held_out.names
-        ]
+        entries = [e for e in material.bank.instruments.values() if e.name not in config.held_out]
         pianos = [e for e in entries if e.family == "piano"]
         entry = choose(pianos if pianos and rng.random() < 0.6 else entries, rng)
         low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)

@@ -126,7 +126,7 @@ def orchestrate(
     timbres are not used; for validation, ``only`` names those to use instead. Notes outside an
     instrument's range are dropped when rendered.
     """
-    exclude = config.held_out.names if only is None else tuple(set(bank.instruments) - set(only))
+    exclude = config.held_out if only is None else tuple(set(bank.instruments) - set(only))
     usable = [entry for entry in bank.instruments.values() if entry.name not in exclude]
     if not usable:
         raise ValueError("the hold-outs leave no instrument to play on")

@@ -70,7 +70,7 @@ def _excerpt(
         string_solo_piano_probability=VALIDATION_PIANO / 2,
     )
     tuning = random_tuning(config, rng)
-    names = config.held_out.names
+    names = config.held_out
     dry = score_excerpt(material, config, seconds, tuning, rng, only=names)
     rate = material.bank.sample_rate
     return replace(

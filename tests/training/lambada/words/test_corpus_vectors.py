@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.text.answers import APART, nouns
+from training.lambada.text.answers import APART
 from training.lambada.text.novels import read_novels
 from training.lambada.text.passages import CutConfig, cut_passages
 from training.lambada.words.corpus_vectors import corpus_vectors
@@ -26,13 +26,6 @@ def novels_folder(tmp_path: Path) -> Path:
     for name in "abcd":
         (folder / f"{name}.txt").write_text(20 * NOVEL)
     return folder
-
-
-def test_nouns_follow_determiners(novels_folder: Path) -> None:
-    novels = read_novels(novels_folder)
-    found = {word for word, noun in zip(novels.words, nouns(novels), strict=True) if noun}
-    assert {"king", "dog"} <= found
-    assert not found & {"ran", "called", "saw", "anne", "the"}
 
 
 def test_answers_like_lambadas(novels_folder: Path) -> None:

@@ -10,13 +10,12 @@ import soundfile
 from service.engine.engine import Engine
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.conftest import write_midi
-from tests.training.music.scored.conftest import FRAME_S, played_s
+from tests.training.music.scored.conftest import FRAME_S
 from training.align import main
 from training.music.label_tables import LabelError, read_table
 from training.music.metrics import NoteList
 from training.music.scored.aligner import Heard, align, align_files, unwritten
-from training.music.scored.coarse import warp
-from training.music.scored.refine import FOUND, PLACED, Aligned, refine
+from training.music.scored.refine import FOUND, PLACED, Aligned
 from training.music.scored.time_map import TimeMap, read_time_map
 
 
@@ -26,11 +25,6 @@ def errors_s(aligned: Aligned, score: NoteList, played: NoteList) -> np.ndarray:
     found = np.lexsort((aligned.notes.onset_s, aligned.notes.pitch))
     assert (aligned.notes.pitch[found] == played.pitch[truth]).all()
     return np.abs(aligned.notes.onset_s[found] - played.onset_s[truth])
-
-
-def test_a_score_at_another_tempo_is_found_in_the_recording(score: NoteList, heard: Heard) -> None:
-    found = warp(score, heard.sounding, heard.onset, FRAME_S)
-    assert np.abs(found(score.onset_s) - played_s(score.onset_s)).max() < 0.15
 
 
 def test_each_note_goes_to_its_own_onset(score: NoteList, played: NoteList, heard: Heard) -> None:
@@ -62,20 +56,6 @@ def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
     assert abs(aligned.notes.onset_s[missed] - played.onset_s[deaf]) < 0.06
     assert FOUND / 2 < aligned.confidence[missed] <= PLACED
     assert aligned.confidence[missed] == aligned.confidence.min()
-
-
-def test_where_the_score_is_not_played_its_notes_are_in_doubt(
-    score: NoteList, heard: Heard
-) -> None:
-    silent = played_s(np.array([20.0]))[0]
-    rolls = [roll.copy() for roll in (heard.sounding, heard.onset)]
-    for roll in rolls:
-        roll[int(silent / FRAME_S) :] = 0
-    rough = TimeMap(score.onset_s, played_s(score.onset_s))
-    aligned = refine(score, rough, rolls[1], FRAME_S)
-    later = aligned.notes.onset_s > silent + 1.5
-    assert later.any()
-    assert aligned.confidence[later].max() < FOUND / 4
 
 
 def test_an_unwritten_onset_is_reported(score: NoteList, heard: Heard) -> None:

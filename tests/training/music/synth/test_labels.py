@@ -51,15 +51,6 @@ def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> N
     assert not velocity[onset == 0].any()
 
 
-def test_a_window_of_a_long_segment_has_the_same_targets() -> None:
-    notes = as_notes([(500, 3000, 60, 50), (5000, 9000, 62, 90), (9100, 400, 60, 100)])
-    phase, hop = 37, 19
-    long = segment_labels(notes, SAMPLE_RATE, phase, 150)
-    short = segment_labels(notes, SAMPLE_RATE, phase + hop * HOP)
-    for a, b in zip(long, short, strict=True):
-        np.testing.assert_array_equal(a[hop : hop + FRAMES], b)
-
-
 def test_instruments_stand_where_notes_begin() -> None:
     notes = as_notes([(1000, 3000, 60, 50), (5000, 900, 62, 0)])
     notes = notes.moved(instrument=np.array([0, 5], np.int8))

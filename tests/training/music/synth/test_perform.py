@@ -46,9 +46,9 @@ def test_held_out_timbres_stay_out_of_training(
     for piece in pieces.values():
         notes, pedal = perform(piece, 0.0, 5.0, synth_config, rng)
         _, voices, _ = orchestrate(bank, piece, notes, pedal, synth_config, rng)
-        assert not {v.instrument.name for v in voices} & set(HELD_OUT.names)
-        out, voices, _ = orchestrate(bank, piece, notes, pedal, synth_config, rng, HELD_OUT.names)
-        assert {v.instrument.name for v in voices} <= set(HELD_OUT.names)
+        assert not {v.instrument.name for v in voices} & set(HELD_OUT)
+        out, voices, _ = orchestrate(bank, piece, notes, pedal, synth_config, rng, HELD_OUT)
+        assert {v.instrument.name for v in voices} <= set(HELD_OUT)
         assert set(out.part.tolist()) <= set(range(len(voices)))
 
 

@@ -22,7 +22,7 @@ def test_training_and_validation_on_the_real_material(pytestconfig: pytest.Confi
     cache = pytestconfig.cache.mkdir("synth")  # decoding takes half a minute: kept between runs
     config = SynthConfig(root=ROOT, cache=cache, pool_excerpts=4)
     material = load_material(config)
-    assert set(HELD_OUT.names) <= set(material.bank.instruments)
+    assert set(HELD_OUT) <= set(material.bank.instruments)
     assert sum(piece.seconds for piece in material.pieces) > 60 * 3600
     batch = next(generate_batches(config, 32, 0))
     sounding = batch.frame.any(axis=(1, 2))

@@ -8,7 +8,7 @@ memory-mapped file in the cache folder, which all worker processes share.
 
 import hashlib
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,43 +41,33 @@ CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 9
 """Measured tuning of notes (entry, pitch) that the index gives as exact."""
 
 
-@dataclass(frozen=True)
-class HoldOut:
-    """Bank entries held out of training, for validation on unseen instruments.
-
-    One independent set of samples for each class with at least two, recorded if possible, together
-    with all other entries of the same instrument. For viola and oboe only sound fonts exist.
-    """
-
-    piano: str = "piano_iowa"
-    piano_layers: str = "piano_iowa_full"
-    electric_piano: str = "epiano_pianet"
-    harpsichord: str = "harpsichord_pjcohen"
-    organ: str = "organ_vsco2"
-    plucked: str = "guitar_steel_iowa"
-    violin: str = "violin_vso2"
-    violin_raw: str = "violin_vsco2_raw"
-    viola: str = "viola_msgeneral"
-    cello: str = "cello_vsco2"
-    contrabass: str = "contrabass_vsco2"
-    contrabass_plucked: str = "contrabass_tonejs"
-    flute: str = "flute_vsco2"
-    oboe: str = "oboe_msgeneral"
-    clarinet: str = "clarinet_vsco2"
-    bassoon: str = "bassoon_vsco2"
-    saxophone: str = "sax_tenor_vcsl"
-    horn: str = "horn_vsco2"
-    horn_sustained: str = "horn_vsco2_sus"
-    brass: str = "trombone_vsco2"
-    voice: str = "choir_male_berklee"
-    mallets: str = "vibraphone_vcsl"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return astuple(self)
-
-
-HELD_OUT = HoldOut()
+HELD_OUT = (
+    "piano_iowa",
+    "piano_iowa_full",
+    "epiano_pianet",
+    "harpsichord_pjcohen",
+    "organ_vsco2",
+    "guitar_steel_iowa",
+    "violin_vso2",
+    "violin_vsco2_raw",
+    "viola_msgeneral",
+    "cello_vsco2",
+    "contrabass_vsco2",
+    "contrabass_tonejs",
+    "flute_vsco2",
+    "oboe_msgeneral",
+    "clarinet_vsco2",
+    "bassoon_vsco2",
+    "sax_tenor_vcsl",
+    "horn_vsco2",
+    "horn_vsco2_sus",
+    "trombone_vsco2",
+    "choir_male_berklee",
+    "vibraphone_vcsl",
+)
+"""Entries held out of training, for validation on unseen instruments: one independent set of
+samples for each class with at least two, recorded if possible, together with all other entries of
+the same instrument. For viola and oboe only sound fonts exist."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,6 @@ def load_trained(folder: Path, weights: str = "best") -> tuple[SymbolNetwork, Pr
 
 
 def table(scores: list[Score]) -> str:
-    """A Markdown table."""
     lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
     lines += [
         f"| {s.length} | {100 * s.symbol_accuracy:.2f} % | {100 * s.sequence_accuracy:.2f} % |"

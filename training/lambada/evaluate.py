@@ -81,7 +81,6 @@ def evaluate(reader: Reader, passages: Sequence[Sequence[str]]) -> Result:
 
 
 def table(result: Result) -> str:
-    """A Markdown table."""
     rows = {
         "any word of the passage": result.random_word,
         "its most frequent word": result.frequent_word,

@@ -53,7 +53,6 @@ def write_card(weights: Path, card: dict[str, Any]) -> None:
 
 
 def model_card(card: dict[str, Any]) -> str:
-    """The card as a page to read."""
     data, all_stages = card["data"], stages(card)
     held_out = data["synth"]["held_out"]  # of older cards a dictionary
     names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
@@ -96,7 +95,6 @@ def model_card(card: dict[str, Any]) -> str:
 
 
 def windows(stage: dict[str, Any]) -> int:
-    """Windows of audio in a stage of training."""
     return int(stage["steps"] * stage["batch_size"])
 
 

@@ -157,7 +157,6 @@ def _nearest(
 
 
 def together(parts: Sequence[Evidence]) -> Evidence:
-    """The peaks of all pieces."""
     names = [field.name for field in dataclasses.fields(Evidence)]
     return Evidence(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 

@@ -110,7 +110,6 @@ def evaluate_run(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.algorithmic.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
     parser.add_argument("--weights", choices=["best", "last"], default="best")

@@ -97,7 +97,6 @@ def table(result: Result) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.lambada.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of a LAMBADA training run")
     parser.add_argument("--data", type=Path, required=True, help="one passage a line")

@@ -27,7 +27,6 @@ KNOWN_FAILURES = """\
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.shipping.card", __doc__)
     parser.add_argument("weights", type=Path, help="a .safetensors file with its card")
     parser.add_argument("figures", nargs="+", help="SET=FILE, as written by training.evaluate")

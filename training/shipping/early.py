@@ -198,7 +198,6 @@ def early_settings(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     return command("training.shipping.early", __doc__, early_settings, 8, 20.0, arguments)
 
 

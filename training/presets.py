@@ -36,6 +36,7 @@ class MusicRun:
     """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
+        """The task that the loop trains."""
         return MusicTask(self.music)
 
 
@@ -51,6 +52,7 @@ class AlgorithmicRun:
     """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
+        """The task that the loop trains."""
         return AlgorithmicTask(self.algorithmic)
 
 
@@ -66,6 +68,7 @@ class LambadaRun:
     """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
+        """The task that the loop trains."""
         return LambadaTask(self.lambada, self.out, self.resume)
 
 

@@ -60,48 +60,53 @@ class ColumnNetwork:
         # one's is silence, then zeros, the other ones' zeros.
         self._silent = [_columns(x, 2 * reach) for x, reach in zip(silent, reaches, strict=True)]
         self._after = [_columns(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
-        self._after[0] = torch.cat([_columns(silent[0], self._edge), self._after[0]], dim=2)
+        self._after[0] = torch.cat([_columns(silent[0], self._edge), self._after[0]], dim=1)
 
     def open(self) -> ColumnState:
         """A new stream, as if preceded by endless silence."""
         return ColumnState(list(self._silent))
 
-    def advance(self, state: ColumnState, window: Tensor, new_hops: int) -> Tensor:
-        """The columns that change as the window moves, (columns, pitches, channels), newest last.
+    def advance(self, state: ColumnState, audio: Tensor, new_hops: int, windows: int = 1) -> Tensor:
+        """The columns that change with each window, (windows, columns, pitches, channels), newest
+        last.
 
-        There are ``new_hops`` + :attr:`reach`. window: (WINDOW,); new_hops: up to
-        ``longest_slide``, or ``first`` for a stream's first window.
+        There are ``new_hops`` + :attr:`reach`. audio: to the last window's end, from the first
+        one's begin on; new_hops: up to ``longest_slide``, or ``first`` for a stream's first window;
+        for several windows at least :attr:`reach`.
         """
-        x = self._stacked(window, new_hops)
+        x = self._stacked(audio, new_hops, windows)
         for number, (weight, bias, padding) in enumerate(self._layers):
-            kept = state.kept[number]
-            rows = torch.cat([kept, x, self._after[number]], dim=2)
-            state.kept[number] = rows[:, :, new_hops : new_hops + kept.shape[2]]
+            kept, after = state.kept[number], self._after[number]
+            if windows > 1:
+                kept = torch.cat([kept, x[:-1, new_hops - kept.shape[1] : new_hops]])
+                after = after.expand(windows, -1, -1, -1)
+            rows = torch.cat([kept, x, after], dim=1)
+            state.kept[number] = rows[-1:, new_hops : new_hops + kept.shape[1]]
             x = F.relu_(_convolved(rows, weight, bias, self._strides[number], padding))
             if number:
-                x.add_(rows[:, :, 1:-1])
-        return x[0].permute(1, 2, 0)
+                x.add_(rows[:, 1:-1])
+        return x
 
     @property
     def reach(self) -> int:
         """Columns before the new ones that change with them."""
         return self._edge + STEM_REACH + len(self._layers) - 1
 
-    def _stacked(self, window: Tensor, frames: int) -> Tensor:
-        """The newest complete frames of the filterbank as the first convolution reads them,
-        (1, harmonics, frames, pitch rows)."""
-        power = self._frames.power(window, frames)
+    def _stacked(self, audio: Tensor, frames: int, windows: int) -> Tensor:
+        """Each window's newest complete frames of the filterbank as the first convolution reads
+        them, (windows, frames, pitch rows, harmonics)."""
+        power = self._frames.power(audio, windows * frames)
         stacked = self._bank.compress(power).to(self.dtype).index_select(1, self._rows)
-        return stacked.view(1, frames, -1, self._harmonics).permute(0, 3, 1, 2)
+        return stacked.view(windows, frames, -1, self._harmonics)
 
     def _silent_columns(self) -> list[Tensor]:
-        """Each convolution's input for a column of silence, (1, channels, 1, pitches)."""
+        """Each convolution's input for a column of silence, (1, 1, pitches, channels)."""
         silent = []
-        x = torch.full((1, self._harmonics, 1, len(self._rows) // self._harmonics), self._silence)
+        x = torch.full((1, 1, len(self._rows) // self._harmonics, self._harmonics), self._silence)
         x = x.to(self.dtype)
         for number, (weight, bias, padding) in enumerate(self._layers):
-            silent.append(x.contiguous(memory_format=torch.channels_last))
-            rows = x.expand(-1, -1, weight.shape[2], -1)
+            silent.append(x)
+            rows = x.repeat(1, weight.shape[2], 1, 1)
             out = F.relu_(_convolved(rows, weight, bias, self._strides[number], padding))
             x = out.add_(x) if number else out
         return silent
@@ -109,7 +114,7 @@ class ColumnNetwork:
 
 class ColumnState:
     """For each convolution, the input columns before the next one to change,
-    (1, channels, columns, pitches)."""
+    (1, columns, pitches, channels)."""
 
     def __init__(self, kept: list[Tensor]) -> None:
         self.kept = kept
@@ -117,16 +122,19 @@ class ColumnState:
 
 def _columns(column: Tensor, count: int) -> Tensor:
     """The same column several times."""
-    repeated = column.repeat(1, 1, count, 1)
-    return repeated.contiguous(memory_format=torch.channels_last)
+    return column.repeat(1, count, 1, 1)
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
-    """A convolution with this stride and padding over pitches, none over time."""
+    """A convolution of (windows, columns, pitches, channels) with this stride and padding over
+    pitches, none over time."""
+    x = x.permute(0, 3, 1, 2)  # channels last in memory
     if x.dtype is torch.float32 and torch.backends.mkldnn.is_available():
         # What conv2d calls too, except for small inputs, which it computes a slower way.
-        return torch.mkldnn_convolution(x, weight, bias, (0, padding), (1, stride), (1, 1), 1)
-    return F.conv2d(x, weight, bias, (1, stride), (0, padding))
+        x = torch.mkldnn_convolution(x, weight, bias, (0, padding), (1, stride), (1, 1), 1)
+    else:
+        x = F.conv2d(x, weight, bias, (1, stride), (0, padding))
+    return x.permute(0, 2, 3, 1)
 
 
 def _stacked_bins(bank: Filterbank, stack: HarmonicStack) -> Tensor:

@@ -21,7 +21,7 @@ computed for the positions that are read (``model.fast.pruning``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -58,6 +58,10 @@ class Kept:
         self._windows[hop % self._multiple] = hop, outputs
         return None if then is None or hop - then > self._longest else hop - then, outputs
 
+    def follows(self, hops: int) -> bool:
+        """Whether a window always reuses the outputs of the one that ended so many hops ago."""
+        return hops % self._multiple == 0 and hops <= self._longest
+
 
 class FirstHalf:
     """The first half of a network's first Beneš block over a stream of windows.
@@ -85,6 +89,7 @@ class FirstHalf:
             max(1, (2 << bit if bit >= 0 else 1) // self._octaves)
             for bit in range(-1, len(self._gathers))
         ]  # patches that a layer's pairs span, after those of the input
+        self._places_together: dict[tuple[int, int, int], Tensor] = {}
         self._leave = _places(torch.arange(patches.positions).view(2, -1).t().flatten(), orders[-1])
 
     def open(self) -> list[Kept]:
@@ -109,6 +114,64 @@ class FirstHalf:
         x = self._unit.units(self._pairs(x, len(kept) - 1, 0))
         torch.index_select(x.view(self._shape), 0, self._leave, out=out)
 
+    def together(self, kept: list[Kept], new_hops: int) -> bool:
+        """Whether :meth:`advance_together` applies to windows that move by so many hops: what one
+        reuses is among what the one before computed."""
+        moved = new_hops // self._frames
+        return all(
+            layer.follows(new_hops) and self._first(bit, new_hops) <= moved
+            for bit, layer in enumerate(kept, start=-1)
+        )
+
+    def advance_together(
+        self, kept: list[Kept], hops: Sequence[int], embed: Compute, out: Tensor
+    ) -> None:
+        """:meth:`advance` for the windows that end at these hops, layer by layer.
+
+        embed writes (windows, positions, m); out: (windows, positions, m).
+        """
+        step, x = hops[1] - hops[0], out
+        for bit, layer in enumerate(kept, start=-1):
+            first = self._first(bit, step)
+            stay, moved = first * self._octaves, step // self._frames * self._octaves
+            _, outputs = layer.take(hops[0])
+            new = torch.empty(len(hops) + 1, self._shape[0] - stay, self._shape[1])
+            new[0] = outputs.newest(new.shape[1])
+            if bit < 0:
+                embed(first, new[1:])
+            else:
+                pairs = self._pairs_together(x, bit, first, len(hops), step)
+                self._unit.units(pairs, out=new[1:].view(pairs.shape))
+            layer.take(hops[-1])
+            outputs.adopt(new, moved)
+            x = new
+        x = self._unit.units(self._pairs_together(x, len(kept) - 1, 0, len(hops), step))
+        torch.index_select(x.view(len(hops), *self._shape), 1, self._leave, out=out)
+
+    def _pairs_together(self, x: Tensor, bit: int, first: int, windows: int, step: int) -> Tensor:
+        """(pairs, 2m): each window's pairs of a layer from patch `first` on.
+
+        x: (1 + windows, positions, m), the layer's inputs that each window computed, after those
+        of the window before them.
+        """
+        key = (bit, windows, step)
+        places = self._places_together.get(key)
+        if places is None:
+            stay = self._first(bit - 1, step) * self._octaves
+            moved = step // self._frames * self._octaves
+            wanted = self._gathers[bit][first]
+            new = self._shape[0] - stay
+            old = wanted < stay  # computed with the window before
+            places = torch.where(old, wanted + moved - stay, wanted - stay + new)
+            places = (places + new * torch.arange(windows)[:, None]).flatten()
+            self._places_together[key] = places
+        return x.view(-1, self._shape[1]).index_select(0, places).view(-1, 2 * self._shape[1])
+
+    def _first(self, bit: int, age: int) -> int:
+        """The first patch of a layer's outputs that is not as it was so many hops ago."""
+        span = self._spans[bit + 1]
+        return (GRID - self._reach - age) // self._frames // span * span
+
     def _layer(self, x: Tensor, bit: int, first: int, out: Tensor) -> None:
         """Writes a layer's outputs from patch `first` on; x: (positions, m), its inputs."""
         pairs = self._pairs(x, bit, first)
@@ -123,8 +186,7 @@ class FirstHalf:
         first, moved = 0, 0
         age, outputs = kept.take(hop)
         if age is not None:
-            span = self._spans[bit + 1]
-            first = (GRID - self._reach - age) // self._frames // span * span
+            first = self._first(bit, age)
             moved = age // self._frames * self._octaves
         out = outputs.move(moved, first * self._octaves)
         compute(first, out[first * self._octaves :])

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.config import HOP, WINDOW
+from model.config import HOP
 from model.front_end.filterbank import Filterbank
 
 DECIMATION = 4
@@ -55,13 +55,13 @@ class NewestFrames:
             few, many = rows.contiguous(), rows.t().contiguous().t()
             self._groups.append((reduced is not None, int(size), few, many))
 
-    def power(self, window: Tensor, frames: int) -> Tensor:
+    def power(self, audio: Tensor, frames: int) -> Tensor:
         """Squared magnitudes in the order of the filterbank's kernels, and 0 at the end.
 
-        window: (WINDOW,), preceded by silence -> (frames, bins + 1)
+        audio: (samples,), preceded by silence -> (frames, bins + 1)
         """
         span = REACH + self._longest + (frames - 1) * HOP
-        audio = window[max(0, WINDOW - span) :]
+        audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))
         low = self._low(audio, frames)
         waves = []

@@ -7,11 +7,13 @@ of the row that ``advance`` returns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from model.config import HOP
 from model.fast.columns import ColumnNetwork, ColumnState
 from model.fast.exchange import FirstHalf, Kept
 from model.fast.sliding import Sliding
@@ -38,12 +40,12 @@ class StreamedNetwork:
     first_half: FirstHalf
 
     def embed_to(self, out: Tensor, columns: Tensor) -> None:
-        """Writes the newest positions, (positions, m) float32, given the newest columns,
-        (columns, pitches, channels) in whole patches."""
+        """Writes the newest positions, (..., positions, m) float32, given the newest columns,
+        (..., columns, pitches, channels) in whole patches."""
         per, octaves = self.patches.frames, self.patches.octaves
-        cells = columns.view(-1, per, octaves, columns.shape[1] // octaves, columns.shape[2])
-        cells = cells.permute(0, 2, 3, 1, 4).reshape(-1, self.embed.in_features)
-        torch.add(self.embed(cells), self.octave[-len(cells) :], out=out)
+        cells = columns.unflatten(-2, (octaves, -1)).unflatten(-4, (-1, per))
+        cells = cells.movedim(-4, -2).reshape(-1, self.embed.in_features)
+        torch.add(self.embed(cells).view(out.shape), self.octave[-out.shape[-2] :], out=out)
 
 
 class NetworkStream:
@@ -71,10 +73,10 @@ class NetworkStream:
         network = self._network
         if self._state is None or not 0 < new_hops <= network.columns.longest_slide:
             self._state, self._kept = network.columns.open(), network.first_half.open()
-            new = network.columns.advance(self._state, window, network.columns.first)[-GRID:]
+            new = network.columns.advance(self._state, window, network.columns.first)[0, -GRID:]
             self._grid = Sliding(GRID, *new.shape[1:], dtype=new.dtype)
         else:
-            new = network.columns.advance(self._state, window, new_hops)[-GRID:]
+            new = network.columns.advance(self._state, window, new_hops)[0, -GRID:]
             self._hop += new_hops
         stay = GRID - len(new)
         self._columns = self._grid.move(new_hops if stay else 0, stay)
@@ -87,6 +89,41 @@ class NetworkStream:
             self._kept, self._hop, self._embed, middle.view(network.octave.shape)
         )
         return row
+
+    def together(self, new_hops: int) -> bool:
+        """Whether :meth:`advance_together` can compute windows that move by so many hops."""
+        columns = self._network.columns
+        started = self._state is not None and new_hops <= columns.longest_slide
+        changed = new_hops + columns.reach
+        enough = GRID - changed <= new_hops and changed <= GRID
+        return started and enough and self._network.first_half.together(self._kept, new_hops)
+
+    @torch.inference_mode()
+    def advance_together(self, windows: Sequence[Tensor], new_hops: int) -> list[Tensor]:
+        """The rows of :meth:`advance` for a stream's next windows."""
+        assert self._state is not None
+        network, new = self._network, new_hops * HOP
+        audio = torch.cat([windows[0], *(window[-new:] for window in windows[1:])])
+        columns = network.columns.advance(self._state, audio, new_hops, len(windows))
+        stay = GRID - columns.shape[1]
+        grid = columns.new_empty(len(windows), *self._columns.shape)
+        grid[:, stay:] = columns
+        grid[0, :stay] = self._grid.newest(columns.shape[1])[new_hops - stay : new_hops]
+        grid[1:, :stay] = columns[:-1, new_hops - stay : new_hops]
+        self._grid.adopt(columns, new_hops)
+        read = grid[:, self._frames.start : self._frames.stop]
+        rows = torch.empty(len(windows), network.octave.numel() + read[0].numel())
+        middle, rest = rows.tensor_split([network.octave.numel()], dim=1)
+        rest.view(read.shape).copy_(read)
+        hops = [self._hop + number * new_hops for number in range(1, len(windows) + 1)]
+        self._hop = hops[-1]
+
+        def embed(first: int, out: Tensor) -> None:
+            network.embed_to(out, grid[:, first * network.patches.frames :])
+
+        out = middle.view(len(windows), *network.octave.shape)
+        network.first_half.advance_together(self._kept, hops, embed, out)
+        return list(rows)
 
     def _embed(self, first: int, out: Tensor) -> None:
         network = self._network

@@ -142,8 +142,12 @@ class Resampler:
         width, step = taps.shape[1], heard.itemsize
         # Every run of `width` inputs; numpy's sliding_window_view, at a tenth of its cost.
         every = np.ndarray((len(heard) - width + 1, width), np.float32, heard, 0, (step, step))
-        windows = every[whole - (ratio.reach - 1) - begin]
+        first = whole[0] - (ratio.reach - 1) - begin
         # Each row's sum has the same order, regardless of the number of rows.
+        if ratio.up == 1:  # every output in the same phase
+            windows = every[first : first + len(whole) * ratio.down : ratio.down]
+            return np.einsum("ij,j->i", windows, taps[0])
+        windows = every[whole - whole[0] + first]
         return np.einsum("ij,ij->i", windows, taps[part * len(taps) // ratio.up])
 
 

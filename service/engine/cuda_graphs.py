@@ -15,15 +15,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import HOP, WINDOW
 from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream
-from service.engine.batching import EngineSettings, Probabilities
+from service.engine.batching import EngineSettings, Probabilities, Window
 from service.engine.runner import Plan, least_ms
 
 _MOST_GRAPHS = 64
@@ -101,9 +99,9 @@ class GraphRunner:
         """Its state is the audio before the window."""
         return _Whole(self._fast.context)
 
-    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
-        """The window itself and what came before it, on the processor."""
-        return stream.advance(torch.from_numpy(window), new_hops)
+    def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
+        """The windows themselves and what came before them, on the processor."""
+        return [stream.advance(torch.from_numpy(window), new_hops) for window in windows]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         """See ``Runner``."""

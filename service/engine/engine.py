@@ -322,7 +322,7 @@ class Engine:
             features = stream.features
             if features is None:  # another worker may reset it when this stream's last batch fails
                 features = stream.features = self._runner.open_stream(stream.positions)
-            return [self._runner.row(features, window, request.new_hops) for window in part.windows]
+            return self._runner.rows(features, part.windows, request.new_hops)
         except Exception as error:
             logger.exception("the front-end failed on a request")
             _fail([part], error)

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import ModelConfig
 from model.transcriber import FeatureStream
-from service.engine.batching import EngineSettings, Probabilities
+from service.engine.batching import EngineSettings, Probabilities, Window
 
 _TIMED_RUNS = 3
 
@@ -65,8 +63,8 @@ class Runner(Protocol):
         """Front-end state of a new stream read at these positions; used by one thread at a time."""
         ...
 
-    def row(self, stream: FeatureStream, window: NDArray[np.float32], new_hops: int) -> Tensor:
-        """The stream's next row for ``predict``."""
+    def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
+        """The stream's next rows for ``predict``, one for each window."""
         ...
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:

@@ -133,6 +133,8 @@ class Listener:
         return events
 
     def _step_pedal(self, frame: int, probability: float) -> list[PedalEvent]:
+        if not self._pedal.moves(probability):
+            return []
         present = not self.instruments or self.belief.share(PEDALLED) >= self._presence
         return self._pedal.step(frame, probability, present)
 

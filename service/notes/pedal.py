@@ -13,6 +13,10 @@ class PedalTracker:
         self._frame_seconds = frame_seconds
         self.down = False
 
+    def moves(self, probability: float) -> bool:
+        """Whether this is beyond the threshold that ends its state."""
+        return probability < self._off if self.down else probability >= self._on
+
     def step(self, frame: int, probability: float, present: bool = True) -> list[PedalEvent]:
         """Process the next frame.
 
@@ -20,9 +24,8 @@ class PedalTracker:
             probability: that the pedal is down.
             present: whether an instrument with a pedal plays; without one nothing is pressed.
         """
-        presses = not self.down and present and probability >= self._on
-        releases = self.down and probability < self._off
-        return [self._move(frame)] if presses or releases else []
+        moves = self.moves(probability) and (self.down or present)
+        return [self._move(frame)] if moves else []
 
     def close(self, frame: int) -> list[PedalEvent]:
         return [self._move(frame)] if self.down else []

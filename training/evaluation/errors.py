@@ -179,6 +179,7 @@ def analyse(
 
 
 def text(name: str, figures: dict[str, Any]) -> str:
+    """The figures as text."""
     lines = [name]
     for title, count, shares in (
         ("false frames", figures["false_frames"], figures["false_frame_places"]),

@@ -118,12 +118,22 @@ def _attempt(
     pictures: Path | None,
     recording: Recording,
 ) -> list[Result] | str:
-    """The results of a recording for each way of streaming, or the reason for none: one failure
-    must not stop the others."""
+    """The results of a recording, or the reason for none: one failure must not stop the others."""
     try:
-        samples, rate = read_audio(recording.audio)
+        return evaluate_recording(make_transcriber, streams, label_shift_s, pictures, recording)
     except AudioError as error:
         return str(error)
+
+
+def evaluate_recording(
+    make_transcriber: Callable[[], Transcriber],
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    pictures: Path | None,
+    recording: Recording,
+) -> list[Result]:
+    """The results of a recording, for each way of streaming. Raises AudioError."""
+    samples, rate = read_audio(recording.audio)
     reference = recording.notes.shifted(label_shift_s)
     out = []
     with Engine(make_transcriber()) as engine:
@@ -132,7 +142,7 @@ def _attempt(
             try:
                 transcription = transcribe_array(samples, rate, engine, options)
             except (BadAudioError, OptionsError, EngineError) as error:
-                return f"{recording.audio}: {error}"
+                raise AudioError(f"{recording.audio}: {error}") from None
             estimated = estimated_notes(transcription.notes)
             heard = transcription.frame_probabilities
             out.append(score(reference, estimated, heard, frame_s, transcription.known_s))

@@ -89,6 +89,8 @@ class LambadaConfig:
 
 
 class LambadaTask:
+    """Implements ``training.task.Task``."""
+
     score = "accuracy"
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
@@ -155,6 +157,7 @@ class LambadaTask:
         return Reader(network, self.vocabulary, self.preprocessing, self.config.length, votes)
 
     def card(self) -> dict[str, Any]:
+        """Configuration and data."""
         network = self.network
         assert isinstance(network, SymbolNetwork)
         data = {

@@ -140,8 +140,8 @@ def arranged(
                 part: list[FeatureStream], positions: slice = positions, hops: int = hops
             ) -> None:
                 torch.set_num_threads(plan.threads or 1)  # of this thread
-                rows = [runner.row(stream, window, hops) for stream in part]
-                runner.predict(rows, positions)
+                rows = [runner.rows(stream, [window], hops) for stream in part]
+                runner.predict([row for (row,) in rows], positions)
 
             with ThreadPoolExecutor(plan.workers) as pool:
                 times = seconds(lambda: list(pool.map(predict, parts)), runs)  # noqa: B023

@@ -1,6 +1,7 @@
 """Streams that keep what stays from window to window give the plain network's numbers."""
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from model.config import ACCURATE, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast.network import FastNetwork, fast_network
+from model.fast.stream import NetworkStream
 from model.transcriber import FeatureStream, TranscriptionModel
 from tests.model.fast.test_network import varied
 
@@ -67,6 +69,29 @@ def test_a_stream_gives_what_whole_windows_give(config: ModelConfig, hops: list[
             atol=TOLERANCE,
             rtol=0,
         )
+
+
+@ALL
+@settings(max_examples=5, deadline=None)
+@given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), step=st.sampled_from([32, 16, 7]))
+def test_windows_are_the_same_together(config: ModelConfig, sizes: list[int], step: int) -> None:
+    """Whatever their number, and however the stream goes on."""
+    _, fast = networks(config)
+    hops = [32] * sum(sizes) + [step] * 3
+    audio = noise(sum(hops))
+    windows = [audio[begin * HOP :][:WINDOW] for begin in accumulate(hops)]
+    alone, together = fast.open_stream(POSITIONS), fast.open_stream(POSITIONS)
+    for stream in (alone, together):
+        stream.advance(audio[:WINDOW], 32)
+    expected = [alone.advance(*one) for one in zip(windows, hops, strict=True)]
+    rows: list[Tensor] = []
+    for size in [*sizes, 1, 1, 1]:
+        given, moved = windows[len(rows) :][:size], hops[len(rows)]
+        if size > 1 and isinstance(together, NetworkStream) and together.together(moved):
+            rows += together.advance_together(given, moved)
+        else:
+            rows += [together.advance(window, moved) for window in given]
+    torch.testing.assert_close(rows, expected, atol=1e-5, rtol=0)
 
 
 @ALL

@@ -45,7 +45,9 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
     runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
     windows = noise(11)
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
-    rows = [runner.row(runner.open_stream(POSITIONS), window, 3) for window in windows]
+    rows = [
+        row for window in windows for row in runner.rows(runner.open_stream(POSITIONS), [window], 3)
+    ]
     answers = {}
     for count in (11, 1, 8, 9):  # smaller batches leave older windows in the bucket
         answers[count] = runner.predict(rows[:count], POSITIONS)
@@ -63,10 +65,10 @@ def test_windows_come_with_what_was_before_them() -> None:
     begin = 0
     for hops in (0, 32, 1, 7):
         begin += hops * HOP
-        row = runner.row(stream, audio[begin : begin + WINDOW], hops)
+        rows = runner.rows(stream, [audio[begin : begin + WINDOW]], hops)
         expected = transcriber.predict(whole_audio[None, begin : begin + context + WINDOW])
         np.testing.assert_allclose(
-            runner.predict([row], POSITIONS), expected[:, :, POSITIONS].numpy(), atol=1e-5
+            runner.predict(rows, POSITIONS), expected[:, :, POSITIONS].numpy(), atol=1e-5
         )
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import PAPER, WINDOW, ModelConfig
+from model.config import HOP, PAPER, WINDOW, ModelConfig
+from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
 from service.engine import runners
 from service.engine.engine import Engine, EngineSettings, Priority
@@ -37,7 +38,8 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
 
 
 def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    return [runner.row(runner.open_stream(POSITIONS), window, 1) for window in windows]
+    streams = [runner.rows(runner.open_stream(POSITIONS), [window], 1) for window in windows]
+    return [row for (row,) in streams]
 
 
 @BOTH
@@ -86,6 +88,32 @@ def test_rows_that_would_change_together_are_computed_alone(
         np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
 
 
+@DTYPES
+@pytest.mark.parametrize("agree", [True, False])
+def test_a_streams_windows_have_the_same_bits_together(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, agree: bool
+) -> None:
+    crew = runner_of(network(HISTORY, dtype))
+    audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
+    windows = [audio[n * 32 * HOP :][:WINDOW] for n in range(12)]
+    stream = crew.open_stream(POSITIONS)
+    alone = [row for window in windows for row in crew.rows(stream, [window], 32)]
+    exact = NetworkStream.advance_together
+
+    def advance(stream: NetworkStream, given: list[torch.Tensor], hops: int) -> list[torch.Tensor]:
+        return [row + (0 if agree else 1e-3) for row in exact(stream, given, hops)]
+
+    monkeypatch.setattr(NetworkStream, "advance_together", advance)
+    for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):
+        stream, left = crew.open_stream(POSITIONS), list(windows)
+        together = []
+        for size in sizes:
+            together += crew.rows(stream, left[:size], 32)
+            del left[:size]
+        for one, other in zip(alone, together, strict=True):
+            assert torch.equal(one, other)
+
+
 def test_two_workers_that_try_the_same_at_once_change_no_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,7 +137,7 @@ def test_two_workers_that_try_the_same_at_once_change_no_bit(
 @pytest.mark.parametrize(
     ("window_ms", "expected"),
     [
-        (1.0, Plan(workers=3, threads=1, batch_windows=4, file_batch_windows=2)),
+        (1.0, Plan(workers=3, threads=1, batch_windows=4, file_batch_windows=4)),
         (10.0, Plan(workers=3, threads=1, batch_windows=2, file_batch_windows=2)),
         (300.0, Plan(workers=1, threads=3, batch_windows=1, file_batch_windows=1)),
     ],

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
-from model.transcriber import FeatureStream, TranscriptionModel
+from model.transcriber import TranscriptionModel
 from service.engine import runners, segments
 from service.engine.batching import Probabilities, Window
 from service.engine.engine import Engine, EngineError, Priority
@@ -118,13 +118,13 @@ def test_a_failure_while_a_segment_is_prepared_fails_its_first_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Engine(TranscriptionModel(HISTORY).eval()) as engine:
-        row = engine._runner.row
+        rows = engine._runner.rows
 
-        def fail_once(stream: FeatureStream, window: Window, new_hops: int) -> torch.Tensor:
-            monkeypatch.setattr(engine._runner, "row", row)
+        def fail_once(*_: object) -> list[torch.Tensor]:
+            monkeypatch.setattr(engine._runner, "rows", rows)
             raise RuntimeError("the front-end fails")
 
-        monkeypatch.setattr(engine._runner, "row", fail_once)
+        monkeypatch.setattr(engine._runner, "rows", fail_once)
         stream = engine._open(Priority.FILE, slice(0, 1))
         with pytest.raises(EngineError):
             stream.submit(windows(0, 2), 16, unread=1).result(30)

@@ -58,8 +58,7 @@ class TranscriptionClient:
         give_up_s: time without a connection after which the client gives up; None: never, while
             audio arrives.
         delays: pauses between attempts to connect, in seconds.
-        open_timeout_s, stall_timeout_s, max_unacknowledged_s, key: see
-            ``clients.connection.session.Session``.
+        open_timeout_s, stall_timeout_s, key: see ``clients.connection.session.Session``.
         max_pending_events: events that may wait for the caller to iterate; more are an error.
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
@@ -77,7 +76,6 @@ class TranscriptionClient:
         delays: Callable[[], Iterator[float]] = delays_s,
         open_timeout_s: float = 10.0,
         stall_timeout_s: float = 60.0,
-        max_unacknowledged_s: float = 2.0,
         max_pending_events: int = 65_536,
         key: str | None = None,
     ) -> None:
@@ -90,7 +88,6 @@ class TranscriptionClient:
             self.url,
             open_timeout_s=open_timeout_s,
             stall_timeout_s=stall_timeout_s,
-            max_unacknowledged_s=max_unacknowledged_s,
             key=key,
         )
         self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))

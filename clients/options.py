@@ -14,7 +14,6 @@ SLOWEST_BPM, FASTEST_BPM = 20.0, 400.0
 def add_service_options(
     parser: argparse.ArgumentParser, lookahead_help: str, mode_help: str
 ) -> None:
-    """The service, and what it is asked for."""
     parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
     parser.add_argument("--lookahead-ms", type=float, metavar="MS", help=lookahead_help)
     parser.add_argument("--block-frames", type=int, metavar="N", help="frames emitted together")

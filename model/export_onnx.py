@@ -35,7 +35,6 @@ from model.storage import WeightsError, load, write_whole
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m model.export_onnx",
         description=__doc__,

@@ -40,7 +40,6 @@ LAMBADA_CLASSES = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="model.import_tf",
         description=__doc__,

@@ -35,7 +35,6 @@ class InputError(ValueError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="model.predict",
         description=__doc__,

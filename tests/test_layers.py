@@ -61,7 +61,6 @@ def room_of(module: str) -> str:
 
 
 def modules() -> Iterator[tuple[str, str]]:
-    """Names and sources of all modules."""
     for package in PACKAGES:
         for path in sorted((REPOSITORY / package).rglob("*.py")):
             name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)

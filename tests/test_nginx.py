@@ -128,7 +128,6 @@ async def fill(stack: AsyncExitStack, url: str, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer]]:
-    """Two small processes."""
     require_system("nginx")
     folder = tmp_path_factory.mktemp("pair")
     with server_starter(folder) as start:

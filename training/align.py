@@ -19,7 +19,6 @@ from training.music.scored.aligner import align_files, summary, write_labels
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.align", __doc__)
     parser.add_argument("audio", metavar="AUDIO", type=Path)
     parser.add_argument("score", metavar="SCORE", type=Path, help="a MIDI file")

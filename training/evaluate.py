@@ -84,7 +84,6 @@ SHOW = partial(print, flush=True)
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
-    """Returns the exit status."""
     options = _parser(prog).parse_args(arguments)
     try:
         status: int = options.run(options)

@@ -72,8 +72,6 @@ class MusicConfig:
 
 
 class MusicTask:
-    """Implements ``training.task.Task``."""
-
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
         # Windows include the context before them.
@@ -176,7 +174,6 @@ class MusicTask:
         return metrics | _notes_and_pedal(network.config.heads, probabilities, batch)
 
     def card(self) -> dict[str, Any]:
-        """Configuration and data."""
         model = self.config.model
         data = (
             self.archive.card() if self.archive else {"synth": _jsonable(asdict(self.config.synth))}

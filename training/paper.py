@@ -134,7 +134,6 @@ def _tiny_lambada(run: LambadaRun) -> LambadaRun:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     parser = documented_parser("training.paper", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")

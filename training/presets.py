@@ -36,7 +36,6 @@ class MusicRun:
     """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
-        """The task that the loop trains."""
         return MusicTask(self.music)
 
 
@@ -52,7 +51,6 @@ class AlgorithmicRun:
     """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
-        """The task that the loop trains."""
         return AlgorithmicTask(self.algorithmic)
 
 
@@ -68,7 +66,6 @@ class LambadaRun:
     """Continue from the state in the folder."""
 
     def make_task(self) -> Task:
-        """The task that the loop trains."""
         return LambadaTask(self.lambada, self.out, self.resume)
 
 

@@ -147,7 +147,6 @@ def make_trainer(run: Run) -> Trainer:
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
-    """Returns the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
         signal.signal(stop, signal.default_int_handler)

@@ -6,6 +6,9 @@ places markers (``flush``), which come back as soon as the audio before them is 
 
 from service.protocol.server_messages import Limits
 
+MAX_UNACKNOWLEDGED_S = 2.0
+"""Audio that may be under way; the server's own limit, if smaller, takes its place."""
+
 
 class FlowControl:
     """Samples per channel that were sent, and those that the server has acknowledged.
@@ -13,7 +16,6 @@ class FlowControl:
     Args:
         frame_bytes: bytes of one sample of all channels.
         sample_rate: of the audio, in Hz.
-        max_unacknowledged_s: audio that may be in transit.
         first_sample: the server counts from this one.
     """
 
@@ -21,13 +23,12 @@ class FlowControl:
         self,
         frame_bytes: int,
         sample_rate: int,
-        max_unacknowledged_s: float,
         first_sample: int = 0,
     ) -> None:
         self.acknowledged_samples = first_sample
         self._frame_bytes = frame_bytes
         self._sample_rate = sample_rate
-        self._window_samples = self._samples(max_unacknowledged_s)
+        self._window_samples = self._samples(MAX_UNACKNOWLEDGED_S)
         self._max_message_bytes: int | None = None
         self._sent_bytes = first_sample * frame_bytes
         self._marked_samples = first_sample  # audio before the last marker

@@ -50,8 +50,6 @@ class Session:
         resume: the resume point to continue from, with its ``known_events``.
         open_timeout_s: for the connection and the server's ``ready``.
         stall_timeout_s: silence of the server, while it owes an answer, that ends the session.
-        max_unacknowledged_s: audio that may be under way; ``send`` waits while there is more. The
-            server's own limit, if smaller, takes its place.
         key: API key, where the service asks for one (default: ``$RSE_KEY``).
     """
 
@@ -64,7 +62,6 @@ class Session:
         *,
         open_timeout_s: float,
         stall_timeout_s: float,
-        max_unacknowledged_s: float,
         key: str | None = None,
     ) -> None:
         self.ready: Ready | None = None
@@ -85,7 +82,6 @@ class Session:
         self._flow = FlowControl(
             options.frame_bytes,
             options.sample_rate,
-            max_unacknowledged_s,
             first_sample=resume.from_sample if resume else 0,
         )
 

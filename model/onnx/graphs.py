@@ -75,7 +75,6 @@ class WaveformStep(StepGraph):
         return {"samples": (WINDOW - HOP * self.block_frames,)}
 
     def forward(self, new: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """See ``StepGraph``."""
         window = torch.cat([samples, new], dim=1)
         return self.probabilities(self.transcriber(window)), window[:, HOP * self.block_frames :]
 
@@ -101,7 +100,6 @@ class FilterbankStep(StepGraph):
     def forward(
         self, new: Tensor, samples: Tensor, columns: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See ``StepGraph``."""
         bank = self.bank
         audio = torch.cat([samples, new], dim=1)
         silence = bank.compress(audio.new_zeros(()))

@@ -100,7 +100,6 @@ def _parse_index(data: bytes) -> tuple[dict[str, Entry], int]:
 
 
 def _read_values(prefix: str | Path, name: str, entry: Entry, shards: int) -> NDArray:
-    """The values of one variable."""
     if entry.dtype not in DTYPES:
         raise WeightsError(f"{name} has data type {entry.dtype}, which holds no numbers")
     dtype = np.dtype(DTYPES[entry.dtype])

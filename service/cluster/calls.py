@@ -85,9 +85,7 @@ class ModelReplicas(Protocol):
         stream and the samples do not reach back far enough."""
         ...
 
-    async def describe(self, route: str) -> Description:
-        """What the replica runs."""
-        ...
+    async def describe(self, route: str) -> Description: ...
 
     async def load(self, route: str) -> float:
         """Streams that the replica holds; infinite if it hangs."""

@@ -69,7 +69,6 @@ class TempoMap:
             self.changes = [(0, self._us)]
 
     def tick(self, time_s: float) -> int:
-        """The tick nearest to a time."""
         us = 1e6 * time_s
         if us < self._lead_us:
             return round(TICKS_PER_BEAT * us / self._lead_us)

@@ -13,7 +13,6 @@ from tests.service.conftest import TONES, server_starter
 
 
 def main() -> int:
-    """Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.api", description=__doc__)
     parser.add_argument("schemathesis", type=Path, help="the command st")
     parser.add_argument("--examples", type=int, default=1000, help="of each operation")

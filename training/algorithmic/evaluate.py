@@ -89,7 +89,6 @@ def load_trained(folder: Path, weights: str = "best") -> tuple[SymbolNetwork, Pr
 
 
 def table(scores: list[Score]) -> str:
-    """A Markdown table."""
     lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
     lines += [
         f"| {s.length} | {100 * s.symbol_accuracy:.2f} % | {100 * s.sequence_accuracy:.2f} % |"
@@ -111,7 +110,6 @@ def evaluate_run(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.algorithmic.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
     parser.add_argument("--weights", choices=["best", "last"], default="best")

@@ -76,8 +76,6 @@ class AlgorithmicConfig:
 
 
 class AlgorithmicTask:
-    """Implements ``training.task.Task``."""
-
     score = "accuracy"
 
     def __init__(self, config: AlgorithmicConfig) -> None:
@@ -136,7 +134,6 @@ class AlgorithmicTask:
         }
 
     def card(self) -> dict[str, Any]:
-        """Configuration and data."""
         network = self.network
         assert isinstance(network, SymbolNetwork)
         data = asdict(self.config)

@@ -179,7 +179,6 @@ def analyse(
 
 
 def text(name: str, figures: dict[str, Any]) -> str:
-    """The figures as text."""
     lines = [name]
     for title, count, shares in (
         ("false frames", figures["false_frames"], figures["false_frame_places"]),

@@ -51,8 +51,6 @@ PIANO_GROUPS = ("solo piano", "pop piano")
 
 @dataclass(frozen=True)
 class Passage:
-    """A rendered passage and its labels."""
-
     kind: str
     """"solo", "ensemble" or "piano"."""
     audio: NDArray[np.float32]
@@ -133,7 +131,6 @@ class _Tally:
     def press(
         self, known: NDArray[np.float64], predicted: list[PedalPress], seconds: float
     ) -> None:
-        """The pedal of a passage."""
         found = np.array([(press.onset_s, press.offset_s) for press in predicted]).reshape(-1, 2)
         labels, heard = down_frames(known, seconds), pedal_frames(found, seconds)
         self._pedal += [(labels & heard).sum(), labels.sum(), heard.sum(), len(labels)]
@@ -152,13 +149,11 @@ class _Tally:
 
     @property
     def line(self) -> str:
-        """The figures so far."""
         pedal = self.pedal_f1
         accuracy = f"accuracy {_share(self.confusion):.3f}, given {_share(self._given):.3f}"
         return accuracy + ("" if pedal is None else f", pedal {pedal:.3f}")
 
     def figures(self) -> dict[str, float | int]:
-        """Of all passages."""
         return {
             "notes": int(self.confusion.sum()),
             "instrument_accuracy": _share(self.confusion),

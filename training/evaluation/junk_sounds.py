@@ -24,12 +24,10 @@ def _level(sound: NDArray[np.floating], rms_db: float) -> Sound:
 
 
 def silence(length: int, rng: np.random.Generator) -> Sound:
-    """Digital silence."""
     return np.zeros(length, np.float32)
 
 
 def white(length: int, rng: np.random.Generator) -> Sound:
-    """White noise."""
     return _level(rng.standard_normal(length), NOISE_DB)
 
 

@@ -85,7 +85,6 @@ def plot(runs: dict[str, Path], out: Path) -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.evaluation.plots", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="or LABEL=RUN_DIR")
     parser.add_argument("--out", type=Path, required=True, help="folder for the figures")

@@ -118,22 +118,12 @@ def _attempt(
     pictures: Path | None,
     recording: Recording,
 ) -> list[Result] | str:
-    """The results of a recording, or the reason for none: one failure must not stop the others."""
+    """The results of a recording for each way of streaming, or the reason for none: one failure
+    must not stop the others."""
     try:
-        return evaluate_recording(make_transcriber, streams, label_shift_s, pictures, recording)
+        samples, rate = read_audio(recording.audio)
     except AudioError as error:
         return str(error)
-
-
-def evaluate_recording(
-    make_transcriber: Callable[[], Transcriber],
-    streams: list[StreamOptions],
-    label_shift_s: float,
-    pictures: Path | None,
-    recording: Recording,
-) -> list[Result]:
-    """The results of a recording, for each way of streaming. Raises AudioError."""
-    samples, rate = read_audio(recording.audio)
     reference = recording.notes.shifted(label_shift_s)
     out = []
     with Engine(make_transcriber()) as engine:
@@ -142,7 +132,7 @@ def evaluate_recording(
             try:
                 transcription = transcribe_array(samples, rate, engine, options)
             except (BadAudioError, OptionsError, EngineError) as error:
-                raise AudioError(f"{recording.audio}: {error}") from None
+                return f"{recording.audio}: {error}"
             estimated = estimated_notes(transcription.notes)
             heard = transcription.frame_probabilities
             out.append(score(reference, estimated, heard, frame_s, transcription.known_s))

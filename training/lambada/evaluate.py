@@ -81,7 +81,6 @@ def evaluate(reader: Reader, passages: Sequence[Sequence[str]]) -> Result:
 
 
 def table(result: Result) -> str:
-    """A Markdown table."""
     rows = {
         "any word of the passage": result.random_word,
         "its most frequent word": result.frequent_word,
@@ -98,7 +97,6 @@ def table(result: Result) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.lambada.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of a LAMBADA training run")
     parser.add_argument("--data", type=Path, required=True, help="one passage a line")

@@ -89,8 +89,6 @@ class LambadaConfig:
 
 
 class LambadaTask:
-    """Implements ``training.task.Task``."""
-
     score = "accuracy"
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
@@ -157,7 +155,6 @@ class LambadaTask:
         return Reader(network, self.vocabulary, self.preprocessing, self.config.length, votes)
 
     def card(self) -> dict[str, Any]:
-        """Configuration and data."""
         network = self.network
         assert isinstance(network, SymbolNetwork)
         data = {

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from training.lambada.encoding import Encoded
 from training.loop.symbol_losses import ANSWER
@@ -45,10 +46,6 @@ def vote_clean(
     sums: Counter[str] = Counter()
     for score, offset in zip(scores, offsets, strict=True):
         part = score[offset : offset + len(context)].astype(np.float64)
-        for word, share in zip(context, np.exp(part - part.max()) / _total(part), strict=True):
+        for word, share in zip(context, softmax(part), strict=True):
             sums[word] += share
     return sums.most_common(1)[0][0] == words[-1]
-
-
-def _total(logits: NDArray[np.float64]) -> float:
-    return float(np.exp(logits - logits.max()).sum())

@@ -91,7 +91,6 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """Learning rate of the next step."""
         config = self.config
         if config.optimizer != "released":
             return config.learning_rate * schedule(self.progress, config.warmup)

@@ -5,7 +5,6 @@ a few tenths, and scaled to the size of an Adam step (Liu et al., 2025), so one 
 matrices and all other parameters, which follow RAdam.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ class Muon(torch.optim.RAdam):
     """RAdam, but Muon for groups that set ``orthogonal``; weight decay is decoupled."""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update of every parameter that has a gradient; matrices lose theirs."""
         for group in self.param_groups:
             for parameter in group["params"] if group.get("orthogonal") else ():
@@ -41,8 +40,7 @@ class Muon(torch.optim.RAdam):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.sub_(update, alpha=group["lr"] * size)
                 parameter.grad = None
-        loss: float | None = super().step(closure)
-        return loss
+        super().step()
 
 
 def orthogonal(matrix: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Recordings resampled once and kept as memory-mapped float32 files."""
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,6 @@ from tqdm import tqdm
 
 from model.storage import replace_file
 from training.musicnet.layout import SOURCE_RATE, ArchiveError, Source, audio_length, read_intervals
-
-logger = logging.getLogger(__name__)
-
-BLOCK = 30 * SOURCE_RATE  # samples resampled at once
 
 
 @dataclass(frozen=True)
@@ -38,8 +33,10 @@ def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track
     """
     intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
     stale = [source for source in sources if not _is_fresh(source, cache)]
-    if stale:
-        _resample_all(stale, rate, cache)
+    for source in tqdm(stale, f"resampling to {rate} Hz", unit=" recordings", disable=not stale):
+        if not _is_fresh(source, cache):  # another process may have been faster
+            audio = resample(source.audio, rate)
+            replace_file(_path(source, cache), partial(np.save, arr=audio))
     return [
         Track(source.number, np.load(_path(source, cache), mmap_mode="r"), scaled(notes, rate))
         for source, notes in zip(sources, intervals, strict=True)
@@ -53,27 +50,13 @@ def scaled(intervals: NDArray[np.int64], rate: int) -> NDArray[np.int64]:
     return out
 
 
-def resample(path: Path, rate: int) -> Iterator[NDArray[np.float32]]:
-    """A recording at another rate, block by block, its channels averaged."""
-    stream = soxr.ResampleStream(SOURCE_RATE, rate, 1, dtype="float32", quality="VHQ")
-    with soundfile.SoundFile(path) as file:
-        while file.tell() < file.frames:
-            block = file.read(BLOCK, dtype="float32", always_2d=True)
-            if not len(block):
-                raise ArchiveError(f"{path} ends after {file.tell()} of {file.frames} samples")
-            yield stream.resample_chunk(block.mean(axis=1), last=file.tell() >= file.frames)
-
-
-def _resample_all(sources: list[Source], rate: int, cache: Path) -> None:
-    lengths = [audio_length(source.audio) for source in sources]
-    seconds = sum(lengths) // SOURCE_RATE
-    bar = tqdm(total=seconds, unit=" s of audio", desc=f"resampling to {rate} Hz")
-    with bar:
-        for source, length in zip(sources, lengths, strict=True):
-            if not _is_fresh(source, cache):  # another process may have been faster
-                audio = np.concatenate(list(resample(source.audio, rate)))
-                replace_file(_path(source, cache), partial(np.save, arr=audio))
-            bar.update(length // SOURCE_RATE)
+def resample(path: Path, rate: int) -> NDArray[np.float32]:
+    """A recording at another rate, its channels averaged: (samples,). Raises ArchiveError."""
+    length = audio_length(path)
+    samples, _ = soundfile.read(path, dtype="float32", always_2d=True)
+    if len(samples) < length:
+        raise ArchiveError(f"{path} ends after {len(samples)} of {length} samples")
+    return np.asarray(soxr.resample(samples.mean(axis=1), SOURCE_RATE, rate, quality="VHQ"))
 
 
 def _path(source: Source, cache: Path) -> Path:

@@ -64,7 +64,6 @@ class Archive:
         return windows.read(windows.spread(most))
 
     def card(self) -> dict[str, Any]:
-        """The data entry of the card."""
         held_out = {name: [s.number for s in getattr(self.split, name)] for name in HELD_OUT}
         return {"archive": "MusicNet", "recordings": len(self.split.train), **held_out}
 

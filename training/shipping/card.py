@@ -27,7 +27,6 @@ KNOWN_FAILURES = """\
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.shipping.card", __doc__)
     parser.add_argument("weights", type=Path, help="a .safetensors file with its card")
     parser.add_argument("figures", nargs="+", help="SET=FILE, as written by training.evaluate")
@@ -53,7 +52,6 @@ def write_card(weights: Path, card: dict[str, Any]) -> None:
 
 
 def model_card(card: dict[str, Any]) -> str:
-    """The card as a page to read."""
     data, all_stages = card["data"], stages(card)
     held_out = data["synth"]["held_out"]  # of older cards a dictionary
     names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
@@ -96,7 +94,6 @@ def model_card(card: dict[str, Any]) -> str:
 
 
 def windows(stage: dict[str, Any]) -> int:
-    """Windows of audio in a stage of training."""
     return int(stage["steps"] * stage["batch_size"])
 
 

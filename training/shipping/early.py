@@ -157,7 +157,6 @@ def _nearest(
 
 
 def together(parts: Sequence[Evidence]) -> Evidence:
-    """The peaks of all pieces."""
     names = [field.name for field in dataclasses.fields(Evidence)]
     return Evidence(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -199,7 +198,6 @@ def early_settings(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     return command("training.shipping.early", __doc__, early_settings, 8, 20.0, arguments)
 
 

@@ -165,7 +165,6 @@ def naming_settings(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     return command("training.shipping.naming", __doc__, naming_settings, 2, 15.0, arguments)
 
 

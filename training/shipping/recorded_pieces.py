@@ -77,7 +77,6 @@ class RecordedPieces:
         return float(np.mean(scores))
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        """As in ``tune.Timed``."""
         errors = [np.zeros(0)]
         for probabilities, score in self.pieces:
             notes = tracked(settings, probabilities, self.frame_s, self.heads)

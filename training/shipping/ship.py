@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.shipping.ship", __doc__)
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("--name", default="live")

@@ -247,7 +247,6 @@ def settings_for(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     return command("training.shipping.tune", __doc__, settings_for, 16, 40.0, arguments)
 
 

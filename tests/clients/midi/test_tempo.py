@@ -8,7 +8,6 @@ from service.protocol.midi_file import Beat
 
 
 def off_beat_s(beat: Beat, time_s: float) -> float:
-    """Distance of a time to the nearest beat."""
     phase = (time_s - beat.first_s) / beat.period_s
     return abs(phase - round(phase)) * beat.period_s
 

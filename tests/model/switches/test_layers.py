@@ -15,7 +15,6 @@ SMALL = RSEConfig(maps=8, blocks=2, dropout=0.0)
 
 
 def run(network: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Output and gradients of a network."""
     x = x.clone().requires_grad_()
     y = network(x)
     y.square().sum().backward()

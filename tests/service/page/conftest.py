@@ -66,7 +66,6 @@ def browser(playwright: Playwright, recording: Path) -> Iterator[Browser]:
 
 @pytest.fixture
 def tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
-    """A fresh tab on the page."""
     yield from fresh_tab(browser, server)
 
 

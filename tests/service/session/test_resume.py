@@ -32,7 +32,6 @@ DURATION_S = 4.0
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[list[Engine]]:
-    """Two servers' engines."""
     with Engine(FakeTranscriber(HEADS)) as one, Engine(FakeTranscriber(HEADS)) as other:
         yield [one, other]
 

@@ -28,12 +28,9 @@ def released(encoded: Encoded, positions: list[int], offset: int = 4) -> bool:
     return vote_released(scores, [offset] * len(positions), WORDS, encoded)
 
 
-def test_released_votes_are_for_positions(encoded: Encoded) -> None:
+def test_released_votes_are_for_positions_and_those_for_padding_are_none(encoded: Encoded) -> None:
     assert released(encoded, [2, 2, 1])
     assert not released(encoded, [2, 1, 1])
-
-
-def test_released_votes_for_padding_are_none(encoded: Encoded) -> None:
     assert released(encoded, [2, -3, -3, 9])
     assert not released(encoded, [-3, -3])
 

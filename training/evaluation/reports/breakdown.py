@@ -35,7 +35,6 @@ class Counts:
     silent: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS + 1, np.int64))
 
     def add(self, other: Counts) -> None:
-        """Adds the counts of another recording."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 

@@ -88,7 +88,6 @@ def _name(mode: str, block: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
     parser = documented_parser("training.evaluation.reports.delays", __doc__)
     parser.add_argument("reports", nargs="+", type=Path, metavar="JSON")
     parser.add_argument("--out", type=Path, required=True, help="the picture, .png or .svg")

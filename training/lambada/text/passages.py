@@ -145,7 +145,6 @@ def words_by_frequency(passages: Passages) -> list[str]:
 
 
 def most_frequent(passages: Sequence[Sequence[str]], count: int) -> set[str]:
-    """The `count` most frequent words of passages."""
     counts = Counter(word for words in passages for word in words)
     return {word for word, _ in counts.most_common(count)}
 

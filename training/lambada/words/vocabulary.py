@@ -63,7 +63,6 @@ class Vocabulary:
         return {word: at for at, word in enumerate(self.words, start=self.first)}
 
     def __len__(self) -> int:
-        """Symbols in all."""
         return self.first + len(self.words)
 
     def save(self, path: Path) -> None:

@@ -90,7 +90,6 @@ def unwritten(aligned: Aligned, heard: Heard) -> NDArray[np.float64]:
 
 
 def _nearest(sorted_s: NDArray[np.float64], times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Distance of each time to the nearest of the sorted ones."""
     around = np.concatenate([[-np.inf], sorted_s, [np.inf]])
     at = np.searchsorted(sorted_s, times_s)
     return np.asarray(np.minimum(times_s - around[at], around[at + 1] - times_s))

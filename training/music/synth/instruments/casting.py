@@ -91,7 +91,6 @@ def cast(
     config: SynthConfig,
     rng: np.random.Generator,
 ) -> list[Instrument]:
-    """An instrument for each part of ``piece``, to play ``notes``."""
     parts = len(piece.programs)
     group = ensemble_group(piece.ensemble, piece.collection)
     mode = _mode(group, config, rng)

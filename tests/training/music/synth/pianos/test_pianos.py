@@ -48,7 +48,6 @@ def around(audio: NDArray[np.float32], second: float) -> float:
 
 
 def held(pitch: int, onset: float, released: float) -> Notes:
-    """One note with its key."""
     return notes_of([onset], [released], [pitch], 90)
 
 

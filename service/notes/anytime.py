@@ -6,6 +6,9 @@ before it. A window with several new frames is read as if one had ended at each 
 (``WindowSchedule.steps``); frames are older than a then, except at the last. For one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
+    p_n[f]            the probability that a note begins at f, a peak of o_n: o_n[f] itself, or what
+                      a classifier makes of it (``service.notes.onsets``), which reads window n, and
+                      frames before n - A as earlier windows gave them with their full look-ahead
     a = n - f         the age of the frame in that window
     A                 the age at which a frame has its full look-ahead (``last_age``)
     T(a)              the onset threshold for that age (``early_onset_thresholds``)
@@ -17,7 +20,7 @@ When window n arrives, the pitch
 
 * begins at frame f, n - A <= f <= n, if
 
-      f >= free,    o_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold,
+      f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold,
       o_n[f - k] < o_n[f] for k = 1 ... r,    o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n.
 
   Its time is that of the peak, interpolated between frames as in ``service.notes.tracker``;
@@ -48,6 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes import onsets
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Known, Tracker, onset_shift
@@ -56,8 +60,8 @@ from service.notes.tracking import Known, Tracker, onset_shift
 class AnytimeTracker(Tracker):
     """Notes of a stream whose frames are seen again in successive windows.
 
-    Decisions depend on the newest window, on ``free`` and on the notes that sound; those by
-    ``frame_start_threshold`` also on the ``history_frames`` windows before.
+    Decisions depend on the newest window, on ``free``, on the notes that sound and, with a
+    classifier of onsets or a ``frame_start_threshold``, on the ``history_frames`` windows before.
     """
 
     def __init__(
@@ -86,12 +90,16 @@ class AnytimeTracker(Tracker):
         else:
             self._start_threshold = settings.frame_start_threshold
             self._start_frames = settings.frame_start_frames
+        past = onsets.HISTORY if self._classifier else 0
+        # Frames before n - A with their full look-ahead; silence precedes the stream.
+        self._before = np.zeros((self._n_heads, past, PITCHES), np.float32)
         self._high = np.zeros(PITCHES, np.int64)  # frames at full look-ahead above it, in a row
         self._free = np.zeros(PITCHES, np.int64)
 
     @property
     def history_frames(self) -> int:
-        return self._start_frames if self._start_threshold is not None else 0
+        start_frames = self._start_frames if self._start_threshold is not None else 0
+        return max(start_frames, self._before.shape[1])
 
     @property
     def on_delay_frames(self) -> float:
@@ -133,26 +141,28 @@ class AnytimeTracker(Tracker):
             known = np.zeros((self._n_heads, self.columns, PITCHES), np.float32)
             known[:, max(0, -first) : given] = window[:, max(0, -first) :]
         self._count_high(first, known)
+        chances = self._chances(first, known)
         self._pushed += 1
         if self._pushed <= self._resumed:  # decided elsewhere
             return []
-        events = [*self._begin_all(first, known), *self._end_those(first, known, given)]
+        events = [*self._begin_all(first, known, chances), *self._end_those(first, known, given)]
         return [(newest_frame, event) for event in events]
 
     def settled(self, window: NDArray[np.float32]) -> NDArray[np.float32]:
         return window[:, self._last : self._last + 1]
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-        """(age, pitch, onset probability) of what the window would begin were every threshold
-        ``onset_threshold`` and every frame free; to choose the thresholds with."""
+        """(age, pitch, probability) of what the window would begin were every threshold
+        ``onset_threshold`` and every frame free; to choose the thresholds with. Instead of
+        ``push``, for each window in order."""
         known = np.zeros((self._n_heads, self.columns, PITCHES), np.float32)
         known[:, : window.shape[1]] = window
-        onset = known[self._onset]
-        strong = np.argwhere(onset[self._last :] >= self.settings.onset_threshold)
+        chances = self._chances(0, known)
+        rows, pitches = (chances >= self.settings.onset_threshold).nonzero()
         return [
-            (self.last_age - row, pitch, float(onset[self._last + row, pitch]))
-            for row, pitch in strong.tolist()
-            if self._is_onset(known, self._last + row, pitch)
+            (self.last_age - row, pitch, float(chances[row, pitch]))
+            for row, pitch in zip(rows.tolist(), pitches.tolist(), strict=True)
+            if self._confirmed(known, self._last + row, pitch)
         ]
 
     def finish(self, end_frame: int) -> Known:
@@ -161,20 +171,35 @@ class AnytimeTracker(Tracker):
 
     # -- what a window decides --------------------------------------------------------------------
 
-    def _begin_all(self, first: int, known: NDArray[np.float32]) -> list[NoteEvent]:
+    def _chances(self, first: int, known: NDArray[np.float32]) -> NDArray[np.float32]:
+        """p_n[f] for f = n - A ... n, 0 where no peak is free: [A + 1, 128]."""
+        if self._onset is None:
+            return np.zeros((self.last_age + 1, PITCHES), np.float32)
+        radius = self.settings.onset_radius_frames
+        found = onsets.peaks(known[self._onset], radius, self._candidate)[self._last :]
+        found &= first + self._last + np.arange(len(found))[:, None] >= self._free
+        if not self._classifier:
+            return self._judged(known, found, self._last, self.columns)
+        unknown = np.zeros((self._n_heads, onsets.AFTER, PITCHES), np.float32)
+        newest = known[:, self._last :]
+        seen = np.concatenate([self._before, newest, unknown], axis=1)
+        self._before = np.concatenate([self._before[:, 1:], newest[:, :1]], axis=1)
+        return self._judged(seen, found, onsets.HISTORY, onsets.HISTORY + newest.shape[1])
+
+    def _begin_all(
+        self, first: int, known: NDArray[np.float32], chances: NDArray[np.float32]
+    ) -> list[NoteEvent]:
         """first: the frame of the window's first column."""
         events: list[NoteEvent] = []
-        if self._onset is not None:
-            onset = known[self._onset]
-            rows, pitches = (onset[self._last :] >= self._begin_from[self._last :, None]).nonzero()
-            for row, pitch in zip(rows.tolist(), pitches.tolist(), strict=True):
-                at = self._last + row
-                if pitch in self._sounding and onset[at, pitch] < self._again:
-                    continue
-                if first + at >= self._free[pitch] and self._is_onset(known, at, pitch):
-                    shift = onset_shift(onset[at - 1 : at + 2, pitch])
-                    shift += self.settings.onset_correction_frames
-                    events += self._strike(first + at, shift, pitch, known, self._onset)
+        rows, pitches = (chances >= self._begin_from[self._last :, None]).nonzero()
+        for row, pitch in zip(rows.tolist(), pitches.tolist(), strict=True):
+            at, chance = self._last + row, float(chances[row, pitch])
+            if pitch in self._sounding and chance < self._again:
+                continue
+            if first + at >= self._free[pitch] and self._confirmed(known, at, pitch):
+                shift = onset_shift(known[self._onset, at - 1 : at + 2, pitch])
+                shift += self.settings.onset_correction_frames
+                events += self._strike(first + at, shift, pitch, known, chance)
         if self._start_threshold is not None and first + self._last >= 0:
             for pitch in (self._high >= self._start_frames).nonzero()[0].tolist():
                 if pitch in self._sounding or first + self._last < self._free[pitch]:
@@ -183,24 +208,21 @@ class AnytimeTracker(Tracker):
                     coming = known[self._onset, self._last :, pitch].max()
                     if coming >= self.settings.onset_threshold:
                         continue
-                events += self._strike(first + self._last, 0.0, pitch, known, self._frame)
+                chance = float(known[self._frame, self._last, pitch])
+                events += self._strike(first + self._last, 0.0, pitch, known, chance)
         return events
 
-    def _is_onset(self, known: NDArray[np.float32], at: int, pitch: int) -> bool:
-        """Whether column ``at`` is a peak of the onset that the frame probability confirms."""
-        radius = self.settings.onset_radius_frames
-        confirmed = known[self._frame, at : at + radius + 1, pitch].max()
-        return bool(
-            confirmed >= self.settings.frame_on_threshold
-            and _is_peak(known[self._onset, :, pitch], at, radius)
-        )
+    def _confirmed(self, known: NDArray[np.float32], at: int, pitch: int) -> bool:
+        """Whether the frame probability confirms an onset in column ``at``."""
+        frame = known[self._frame, at : at + self.settings.onset_radius_frames + 1, pitch]
+        return bool(frame.max() >= self.settings.frame_on_threshold)
 
     def _strike(
-        self, frame: int, shift: float, pitch: int, known: NDArray[np.float32], head: int
+        self, frame: int, shift: float, pitch: int, known: NDArray[np.float32], chance: float
     ) -> list[NoteEvent]:
         """The note_on, and before it the note_off of a note that is struck again.
 
-        head: the row of the probabilities that begins the note.
+        chance: the probability that begins the note.
         """
         column = frame - self._pushed + self.columns  # one window more has been pushed
         time_frames = max(float(self._free[pitch]), frame + shift)
@@ -211,7 +233,7 @@ class AnytimeTracker(Tracker):
             earliest = max(int(self._free[pitch]), latest)
             fell = self._fell(known, column, frame, pitch, earliest)
             events.append(self._end(pitch, fell, time_frames if fell == frame else fell))
-        return [*events, self._begin(known, column, frame, pitch, time_frames, head)]
+        return [*events, self._begin(known, column, frame, pitch, time_frames, chance)]
 
     def _end_those(self, first: int, known: NDArray[np.float32], given: int) -> list[NoteEvent]:
         events: list[NoteEvent] = []

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes import onsets
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Known, Tracker, onset_shift
@@ -36,9 +37,10 @@ class _Said:
     """What the probabilities imply at each of n new frames, regardless of which notes sound.
 
     All [n, 128]. ``release`` refers to the frame ``off_delay_frames`` earlier, the others to the
-    one ``on_delay_frames`` earlier.
+    one ``on_delay_frames`` earlier. ``onset``: the probability that a note begins, at peaks.
     """
 
+    onset: NDArray[np.float32]
     peak: NDArray[np.bool_]
     start: NDArray[np.bool_]
     offset: NDArray[np.bool_]
@@ -65,6 +67,8 @@ class NoteTracker(Tracker):
             self._start_frames = max(settings.frame_start_frames, self._on_delay + 1)
         # Frames of history; silence precedes the stream.
         self._past = max(2 * self._on_delay, self._off_delay, self._start_frames - 1)
+        if self._classifier:
+            self._past = max(self._past, onsets.HISTORY + self._on_delay)
         self._recent = np.zeros((self._n_heads, self._past, PITCHES), np.float32)
         self._onset_frame = np.full(PITCHES, _SILENT)
 
@@ -127,26 +131,26 @@ class NoteTracker(Tracker):
             return out
 
         def peaks(row: int, threshold: float) -> NDArray[np.bool_]:
-            values = self._recent[row]
-            here = over(np.maximum, values, -delay, -delay)
-            # The first of equal values is the peak, so a plateau has exactly one.
-            return np.asarray(
-                (here >= threshold)
-                & (here > over(np.maximum, values, -delay - radius, -delay - 1))
-                & (here >= over(np.maximum, values, -delay + 1, -delay + radius))
-            )
+            first = self._past - delay - radius
+            values = self._recent[row, first : first + count + 2 * radius]
+            return onsets.peaks(values, radius, threshold)[radius : radius + count]
 
         released = over(
             np.maximum, frame, -self._off_delay, settings.release_frames - 1 - self._off_delay
         )
         never = np.zeros((count, PITCHES), np.bool_)
-        said = _Said(never, never, never, release=released < settings.frame_off_threshold)
+        silent = np.zeros((count, PITCHES), np.float32)
+        low = released < settings.frame_off_threshold
+        said = _Said(silent, never, never, never, release=low)
         if self._start_threshold is not None:
             run = over(np.minimum, frame, 1 - self._start_frames, 0)
             said.start = run >= self._start_threshold
         if self._onset is not None:
             confirmed = over(np.maximum, frame, -delay, 0) >= settings.frame_on_threshold
-            said.peak = peaks(self._onset, settings.onset_threshold) & confirmed
+            found = peaks(self._onset, self._candidate) & confirmed
+            first = self._past - delay
+            said.onset = self._judged(self._recent, found, first, self._past + count)
+            said.peak = found & (said.onset >= settings.onset_threshold)
             # If an onset is about to peak, let it begin the note.
             coming = over(np.maximum, self._recent[self._onset], -delay, 0)
             said.start = said.start & (coming < settings.onset_threshold)
@@ -184,8 +188,10 @@ class NoteTracker(Tracker):
         start = max(0.0, frame + self.settings.onset_correction_frames)
         begins |= dict.fromkeys(np.flatnonzero(by_frames).tolist(), start)
         for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
-            head = self._frame if by_frames[pitch] else self._onset
-            events.append(self._begin(self._recent, at, frame, pitch, time_frames, head))
+            sure = (
+                self._recent[self._frame, at, pitch] if by_frames[pitch] else said.onset[i, pitch]
+            )
+            events.append(self._begin(self._recent, at, frame, pitch, time_frames, float(sure)))
         events.sort(key=lambda event: (event.time_s, event.kind == "note_on", event.pitch))
         return events
 
@@ -196,10 +202,9 @@ class NoteTracker(Tracker):
     def _struck(self, i: int, said: _Said) -> NDArray[np.bool_]:
         """Peaks that begin notes, [128]; a sounding pitch needs a higher one."""
         again = self.settings.restrike_threshold
-        if again is None or self._onset is None:
+        if again is None:
             return said.peak[i]
-        onset = self._recent[self._onset, self._past + i - self._on_delay]
-        return np.asarray(said.peak[i] & (~self._sounds | (onset >= again)))
+        return np.asarray(said.peak[i] & (~self._sounds | (said.onset[i] >= again)))
 
     def _hold(self, event: NoteEvent) -> None:
         super()._hold(event)

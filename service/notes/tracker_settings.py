@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from service.notes.belief import DEFAULTS, MOST_KEPT, BeliefSettings
+from service.notes.onsets import AFTER, OnsetClassifier
 
 MAX_VELOCITY = 127
 
@@ -19,6 +20,8 @@ class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
     Attributes:
+        onset_classifier: gives the peaks of the onset head the probabilities that the onset
+            thresholds apply to. None: they apply to what the head says.
         onset_threshold: minimum onset probability of a peak that begins a note.
         onset_radius_frames: a peak is the highest probability within this many frames.
         restrike_threshold: the same for a pitch that already sounds. None: ``onset_threshold``.
@@ -52,9 +55,10 @@ class TrackerSettings:
 
     Raises:
         pydantic.ValidationError: a ValueError; a threshold outside of 0 to 1 or met by silence, a
-            length below 1, or no hysteresis.
+            length below 1, no hysteresis, or a radius too small for the classifier.
     """
 
+    onset_classifier: OnsetClassifier | None = None
     onset_threshold: Threshold = 0.5
     restrike_threshold: Threshold | None = None
     onset_radius_frames: Count = 2
@@ -86,6 +90,10 @@ class TrackerSettings:
             low, high = getattr(self, lower), getattr(self, upper)
             if high is not None and low > high:
                 raise ValueError(f"{lower} {low} is above {upper} {high}")
+        if self.onset_classifier and self.onset_radius_frames < AFTER:
+            raise ValueError(
+                f"with an onset_classifier onset_radius_frames must be {AFTER} or more"
+            )
         onset = [*self.early_onset_thresholds, self.onset_threshold]
         if onset != sorted(onset, reverse=True) or onset[0] > 1:
             raise ValueError(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from service.notes import onsets
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import MAX_VELOCITY, TrackerSettings
 
@@ -45,6 +46,12 @@ class Tracker(ABC):
         self._onset = rows.get("onset")
         self._velocity = rows.get("velocity")
         self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        self._rows = rows
+        self._classifier = settings.onset_classifier
+        if self._classifier and not rows.keys() >= set(onsets.HEADS):
+            raise ValueError(f"an onset classifier needs the heads {onsets.HEADS}, not {heads}")
+        # Minimum onset probability of a peak that may begin a note.
+        self._candidate = onsets.CANDIDATE if self._classifier else settings.onset_threshold
         self._pushed = 0
         self._resumed = 0  # earlier frames were decided elsewhere
         self._sounding: dict[int, NoteEvent] = {}
@@ -124,6 +131,25 @@ class Tracker(ABC):
         """End all notes at the first frame whose beginnings are undecided."""
         return self._end_all(self.decided)
 
+    def _judged(
+        self, probabilities: NDArray[np.float32], found: NDArray[np.bool_], first: int, end: int
+    ) -> NDArray[np.float32]:
+        """Probability that a note begins at each peak of the onset head, 0 elsewhere.
+
+        Args:
+            probabilities: [heads, frames, 128].
+            found: the peaks among frames ``first``, ``first`` + 1, ...: [n, 128].
+            end: the first frame that is not known.
+        """
+        here = probabilities[self._onset, first : first + len(found)]
+        out = np.where(found, here, np.float32(0))
+        at, pitch = found.nonzero()
+        if self._classifier and len(at):
+            known = np.minimum(onsets.AFTER, end - 1 - first - at)
+            inputs = onsets.surroundings(probabilities, self._rows, first + at, pitch, known)
+            out[at, pitch] = self._classifier(inputs)
+        return out
+
     def _begin(
         self,
         known: NDArray[np.float32],
@@ -131,15 +157,15 @@ class Tracker(ABC):
         frame: int,
         pitch: int,
         time_frames: float,
-        head: int | None,
+        confidence: float,
     ) -> NoteEvent:
-        """The note_on at column ``at`` of known, [heads, n, 128]; ``head`` began it."""
+        """The note_on at column ``at`` of known, [heads, n, 128]."""
         event = NoteEvent(
             kind="note_on",
             note_id=self._notes,
             pitch=pitch,
             velocity=self._velocity_at(known, at, pitch),
-            confidence=round(float(known[head, at, pitch]), 4),
+            confidence=round(confidence, 4),
             frame=frame,
             time_s=self._seconds(time_frames),
         )

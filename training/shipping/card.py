@@ -84,13 +84,20 @@ def model_card(card: dict[str, Any]) -> str:
         KNOWN_FAILURES,
         "## Note tracker settings (tuned on validation data)",
         "",
-        *(f"- `{name}`: {value}" for name, value in card["tracker"].items()),
+        *(f"- `{name}`: {_shown(value)}" for name, value in card["tracker"].items()),
         "",
         "## Training data and attributions",
         "",
         *attributions(card["sources"]),
     ]
     return "\n".join(lines)
+
+
+def _shown(setting: Any) -> str:
+    """A setting of the tracker; the numbers of a classifier are only in the JSON card."""
+    if not isinstance(setting, dict):
+        return str(setting)
+    return "layers of " + ", ".join(str(len(biases)) for _, biases in setting["layers"])
 
 
 def windows(stage: dict[str, Any]) -> int:

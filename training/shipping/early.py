@@ -6,7 +6,6 @@ share of NEW_FALSE are new false notes: no note begins there, and the full look-
 none either. So early notes are almost as rarely false as late ones. T never rises with age.
 """
 
-import asyncio
 import dataclasses
 import logging
 import sys
@@ -18,10 +17,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from model.transcriber import TranscriptionModel
-from service.engine.batching import Priority
 from service.engine.engine import Engine
-from service.engine.framer import Framer
-from service.engine.windows import WindowSchedule
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
@@ -32,11 +28,10 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, truth
-from training.shipping.tracking import tracked
+from training.shipping.tracking import hear_windows, nearest, tracked
 
 logger = logging.getLogger(__name__)
 
-FILE = Priority.FILE
 NEW_FALSE = 0.03
 LOOKAHEAD_MS = 200.0
 _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
@@ -110,14 +105,7 @@ def gather(
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
 
-    async def hear() -> None:
-        schedule = WindowSchedule(newest_hops, 1, tracker.columns - 1, last_age)
-        framer = Framer(engine, FILE, schedule, 0, 0, engine.settings.limit(FILE), take)
-        await framer.write(audio)
-        await framer.finish()
-        framer.close()
-
-    asyncio.run(hear())
+    hear_windows(engine, audio, tracker.columns, last_age, take)
     late = tracked(settings, np.stack(full[last_age:], axis=1), frame_s, engine.config.heads)
     table = np.array(peaks).reshape(-1, 4)
     newest, age, pitch = (table[:, column].astype(int) for column in range(3))
@@ -127,33 +115,13 @@ def gather(
     newest, age, pitch, frame, probability = (
         column[kept] for column in (newest, age, pitch, frame, table[:, 3])
     )
-    note = _nearest(told.onset_s, told.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
+    note = nearest(told.onset_s, told.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
     near_s = (_NEAR_FRAMES + 0.5) * frame_s
-    same = _nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
+    same = nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
     waited = newest - told.onset_s[note] / frame_s if len(told.onset_s) else newest.astype(float)
     return Evidence(
         age, probability, note < 0, same < 0, np.where(note < 0, -1, note + notes), waited
     )
-
-
-def _nearest(
-    onset_s: NDArray[np.float64],
-    pitch: NDArray,
-    at_s: NDArray[np.float64],
-    at_pitch: NDArray[np.int64],
-    within_s: float,
-) -> NDArray[np.int64]:
-    """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
-    found = np.full(len(at_s), -1)
-    for one in np.unique(at_pitch):
-        notes = np.flatnonzero(pitch == one)
-        if len(notes):
-            places = np.flatnonzero(at_pitch == one)
-            distance = np.abs(onset_s[notes] - at_s[places, None])
-            best = distance.argmin(axis=1)
-            near = distance[np.arange(len(places)), best] <= within_s
-            found[places[near]] = notes[best[near]]
-    return found
 
 
 def together(parts: Sequence[Evidence]) -> Evidence:

@@ -1,8 +1,8 @@
 """From a finished run to weights: ``python -m training.shipping.ship RUN --name live``.
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
-figures, note tracker settings) and a model card to read (``NAME.md``). Validation and tuning use
-the written weights. ``python -m training.shipping.card`` adds figures on recordings afterwards.
+figures, note tracker settings, classifier of onsets) and a model card to read (``NAME.md``).
+Validation and tuning use the written weights. ``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
 import dataclasses
@@ -13,10 +13,13 @@ from pathlib import Path
 import torch
 
 from model.storage import WEIGHTS, load, save_weights
+from service.notes.onsets import HEADS
+from service.notes.tracker_settings import TrackerSettings
 from training.commands import add_material, documented_parser
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.card import write_card
+from training.shipping.onsets import classifier_for
 from training.shipping.sources import sources
 from training.shipping.tune import settings_for
 
@@ -46,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         "name": options.name,
         "config": config.to_json(),
         "sources": sources(used),
+        "tracker": {},
     }
     path = options.out / f"{options.name}.safetensors"
     save_weights(trained, card, path, half=True)
@@ -53,6 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
     music = MusicConfig(config, synth, validation_windows=options.windows)
     card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
+    if set(HEADS) <= set(config.heads):
+        classifier = classifier_for(load(path), used, 2 * options.pieces, options.seconds)
+        card["tracker"] = dataclasses.asdict(TrackerSettings(onset_classifier=classifier))
+        write_card(path, card)
     found = settings_for(load(path), used, options.pieces, options.seconds)
     card["tracker"] = dataclasses.asdict(found)
     write_card(path, card)

@@ -1,12 +1,16 @@
 """The note tracker over the probabilities of a whole piece."""
 
+import asyncio
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import NOTE_HEADS
+from service.engine.batching import Priority
 from service.engine.engine import Engine
+from service.engine.framer import Framer, OnFrames
+from service.engine.windows import WindowSchedule
 from service.notes.score import Score
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
@@ -47,3 +51,44 @@ def tracked(
     known = (*tracker.push(0, probabilities), *tracker.finish(probabilities.shape[1]))
     score.add(event for _, event in known)
     return estimated_notes(score.notes)
+
+
+def hear_windows(
+    engine: Engine,
+    audio: NDArray[np.float32],
+    columns: int,
+    last_age: int,
+    take: OnFrames,
+) -> None:
+    """Calls ``take`` with the newest frame and the probabilities of every window in anytime mode,
+    [heads, columns, PITCHES]: of audio at the model's rate, a window every hop."""
+    files = Priority.FILE
+
+    async def hear() -> None:
+        schedule = WindowSchedule(engine.config.newest_hops, 1, columns - 1, last_age)
+        framer = Framer(engine, files, schedule, 0, 0, engine.settings.limit(files), take)
+        await framer.write(audio)
+        await framer.finish()
+        framer.close()
+
+    asyncio.run(hear())
+
+
+def nearest(
+    onset_s: NDArray[np.float64],
+    pitch: NDArray,
+    at_s: NDArray[np.float64],
+    at_pitch: NDArray[np.int64],
+    within_s: float,
+) -> NDArray[np.int64]:
+    """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
+    found = np.full(len(at_s), -1)
+    for one in np.unique(at_pitch):
+        notes = np.flatnonzero(pitch == one)
+        if len(notes):
+            places = np.flatnonzero(at_pitch == one)
+            distance = np.abs(onset_s[notes] - at_s[places, None])
+            best = distance.argmin(axis=1)
+            near = distance[np.arange(len(places)), best] <= within_s
+            found[places[near]] = notes[best[near]]
+    return found

@@ -225,8 +225,8 @@ class _Search:
 def settings_for(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
-    """The best settings for a model on rendered pieces and, if ``synth.real_root`` is given, real
-    recordings.
+    """The card's settings with the best of GRID on rendered pieces and, if ``synth.real_root`` is
+    given, real recordings.
 
     Args:
         pieces: number of rendered pieces.
@@ -238,7 +238,9 @@ def settings_for(
         held_out = load_recordings(synth.real_root, synth.cache, "validation", synth.real_left_out)
         parts.append((REAL_WEIGHT, RecordedPieces(transcriber, held_out, 4 * seconds)))
     together = Together(parts)
-    best = tune(together)
+    start = TrackerSettings.from_card(transcriber.card)
+    # Thresholds by age are chosen for an onset threshold (training.shipping.early).
+    best = tune(together, replace(start, early_onset_thresholds=()))
     return replace(
         best,
         onset_correction_frames=together.correction_frames(best),

@@ -1,5 +1,7 @@
 """Notes told as soon as they are certain enough: what holds for any windows."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +26,12 @@ from tests.service.notes.drawn_notes import (
     silence,
     sounding_after,
 )
-from tests.service.notes.test_tracker import tracker_settings, wild_probabilities
+from tests.service.notes.test_tracker import (
+    any_settings,
+    judged_settings,
+    tracker_settings,
+    wild_probabilities,
+)
 
 Windows = list[NDArray[np.float32]]
 
@@ -56,12 +63,14 @@ def track(tracker: AnytimeTracker, windows: Windows) -> list[list[NoteEvent]]:
     return [events_of(events) for events in known]
 
 
-wild_windows = st.tuples(
-    wild_probabilities(),
-    tracker_settings,
-    st.integers(0, 15),
-    st.lists(st.floats(0, 1.2), max_size=8).map(tuple),
-    st.sampled_from([ALL_HEADS, HEADS, HEADS[:2], HEADS[:1]]),
+def _wild(chosen: st.SearchStrategy[TrackerSettings], *heads: tuple[str, ...]) -> Any:
+    ages = st.integers(0, 15)
+    clarity = st.lists(st.floats(0, 1.2), max_size=8).map(tuple)
+    return st.tuples(wild_probabilities(), chosen, ages, clarity, st.sampled_from(heads))
+
+
+wild_windows = _wild(tracker_settings, ALL_HEADS, HEADS, HEADS[:2], HEADS[:1]) | _wild(
+    judged_settings, ALL_HEADS
 )
 Wild = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple[str, ...]]
 
@@ -83,7 +92,7 @@ def test_the_laws_of_events(wild: Wild) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    tracker_settings,
+    any_settings,
     st.integers(1, MAX_ANYTIME_BLOCK_FRAMES),
     st.integers(1, 40),
     st.integers(0, 15),

@@ -1,5 +1,6 @@
 """Note tracking: the notes that were drawn are found, each for its reason."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.service.notes.drawn_notes import (
     check_laws,
     draw,
     events_of,
+    random_classifier,
     silence,
     sounding_after,
     track,
@@ -222,6 +224,17 @@ tracker_settings = st.builds(
 )
 
 
+judged_settings = st.builds(
+    lambda chosen, radius, seed: replace(
+        chosen, onset_radius_frames=radius, onset_classifier=random_classifier(seed)
+    ),
+    tracker_settings,
+    st.integers(2, 4),
+    st.integers(0, 2**32 - 1),
+)
+any_settings = tracker_settings | judged_settings
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     wild_probabilities(),
@@ -239,7 +252,7 @@ def test_the_laws_of_events(
 
 
 @settings(max_examples=80, deadline=None)
-@given(wild_probabilities(), tracker_settings, st.lists(st.integers(0, 9), max_size=30))
+@given(wild_probabilities(), any_settings, st.lists(st.integers(0, 9), max_size=30))
 def test_events_do_not_depend_on_how_frames_are_pushed(
     probabilities: Probabilities, chosen: TrackerSettings, chunks: list[int]
 ) -> None:
@@ -248,7 +261,7 @@ def test_events_do_not_depend_on_how_frames_are_pushed(
 
 
 @settings(max_examples=80, deadline=None)
-@given(wild_probabilities(), tracker_settings, st.data())
+@given(wild_probabilities(), any_settings, st.data())
 def test_another_tracker_goes_on_where_one_stopped(
     probabilities: Probabilities, chosen: TrackerSettings, data: st.DataObject
 ) -> None:
@@ -266,7 +279,7 @@ def test_another_tracker_goes_on_where_one_stopped(
 
 
 @settings(max_examples=80, deadline=None)
-@given(wild_probabilities(), tracker_settings, st.integers(0, 80))
+@given(wild_probabilities(), any_settings, st.integers(0, 80))
 def test_events_are_known_within_the_stated_delay(
     probabilities: Probabilities, chosen: TrackerSettings, cut: int
 ) -> None:

@@ -102,7 +102,7 @@ def test_the_command_writes_what_it_finds_into_the_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = TrackerSettings(onset_threshold=0.45, restrike_threshold=0.6)
-    monkeypatch.setattr("training.shipping.tune.tune", lambda _: found)
+    monkeypatch.setattr("training.shipping.tune.tune", lambda *_: found)
     monkeypatch.setattr(
         "training.shipping.choosing.write_card", lambda path, card: told.append(card)
     )

@@ -1,0 +1,121 @@
+"""A second look at onsets: what it reads, and what it does to notes."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.config import PITCHES
+from service.notes.anytime import AnytimeTracker
+from service.notes.onsets import AFTER, HEADS, HISTORY, INPUTS, OnsetClassifier, peaks, surroundings
+from service.notes.tracker import NoteTracker
+from service.notes.tracker_settings import TrackerSettings
+from tests.service.notes.drawn_notes import (
+    ALL_HEADS,
+    FRAME_S,
+    draw,
+    events_of,
+    random_classifier,
+    silence,
+    track,
+)
+
+ROWS = {head: ALL_HEADS.index(head) for head in HEADS}
+
+
+def always(probability: float) -> OnsetClassifier:
+    bias = float(np.log(probability / (1 - probability)))
+    return OnsetClassifier((((tuple([0.0] * INPUTS),), (bias,)),))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 6))
+def test_a_peak_is_the_first_of_the_highest_nearby(seed: int, radius: int, levels: int) -> None:
+    steps = np.random.default_rng(seed).integers(0, levels + 1, (30, 3))
+    onset = steps.astype(np.float32) / np.float32(levels)
+    found = peaks(onset, radius, 0.2)
+    for frame, pitch in np.ndindex(*onset.shape):
+        here = onset[frame, pitch]
+        before = onset[max(0, frame - radius) : frame, pitch]
+        after = onset[frame + 1 : frame + 1 + radius, pitch]
+        expected = here >= 0.2 and (before < here).all() and (after <= here).all()
+        assert found[frame, pitch] == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_only_frames_near_a_peak_are_read_and_each_peak_is_judged_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    heard = rng.random((4, 80, PITCHES), np.float32)
+    at, pitch = rng.integers(HISTORY, 80 - AFTER, 9), rng.integers(0, PITCHES, 9)
+    known = rng.integers(0, AFTER + 1, 9)
+    inputs = surroundings(heard, ROWS, at, pitch, known)
+    assert inputs.shape == (9, INPUTS)
+    alone = random_classifier(seed)
+    for i in range(9):
+        other = rng.random(heard.shape, np.float32)
+        near = slice(at[i] - HISTORY, at[i] + AFTER + 1)
+        other[:, near] = heard[:, near]
+        again = surroundings(other, ROWS, at[i : i + 1], pitch[i : i + 1], known[i : i + 1])
+        np.testing.assert_array_equal(again[0], inputs[i])
+        assert alone(again)[0] == pytest.approx(alone(inputs)[i], abs=1e-12)
+
+
+def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:
+    drawn = silence(120, heads=4)
+    draw(drawn, 60, 30, 60, height=0.1)  # too weak by itself
+    plain = TrackerSettings(frame_start_threshold=None)
+    assert track(drawn, (), plain, ALL_HEADS) == []
+    for tracker in (NoteTracker, AnytimeTracker):
+        sure = dataclasses.replace(plain, onset_classifier=always(0.8))
+        ages = (8,) if tracker is AnytimeTracker else ()
+        found = _events(tracker(sure, FRAME_S, ALL_HEADS, *ages), drawn)
+        assert [(e.kind, e.frame, e.confidence) for e in found] == [
+            ("note_on", 30, 0.8),
+            ("note_off", 60, 0.8),
+        ]
+        never = dataclasses.replace(plain, onset_classifier=always(0.2))
+        assert _events(tracker(never, FRAME_S, ALL_HEADS, *ages), drawn) == []
+
+
+def _events(tracker: NoteTracker | AnytimeTracker, drawn: np.ndarray) -> list:
+    if isinstance(tracker, NoteTracker):
+        return events_of([*tracker.push(0, drawn), *tracker.finish(drawn.shape[1])])
+    columns = tracker.columns
+    padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
+    known = []
+    for newest in range(drawn.shape[1]):
+        known += tracker.push(newest, padded[:, newest : newest + columns])
+    return events_of([*known, *tracker.finish(drawn.shape[1])])
+
+
+def test_a_card_holds_a_classifier() -> None:
+    chosen = TrackerSettings(onset_classifier=random_classifier(3))
+    card = json.loads(json.dumps({"tracker": dataclasses.asdict(chosen)}))
+    again = TrackerSettings.from_card(card).onset_classifier
+    assert again is not None
+    assert chosen.onset_classifier is not None
+    assert again.layers == chosen.onset_classifier.layers
+
+
+@pytest.mark.parametrize(
+    ("layers", "problem"),
+    [
+        ([[[[0.0] * 3], [0.0]]], f"not 1 by {INPUTS}"),
+        ([[[[0.0] * INPUTS] * 2, [0.0] * 2]], "one output"),
+        ([], "one output"),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(layers: list, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        TrackerSettings.from_card({"tracker": {"onset_classifier": {"layers": layers}}})
+
+
+def test_what_a_classifier_needs() -> None:
+    with pytest.raises(ValueError, match="onset_radius_frames must be 2"):
+        TrackerSettings(onset_classifier=always(0.5), onset_radius_frames=1)
+    with pytest.raises(ValueError, match="needs the heads"):
+        NoteTracker(TrackerSettings(onset_classifier=always(0.5)), FRAME_S, ("frame", "onset"))

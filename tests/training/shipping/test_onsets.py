@@ -1,0 +1,30 @@
+"""The classifier of note beginnings learns what its examples show."""
+
+import numpy as np
+
+from service.notes.onsets import INPUTS
+from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, draw, silence
+from training.shipping.onsets import Examples, fit, of_stream
+from training.shipping.recorded_pieces import Truth
+
+
+def test_it_learns_a_rule_that_one_threshold_cannot_state() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(3, 2, (6000, INPUTS))
+    begins = (inputs[:, 2] - 3) * (inputs[:, 12] - 3) > 0
+    classifier = fit(Examples(inputs[:5000], begins[:5000]))
+    right = (classifier(inputs[5000:]) > 0.5) == begins[5000:]
+    assert right.mean() > 0.85  # 0.5 by either input alone
+
+
+def test_peaks_are_labelled_by_the_notes_that_begin_there() -> None:
+    drawn = silence(100, heads=4)
+    for pitch, onset in ((60, 20.0), (72, 20.0), (64, 50.0), (50, 80.0)):
+        draw(drawn, pitch, onset, int(onset) + 10)
+    unknown = np.zeros((100, 128), bool)
+    unknown[75:85, 50] = True  # an ornament that the score leaves open
+    told = Truth(np.array([20.3, 53.0]) * FRAME_S, np.array([60, 64], np.int16), unknown, FRAME_S)
+    found = of_stream(drawn, ALL_HEADS, told)
+    # 60 begins, its overtone 72 does not, 64 begins within 50 ms; nobody knows about 50.
+    assert sorted(found.begins.tolist()) == [False, True, True]
+    assert found.inputs.shape == (3, INPUTS)

@@ -1,0 +1,210 @@
+"""Fit the classifier of note beginnings: ``python -m training.shipping.onsets --write``.
+
+Its examples are the onset peaks that the trained network shows (``service.notes.onsets``): on
+scores rendered with held-out instruments, since it hears those that it was trained on too well, and
+with ``--real DIR`` on the training split of real recordings with scores. They come from streams
+with the full look-ahead and from the windows of the anytime mode. ``training.shipping.tune`` then
+chooses the thresholds on other pieces.
+"""
+
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from model.config import HOP, PITCHES
+from model.transcriber import TranscriptionModel
+from service.engine.engine import Engine
+from service.notes import onsets
+from service.notes.onsets import INPUTS, OnsetClassifier
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import StreamOptions
+from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.recordings import PCM_SCALE
+from training.music.scored.corpus import load_recordings
+from training.music.synth.config import SynthConfig
+from training.music.synth.validation import validation_pieces
+from training.shipping.choosing import command
+from training.shipping.recorded_pieces import Truth, truth
+from training.shipping.tracking import hear_windows, heard, nearest, note_heads
+
+logger = logging.getLogger(__name__)
+
+SEED = 12  # of the rendered pieces; 11 are those of tune
+RADIUS = TrackerSettings().onset_radius_frames
+ANYTIME_MS = 200.0
+ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
+KEPT = 0.3  # of the peaks that successive windows show again
+HIDDEN = (32, 16)
+DROPOUT = 0.1
+EPOCHS, BATCH = 20, 512
+RATE, WEIGHT_DECAY = 5e-3, 0.05
+DIGITS = 4  # significant ones, of the weights in the card
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Onset peaks: what the classifier reads, [n, INPUTS], and whether a note begins, [n]."""
+
+    inputs: NDArray[np.float64]
+    begins: NDArray[np.bool_]
+
+
+def of_stream(probabilities: NDArray[np.float32], heads: tuple[str, ...], told: Truth) -> Examples:
+    """The peaks of a stream with its full look-ahead, [heads, frames, PITCHES]."""
+    frames = probabilities.shape[1]
+    seen = np.pad(probabilities, ((0, 0), (onsets.HISTORY, onsets.AFTER), (0, 0)))
+    onset = probabilities[heads.index("onset")]
+    at, pitch = onsets.peaks(onset, RADIUS, onsets.CANDIDATE).nonzero()
+    known = np.full(len(at), onsets.AFTER)  # silence follows the stream
+    rows = {head: row for row, head in enumerate(heads)}
+    inputs = onsets.surroundings(seen, rows, onsets.HISTORY + at, pitch, known)
+    return _labelled(inputs, np.minimum(at, frames - 1), pitch, told)
+
+
+def of_windows(
+    engine: Engine, audio: NDArray[np.float32], told: Truth, rng: np.random.Generator
+) -> Examples:
+    """Peaks of all ages that the anytime mode's windows show, a share of them at random."""
+    heads, rows = note_heads(engine.config.heads)
+    row_of = {head: row for row, head in enumerate(heads)}
+    lookahead = StreamOptions(lookahead_ms=ANYTIME_MS).lookahead_hops(engine.config.sample_rate)
+    last_age = lookahead - engine.config.newest_hops
+    before = np.zeros((len(heads), onsets.HISTORY, PITCHES), np.float32)
+    unknown = np.zeros((len(heads), onsets.AFTER, PITCHES), np.float32)
+    found: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]] = []
+
+    def take(newest: int, window: NDArray[np.float32]) -> None:
+        nonlocal before
+        last = RADIUS  # columns before it only show whether it is a peak
+        if window.shape[1] < RADIUS + 1 + last_age:
+            return  # after the end
+        here = window[rows]
+        peaks = onsets.peaks(here[row_of["onset"]], RADIUS, onsets.CANDIDATE)[last:]
+        peaks &= rng.random(peaks.shape) < KEPT
+        at, pitch = peaks.nonzero()
+        known = np.minimum(onsets.AFTER, last_age - at)
+        seen = np.concatenate([before, here[:, last:], unknown], axis=1)
+        inputs = onsets.surroundings(seen, row_of, onsets.HISTORY + at, pitch, known)
+        found.append((inputs, newest - last_age + at, pitch))
+        before = np.concatenate([before[:, 1:], here[:, last : last + 1]], axis=1)
+
+    hear_windows(engine, audio, RADIUS + 1 + last_age, last_age, take)
+    inputs, frame, pitch = (np.concatenate(column) for column in zip(*found, strict=True))
+    inside = (frame >= 0) & (frame < len(told.unknown))
+    return _labelled(inputs[inside], frame[inside], pitch[inside], told)
+
+
+def _labelled(
+    inputs: NDArray[np.float64], frame: NDArray[np.int64], pitch: NDArray[np.int64], told: Truth
+) -> Examples:
+    """Those whose truth is known."""
+    at_s = np.asarray(frame * told.frame_s, np.float64)
+    begins = nearest(told.onset_s, told.pitch, at_s, pitch, ONSET_TOLERANCE_S) >= 0
+    known = told.knows(at_s, pitch)
+    return Examples(inputs[known], begins[known])
+
+
+def fit(examples: Examples, seed: int = 0) -> OnsetClassifier:
+    """A classifier of the examples; the mean and the spread of its inputs are in its weights."""
+    torch.manual_seed(seed)
+    mean, spread = examples.inputs.mean(axis=0), examples.inputs.std(axis=0) + 1e-2
+    inputs = torch.tensor((examples.inputs - mean) / spread, dtype=torch.float32)
+    begins = torch.tensor(examples.begins, dtype=torch.float32)
+    layers: list[nn.Module] = []
+    sizes = (INPUTS, *HIDDEN)
+    for before, after in zip(sizes, sizes[1:], strict=False):
+        layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(DROPOUT)]
+    network = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+    optimizer = torch.optim.AdamW(network.parameters(), RATE, weight_decay=WEIGHT_DECAY)
+    steps = EPOCHS * -(-len(inputs) // BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(inputs)).split(BATCH):
+            said = network(inputs[rows])[:, 0]
+            loss = nn.functional.binary_cross_entropy_with_logits(said, begins[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    linear = [layer for layer in network if isinstance(layer, nn.Linear)]
+    weights = [layer.weight.detach().double().numpy() for layer in linear]
+    biases = [layer.bias.detach().double().numpy() for layer in linear]
+    biases[0] = biases[0] - weights[0] @ (mean / spread)
+    weights[0] = weights[0] / spread
+    return OnsetClassifier(
+        tuple(
+            (tuple(_rounded(row) for row in rows), _rounded(bias))
+            for rows, bias in zip(weights, biases, strict=True)
+        )
+    )
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{DIGITS}g}") for value in values)
+
+
+def classifier_for(
+    transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+) -> OnsetClassifier:
+    """The classifier for a model, from rendered pieces and, if ``synth.real_root`` is given, real
+    recordings.
+
+    Args:
+        pieces: number of rendered pieces.
+        seconds: length of each, and of each recording at most.
+    """
+    heads, rows = note_heads(transcriber.config.heads)
+    rate = transcriber.config.sample_rate
+    rng = np.random.default_rng(SEED)
+    parts: list[Examples] = []
+    with Engine(transcriber) as engine:
+        for name, audio, told in _material(synth, rate, pieces, seconds):
+            parts += [of_stream(said, heads, told) for said in heard(engine, audio, rows)]
+            parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], told, rng))
+            logger.info("%s: %d peaks", name, sum(len(part.begins) for part in parts))
+    return fit(
+        Examples(
+            np.concatenate([part.inputs for part in parts]),
+            np.concatenate([part.begins for part in parts]),
+        )
+    )
+
+
+def _material(
+    synth: SynthConfig, rate: int, pieces: int, seconds: float
+) -> Iterator[tuple[str, NDArray[np.float32], Truth]]:
+    """Name, audio at the model's rate and onsets of each piece."""
+    frame_s, frames = HOP / rate, int(seconds * rate) // HOP
+    for piece in validation_pieces(synth, pieces, seconds, seed=SEED):
+        open_ = np.zeros((frames + 1, PITCHES), bool)
+        onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
+        yield piece.name, piece.audio, Truth(onset_s, pitch, open_, frame_s)
+    if synth.real_root is not None:
+        for recording in load_recordings(
+            synth.real_root, synth.cache, "train", synth.real_left_out
+        ):
+            audio = recording.audio[: HOP * frames].astype(np.float32) / np.float32(PCM_SCALE)
+            yield recording.name, audio, truth(recording, -(-len(audio) // HOP), frame_s)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status."""
+
+    def choose(
+        transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+    ) -> TrackerSettings:
+        found = classifier_for(transcriber, synth, pieces, seconds)
+        card = TrackerSettings.from_card(transcriber.card)
+        return replace(card, onset_classifier=found, early_onset_thresholds=())
+
+    return command("training.shipping.onsets", __doc__, choose, 40, 40.0, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

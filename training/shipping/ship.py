@@ -2,7 +2,8 @@
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
 figures, note tracker settings, classifier of onsets) and a model card to read (``NAME.md``).
-Validation and tuning use the written weights. ``python -m training.shipping.card`` adds figures on recordings afterwards.
+Validation and tuning use the written weights.
+``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
 import dataclasses

@@ -2,9 +2,9 @@
 
 Its examples are the onset peaks that the trained network shows (``service.notes.onsets``): on
 scores rendered with held-out instruments, since it hears those that it was trained on too well, and
-with ``--real DIR`` on the training split of real recordings with scores. They come from streams
-with the full look-ahead and from the windows of the anytime mode. ``training.shipping.tune`` then
-chooses the thresholds on other pieces.
+with ``--real DIR`` on the training split of real recordings with scores, as they are and in other
+rooms. They come from streams with the full look-ahead and from the windows of the anytime mode.
+``training.shipping.tune`` then chooses the thresholds on other pieces.
 """
 
 import logging
@@ -25,12 +25,12 @@ from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
-from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import load_recordings
+from training.music.synth.acoustics.surroundings import load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
-from training.shipping.recorded_pieces import Truth, truth
+from training.shipping.recorded_pieces import Truth, copies, truth
 from training.shipping.tracking import hear_windows, heard, nearest, note_heads
 
 logger = logging.getLogger(__name__)
@@ -186,11 +186,14 @@ def _material(
         onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
         yield piece.name, piece.audio, Truth(onset_s, pitch, open_, frame_s)
     if synth.real_root is not None:
+        around = load_surroundings(synth.root, synth.cache, rate)
+        rng = np.random.default_rng(SEED)
         for recording in load_recordings(
             synth.real_root, synth.cache, "train", synth.real_left_out
         ):
-            audio = recording.audio[: HOP * frames].astype(np.float32) / np.float32(PCM_SCALE)
-            yield recording.name, audio, truth(recording, -(-len(audio) // HOP), frame_s)
+            for audio in copies(recording, HOP * frames, rate, around, rng):
+                told = truth(recording, -(-len(audio) // HOP), frame_s)
+                yield recording.name, audio, told
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,7 +4,7 @@ Scores do not determine key releases, so only onsets count. Where a score leaves
 begins, found and missed notes do not count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ from training.music.metrics import NoteList, matched_onsets
 from training.music.notes import ONSET_UNKNOWN
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording
+from training.music.synth.acoustics.augment import augment
+from training.music.synth.acoustics.surroundings import Surroundings
 from training.shipping.tracking import heard, note_heads, tracked
 
 
@@ -53,20 +55,27 @@ class RecordedPieces:
     """Implements ``tune.Timed``: probabilities of the recordings."""
 
     def __init__(
-        self, transcriber: TranscriptionModel, recordings: Sequence[ScoredRecording], seconds: float
+        self,
+        transcriber: TranscriptionModel,
+        recordings: Sequence[ScoredRecording],
+        seconds: float,
+        surroundings: Surroundings | None = None,
     ) -> None:
-        """seconds: of each recording, from its beginning."""
+        """Args:
+        seconds: of each recording, from its beginning.
+        surroundings: of a second copy of each; None for none.
+        """
         self.frame_s = HOP / transcriber.config.sample_rate
         self.heads, rows = note_heads(transcriber.config.heads)
         self.pieces: list[tuple[NDArray[np.float32], Truth]] = []
         rate = transcriber.config.sample_rate
         with Engine(transcriber) as engine:
+            rng = np.random.default_rng(0)
             for recording in recordings:
-                samples = recording.audio[: int(seconds * rate)].astype(np.float32)
-                audio = samples / np.float32(PCM_SCALE)
-                for probabilities in heard(engine, audio, rows):
-                    told = truth(recording, probabilities.shape[1], self.frame_s)
-                    self.pieces.append((probabilities, told))
+                for audio in copies(recording, int(seconds * rate), rate, surroundings, rng):
+                    for probabilities in heard(engine, audio, rows):
+                        told = truth(recording, probabilities.shape[1], self.frame_s)
+                        self.pieces.append((probabilities, told))
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean onset F1 over pieces."""
@@ -83,6 +92,21 @@ class RecordedPieces:
             written, found = score.matches(notes)
             errors.append(notes.onset_s[found] - score.onset_s[written])
         return np.concatenate(errors)
+
+
+def copies(
+    recording: ScoredRecording,
+    length: int,
+    rate: int,
+    surroundings: Surroundings | None,
+    rng: np.random.Generator,
+) -> Iterator[NDArray[np.float32]]:
+    """The first ``length`` samples as they are, then, given ``surroundings``, in another room through
+    other microphones: most recordings with scores are close ones of one piano."""
+    audio = recording.audio[:length].astype(np.float32) / np.float32(PCM_SCALE)
+    yield audio
+    if surroundings is not None:
+        yield augment(audio, rate, rng, surroundings=surroundings)
 
 
 def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:

@@ -22,6 +22,7 @@ from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, note_list
 from training.music.scored.corpus import load_recordings
+from training.music.synth.acoustics.surroundings import load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
@@ -236,7 +237,9 @@ def settings_for(
     parts: list[tuple[float, Timed]] = [(1.0, rendered)]
     if synth.real_root is not None:
         held_out = load_recordings(synth.real_root, synth.cache, "validation", synth.real_left_out)
-        parts.append((REAL_WEIGHT, RecordedPieces(transcriber, held_out, 4 * seconds)))
+        around = load_surroundings(synth.root, synth.cache, transcriber.config.sample_rate)
+        recorded = RecordedPieces(transcriber, held_out, 4 * seconds, around)
+        parts.append((REAL_WEIGHT, recorded))
     together = Together(parts)
     start = TrackerSettings.from_card(transcriber.card)
     # Thresholds by age are chosen for an onset threshold (training.shipping.early).

@@ -101,8 +101,8 @@ def copies(
     surroundings: Surroundings | None,
     rng: np.random.Generator,
 ) -> Iterator[NDArray[np.float32]]:
-    """The first ``length`` samples as they are, then, given ``surroundings``, in another room through
-    other microphones: most recordings with scores are close ones of one piano."""
+    """The first ``length`` samples as they are, then, given ``surroundings``, in another room and
+    through other microphones: most recordings with scores are close ones of one piano."""
     audio = recording.audio[:length].astype(np.float32) / np.float32(PCM_SCALE)
     yield audio
     if surroundings is not None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnxruntime
 
+ONSET = 0.2  # the threshold in the graph is for what a classifier makes of onsets
+
 
 def read_wav(path: str, rate: int) -> np.ndarray:
     """Mono samples of a 16-bit WAV file at this rate, resampled by its spectrum."""
@@ -53,7 +55,7 @@ def notes(graph: str, path: str) -> Iterator[tuple[float, float, int]]:
     began, before, last = np.full(128, np.nan), np.zeros((2, 128)), 0.0
     for time, heads, limit in frames(graph, path):
         # A note begins where the probability of an onset has just passed a peak.
-        peak = (before[1] >= limit["onset_threshold"]) & (before[1] > before[0])
+        peak = (before[1] >= ONSET) & (before[1] > before[0])
         peak &= before[1] >= heads["onset"]
         ends = ~np.isnan(began) & (peak | (heads["frame"] < limit["frame_off_threshold"]))
         for pitch in np.flatnonzero(ends):

@@ -10,6 +10,7 @@ from model.storage import WEIGHTS, load, shipped
 SHIPPED = ("live", "light", "accurate")
 LIMIT_MIB = 16
 ATTACK_S = 0.004
+HEARD = 0.2  # onset probability; notes of music have it too
 FRAME = FRAMES - 17  # 200 ms behind the newest
 
 
@@ -50,6 +51,6 @@ def test_they_hear_a_note(name: str, pitch: int) -> None:
     assert heard[0, FRAME].argmax() == pitch
     assert heard[0, FRAME, pitch] > 0.5
     onset = heard[1, FRAME - 11 : FRAME - 4, pitch]
-    assert onset.max() > transcriber.card["tracker"]["onset_threshold"]
+    assert onset.max() > HEARD
     assert silent[0].max() < 0.1
     assert silent[1].max() < 0.1

@@ -42,6 +42,9 @@ async function* frames(session, about, samples) {
   }
 }
 
+/** The threshold in the graph is for what a classifier makes of onsets. */
+const ONSET = 0.2;
+
 /** Yields {pitch, onset, offset}, in frames, as notes end. */
 async function* notes(rows, limit) {
   const began = new Array(PITCHES).fill(null);
@@ -51,7 +54,7 @@ async function* notes(rows, limit) {
     for (let pitch = 0; pitch < PITCHES; pitch += 1) {
       // A note begins where the probability of an onset has just passed a peak.
       const top = before[pitch];
-      const peak = top >= limit.onset_threshold && top > older[pitch] && top >= onset[pitch];
+      const peak = top >= ONSET && top > older[pitch] && top >= onset[pitch];
       if (began[pitch] !== null && (peak || sounds[pitch] < limit.frame_off_threshold)) {
         yield { pitch, onset: began[pitch], offset: last };
         began[pitch] = null;

@@ -40,6 +40,7 @@ RADIUS = TrackerSettings().onset_radius_frames
 ANYTIME_MS = 200.0
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
 KEPT = 0.3  # of the peaks that successive windows show again
+LEAST_PEAKS = 1000
 HIDDEN = (32, 16)
 DROPOUT = 0.1
 EPOCHS, BATCH = 20, 512
@@ -151,9 +152,9 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 def classifier_for(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
-) -> OnsetClassifier:
+) -> OnsetClassifier | None:
     """The classifier for a model, from rendered pieces and, if ``synth.real_root`` is given, real
-    recordings.
+    recordings; None if the model shows fewer than LEAST_PEAKS.
 
     Args:
         pieces: number of rendered pieces.
@@ -168,12 +169,11 @@ def classifier_for(
             parts += [of_stream(said, heads, told) for said in heard(engine, audio, rows)]
             parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], told, rng))
             logger.info("%s: %d peaks", name, sum(len(part.begins) for part in parts))
-    return fit(
-        Examples(
-            np.concatenate([part.inputs for part in parts]),
-            np.concatenate([part.begins for part in parts]),
-        )
-    )
+    inputs = np.concatenate([part.inputs for part in parts])
+    if len(inputs) < LEAST_PEAKS:
+        logger.warning("%d peaks are too few for a classifier of onsets", len(inputs))
+        return None
+    return fit(Examples(inputs, np.concatenate([part.begins for part in parts])))
 
 
 def _material(

@@ -90,16 +90,14 @@ class AnytimeTracker(Tracker):
         else:
             self._start_threshold = settings.frame_start_threshold
             self._start_frames = settings.frame_start_frames
-        past = onsets.HISTORY if self._classifier else 0
-        # Frames before n - A with their full look-ahead; silence precedes the stream.
-        self._before = np.zeros((self._n_heads, past, PITCHES), np.float32)
+        self._frames = onsets.WindowFrames(len(heads)) if self._classifier else None
         self._high = np.zeros(PITCHES, np.int64)  # frames at full look-ahead above it, in a row
         self._free = np.zeros(PITCHES, np.int64)
 
     @property
     def history_frames(self) -> int:
         start_frames = self._start_frames if self._start_threshold is not None else 0
-        return max(start_frames, self._before.shape[1])
+        return max(start_frames, onsets.HISTORY if self._classifier else 0)
 
     @property
     def on_delay_frames(self) -> float:
@@ -178,13 +176,10 @@ class AnytimeTracker(Tracker):
         radius = self.settings.onset_radius_frames
         found = onsets.peaks(known[self._onset], radius, self._candidate)[self._last :]
         found &= first + self._last + np.arange(len(found))[:, None] >= self._free
-        if not self._classifier:
+        if not self._frames:
             return self._judged(known, found, self._last, self.columns)
-        unknown = np.zeros((self._n_heads, onsets.AFTER, PITCHES), np.float32)
-        newest = known[:, self._last :]
-        seen = np.concatenate([self._before, newest, unknown], axis=1)
-        self._before = np.concatenate([self._before[:, 1:], newest[:, :1]], axis=1)
-        return self._judged(seen, found, onsets.HISTORY, onsets.HISTORY + newest.shape[1])
+        seen = self._frames.around(known[:, self._last :])
+        return self._judged(seen, found, onsets.HISTORY, onsets.HISTORY + len(found))
 
     def _begin_all(
         self, first: int, known: NDArray[np.float32], chances: NDArray[np.float32]
@@ -241,6 +236,7 @@ class AnytimeTracker(Tracker):
             return events
         release = self.settings.release_frames
         lows = known[self._frame].T < self.settings.frame_off_threshold
+        offsets = self._offsets(known)
         for pitch in sorted(self._sounding):
             # Frames that only now turn out to be low are too old to end a note.
             begin = max(self._last - release + 1, int(self._free[pitch]) - first)
@@ -253,22 +249,21 @@ class AnytimeTracker(Tracker):
                     events.append(self._end(pitch, frame, frame))
                     break
             else:
-                if self._has_offset(first, known, pitch):
+                if offsets[pitch] and first + self._last >= self._free[pitch]:
                     events.append(self._end(pitch, first + self._last, first + self._last))
         return events
 
-    def _has_offset(self, first: int, known: NDArray[np.float32], pitch: int) -> bool:
-        """Whether the frame with full look-ahead is a peak of the offset head that ends a note."""
+    def _offsets(self, known: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Where the frame with full look-ahead is a peak of the offset head that ends a note:
+        [128]."""
         threshold = self.settings.offset_threshold
-        if self._offset is None or threshold is None or first + self._last < self._free[pitch]:
-            return False
+        if self._offset is None or threshold is None:
+            return np.zeros(PITCHES, np.bool_)
         radius = self.settings.onset_radius_frames
+        near = known[self._offset, self._last - radius : self._last + radius + 1]
         after = min(self._last + radius, self.columns - 1)
-        return bool(
-            known[self._offset, self._last, pitch] >= threshold
-            and _is_peak(known[self._offset, :, pitch], self._last, radius)
-            and known[self._frame, after, pitch] < self.settings.frame_on_threshold
-        )
+        gone = known[self._frame, after] < self.settings.frame_on_threshold
+        return onsets.peaks(near, radius, threshold)[radius] & gone
 
     def _claim(self, free: Mapping[int, int]) -> None:
         for pitch, frame in free.items():
@@ -287,10 +282,3 @@ class AnytimeTracker(Tracker):
             high = known[self._frame, self._last] >= self._start_threshold
             # No further than it matters, so that ``history_frames`` windows tell it whole.
             self._high = np.where(high, np.minimum(self._high + 1, self._start_frames), 0)
-
-
-def _is_peak(values: NDArray[np.float32], at: int, radius: int) -> bool:
-    """Whether column ``at`` is above those before it and not below those after it that are there;
-    so the first of equals is the peak."""
-    before, after = values[at - radius : at], values[at + 1 : at + radius + 1]
-    return bool(values[at] > before.max() and (not len(after) or values[at] >= after.max()))

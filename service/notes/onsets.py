@@ -7,9 +7,6 @@ apart: a small classifier reads that and replaces the onset probability of the p
 ``training.shipping.onsets`` fits it on what the trained network hears.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
@@ -91,9 +88,35 @@ class OnsetClassifier:
         return np.asarray(1 / (1 + np.exp(-np.clip(inputs @ weights + biases, -30, 30)[:, 0])))
 
 
+def cell_rows(heads: tuple[str, ...]) -> NDArray[np.int64]:
+    """The row of each cell that ``surroundings`` reads. Raises ValueError unless all of HEADS are
+    among the heads."""
+    if not set(HEADS) <= set(heads):
+        raise ValueError(f"an onset classifier needs the heads {HEADS}, not {heads}")
+    return np.array([heads.index(head) for head, *_ in _CELLS])
+
+
+class WindowFrames:
+    """The frames that the classifier reads of successive windows, each one frame further.
+
+    Frames older than those of a window are as earlier windows gave them when they were the oldest,
+    so with their full look-ahead; silence precedes the stream.
+    """
+
+    def __init__(self, heads: int) -> None:
+        self._before = np.zeros((heads, HISTORY, PITCHES), np.float32)
+        self._unknown = np.zeros((heads, AFTER, PITCHES), np.float32)
+
+    def around(self, window: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[heads, HISTORY + n + AFTER, PITCHES] about the next window, [heads, n, PITCHES]."""
+        seen = np.concatenate([self._before, window, self._unknown], axis=1)
+        self._before = seen[:, 1 : 1 + HISTORY]
+        return seen
+
+
 def surroundings(
     probabilities: NDArray[np.float32],
-    rows: Mapping[str, int],
+    rows: NDArray[np.int64],
     at: NDArray[np.int64],
     pitch: NDArray[np.int64],
     known: NDArray[np.int64],
@@ -105,13 +128,12 @@ def surroundings(
     Args:
         probabilities: [heads, frames, PITCHES], with HISTORY frames before each peak and AFTER
             behind it; zeros where a frame is not known.
-        rows: the row of each of HEADS.
+        rows: of ``cell_rows``.
         at, pitch: the peaks, [n] each; ``at`` are frames of ``probabilities``.
         known: frames after each peak that are known, 0 to AFTER.
     """
-    head = np.array([rows[name] for name, *_ in _CELLS])
     semitone = np.clip(pitch[:, None] + _SEMITONES, 0, PITCHES - 1)  # the outermost never sound
-    cells = probabilities[head, at[:, None] + _FRAMES, semitone]
+    cells = probabilities[rows, at[:, None] + _FRAMES, semitone]
     found = np.maximum.reduceat(cells, _FIRST, axis=1).astype(np.float64)
     found = np.clip(found, _LEAST, 1 - _LEAST)
     height = (pitch - PITCHES / 2) / 12

@@ -46,10 +46,9 @@ class Tracker(ABC):
         self._onset = rows.get("onset")
         self._velocity = rows.get("velocity")
         self._offset = rows.get("offset") if settings.offset_threshold is not None else None
-        self._rows = rows
         self._classifier = settings.onset_classifier
-        if self._classifier and not rows.keys() >= set(onsets.HEADS):
-            raise ValueError(f"an onset classifier needs the heads {onsets.HEADS}, not {heads}")
+        if self._classifier:
+            self._cell_rows = onsets.cell_rows(heads)
         # Minimum onset probability of a peak that may begin a note.
         self._candidate = onsets.CANDIDATE if self._classifier else settings.onset_threshold
         self._pushed = 0
@@ -146,7 +145,7 @@ class Tracker(ABC):
         at, pitch = found.nonzero()
         if self._classifier and len(at):
             known = np.minimum(onsets.AFTER, end - 1 - first - at)
-            inputs = onsets.surroundings(probabilities, self._rows, first + at, pitch, known)
+            inputs = onsets.surroundings(probabilities, self._cell_rows, first + at, pitch, known)
             out[at, pitch] = self._classifier(inputs)
         return out
 

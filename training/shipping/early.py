@@ -15,19 +15,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES
+from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
-from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import load_recordings
 from training.music.synth.config import SynthConfig
-from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
-from training.shipping.recorded_pieces import Truth, truth
+from training.shipping.recorded_pieces import Truth, pieces_with_truth
 from training.shipping.tracking import hear_windows, nearest, tracked
 
 logger = logging.getLogger(__name__)
@@ -141,18 +138,7 @@ def early_settings(
     """
     settings = TrackerSettings.from_card(transcriber.card)
     rate = transcriber.config.sample_rate
-    heard: list[tuple[NDArray[np.float32], Truth]] = []
-    frames = int(seconds * rate) // HOP
-    for piece in validation_pieces(synth, pieces, seconds, seed=11):
-        known = np.zeros((frames + 1, PITCHES), bool)
-        onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
-        heard.append((piece.audio, Truth(onset_s, pitch, known, HOP / rate)))
-    if synth.real_root is not None:
-        for recording in load_recordings(
-            synth.real_root, synth.cache, "validation", synth.real_left_out
-        ):
-            audio = recording.audio[: HOP * frames].astype(np.float32) / np.float32(PCM_SCALE)
-            heard.append((audio, truth(recording, -(-len(audio) // HOP), HOP / rate)))
+    heard = list(pieces_with_truth(synth, rate, pieces, seconds, 11, "validation"))
     parts: list[Evidence] = []
     notes = 0
     with Engine(transcriber) as engine:

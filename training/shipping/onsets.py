@@ -9,15 +9,14 @@ rooms. They come from streams with the full look-ahead and from the windows of t
 
 import logging
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.config import HOP, PITCHES
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes import onsets
@@ -25,12 +24,9 @@ from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
-from training.music.scored.corpus import load_recordings
-from training.music.synth.acoustics.surroundings import load_surroundings
 from training.music.synth.config import SynthConfig
-from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
-from training.shipping.recorded_pieces import Truth, copies, truth
+from training.shipping.recorded_pieces import Truth, pieces_with_truth
 from training.shipping.tracking import hear_windows, heard, nearest, note_heads
 
 logger = logging.getLogger(__name__)
@@ -58,14 +54,14 @@ class Examples:
 
 def of_stream(probabilities: NDArray[np.float32], heads: tuple[str, ...], told: Truth) -> Examples:
     """The peaks of a stream with its full look-ahead, [heads, frames, PITCHES]."""
-    frames = probabilities.shape[1]
     seen = np.pad(probabilities, ((0, 0), (onsets.HISTORY, onsets.AFTER), (0, 0)))
     onset = probabilities[heads.index("onset")]
     at, pitch = onsets.peaks(onset, RADIUS, onsets.CANDIDATE).nonzero()
     known = np.full(len(at), onsets.AFTER)  # silence follows the stream
-    rows = {head: row for row, head in enumerate(heads)}
-    inputs = onsets.surroundings(seen, rows, onsets.HISTORY + at, pitch, known)
-    return _labelled(inputs, np.minimum(at, frames - 1), pitch, told)
+    rows = onsets.cell_rows(heads)
+    return _labelled(
+        onsets.surroundings(seen, rows, onsets.HISTORY + at, pitch, known), at, pitch, told
+    )
 
 
 def of_windows(
@@ -73,29 +69,26 @@ def of_windows(
 ) -> Examples:
     """Peaks of all ages that the anytime mode's windows show, a share of them at random."""
     heads, rows = note_heads(engine.config.heads)
-    row_of = {head: row for row, head in enumerate(heads)}
+    onset, cell_rows = heads.index("onset"), onsets.cell_rows(heads)
     lookahead = StreamOptions(lookahead_ms=ANYTIME_MS).lookahead_hops(engine.config.sample_rate)
     last_age = lookahead - engine.config.newest_hops
-    before = np.zeros((len(heads), onsets.HISTORY, PITCHES), np.float32)
-    unknown = np.zeros((len(heads), onsets.AFTER, PITCHES), np.float32)
+    columns = RADIUS + last_age + 1  # the first only show whether the next is a peak
+    frames = onsets.WindowFrames(len(heads))
     found: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]] = []
 
     def take(newest: int, window: NDArray[np.float32]) -> None:
-        nonlocal before
-        last = RADIUS  # columns before it only show whether it is a peak
-        if window.shape[1] < RADIUS + 1 + last_age:
+        if window.shape[1] < columns:
             return  # after the end
         here = window[rows]
-        peaks = onsets.peaks(here[row_of["onset"]], RADIUS, onsets.CANDIDATE)[last:]
+        peaks = onsets.peaks(here[onset], RADIUS, onsets.CANDIDATE)[RADIUS:]
         peaks &= rng.random(peaks.shape) < KEPT
         at, pitch = peaks.nonzero()
         known = np.minimum(onsets.AFTER, last_age - at)
-        seen = np.concatenate([before, here[:, last:], unknown], axis=1)
-        inputs = onsets.surroundings(seen, row_of, onsets.HISTORY + at, pitch, known)
+        seen = frames.around(here[:, RADIUS:])
+        inputs = onsets.surroundings(seen, cell_rows, onsets.HISTORY + at, pitch, known)
         found.append((inputs, newest - last_age + at, pitch))
-        before = np.concatenate([before[:, 1:], here[:, last : last + 1]], axis=1)
 
-    hear_windows(engine, audio, RADIUS + 1 + last_age, last_age, take)
+    hear_windows(engine, audio, columns, last_age, take)
     inputs, frame, pitch = (np.concatenate(column) for column in zip(*found, strict=True))
     inside = (frame >= 0) & (frame < len(told.unknown))
     return _labelled(inputs[inside], frame[inside], pitch[inside], told)
@@ -118,10 +111,9 @@ def fit(examples: Examples, seed: int = 0) -> OnsetClassifier:
     inputs = torch.tensor((examples.inputs - mean) / spread, dtype=torch.float32)
     begins = torch.tensor(examples.begins, dtype=torch.float32)
     layers: list[nn.Module] = []
-    sizes = (INPUTS, *HIDDEN)
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise((INPUTS, *HIDDEN)):
         layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(DROPOUT)]
-    network = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+    network = nn.Sequential(*layers, nn.Linear(HIDDEN[-1], 1))
     optimizer = torch.optim.AdamW(network.parameters(), RATE, weight_decay=WEIGHT_DECAY)
     steps = EPOCHS * -(-len(inputs) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
@@ -164,36 +156,17 @@ def classifier_for(
     rate = transcriber.config.sample_rate
     rng = np.random.default_rng(SEED)
     parts: list[Examples] = []
+    material = pieces_with_truth(synth, rate, pieces, seconds, SEED, "train", elsewhere=True)
     with Engine(transcriber) as engine:
-        for name, audio, told in _material(synth, rate, pieces, seconds):
+        for number, (audio, told) in enumerate(material, start=1):
             parts += [of_stream(said, heads, told) for said in heard(engine, audio, rows)]
             parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], told, rng))
-            logger.info("%s: %d peaks", name, sum(len(part.begins) for part in parts))
+            logger.info("piece %d: %d peaks", number, sum(len(part.begins) for part in parts))
     inputs = np.concatenate([part.inputs for part in parts])
     if len(inputs) < LEAST_PEAKS:
         logger.warning("%d peaks are too few for a classifier of onsets", len(inputs))
         return None
     return fit(Examples(inputs, np.concatenate([part.begins for part in parts])))
-
-
-def _material(
-    synth: SynthConfig, rate: int, pieces: int, seconds: float
-) -> Iterator[tuple[str, NDArray[np.float32], Truth]]:
-    """Name, audio at the model's rate and onsets of each piece."""
-    frame_s, frames = HOP / rate, int(seconds * rate) // HOP
-    for piece in validation_pieces(synth, pieces, seconds, seed=SEED):
-        open_ = np.zeros((frames + 1, PITCHES), bool)
-        onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
-        yield piece.name, piece.audio, Truth(onset_s, pitch, open_, frame_s)
-    if synth.real_root is not None:
-        around = load_surroundings(synth.root, synth.cache, rate)
-        rng = np.random.default_rng(SEED)
-        for recording in load_recordings(
-            synth.real_root, synth.cache, "train", synth.real_left_out
-        ):
-            for audio in copies(recording, HOP * frames, rate, around, rng):
-                told = truth(recording, -(-len(audio) // HOP), frame_s)
-                yield recording.name, audio, told
 
 
 def main(arguments: list[str] | None = None) -> int:

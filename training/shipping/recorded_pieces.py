@@ -17,9 +17,11 @@ from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import NoteList, matched_onsets
 from training.music.notes import ONSET_UNKNOWN
 from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import ScoredRecording
+from training.music.scored.corpus import ScoredRecording, load_recordings
 from training.music.synth.acoustics.augment import augment
-from training.music.synth.acoustics.surroundings import Surroundings
+from training.music.synth.acoustics.surroundings import Surroundings, load_surroundings
+from training.music.synth.config import SynthConfig
+from training.music.synth.validation import validation_pieces
 from training.shipping.tracking import heard, note_heads, tracked
 
 
@@ -107,6 +109,37 @@ def copies(
     yield audio
     if surroundings is not None:
         yield augment(audio, rate, rng, surroundings=surroundings)
+
+
+def pieces_with_truth(
+    synth: SynthConfig,
+    rate: int,
+    pieces: int,
+    seconds: float,
+    seed: int,
+    split: str,
+    elsewhere: bool = False,
+) -> Iterator[tuple[NDArray[np.float32], Truth]]:
+    """Audio at the model's rate and onsets of rendered pieces and, if ``synth.real_root`` is given,
+    of the recordings of a split.
+
+    Args:
+        pieces: number of rendered pieces; ``seed`` chooses them.
+        seconds: length of each, and of each recording at most.
+        elsewhere: each recording also in another room.
+    """
+    frame_s, frames = HOP / rate, int(seconds * rate) // HOP
+    for piece in validation_pieces(synth, pieces, seconds, seed):
+        unknown = np.zeros((frames + 1, PITCHES), bool)
+        onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
+        yield piece.audio, Truth(onset_s, pitch, unknown, frame_s)
+    if synth.real_root is None:
+        return
+    surroundings = load_surroundings(synth.root, synth.cache, rate) if elsewhere else None
+    rng = np.random.default_rng(seed)
+    for recording in load_recordings(synth.real_root, synth.cache, split, synth.real_left_out):
+        for audio in copies(recording, HOP * frames, rate, surroundings, rng):
+            yield audio, truth(recording, -(-len(audio) // HOP), frame_s)
 
 
 def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:

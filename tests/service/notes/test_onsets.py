@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
-from service.notes.onsets import AFTER, HEADS, HISTORY, INPUTS, OnsetClassifier, peaks, surroundings
+from service.notes.onsets import (
+    AFTER,
+    HISTORY,
+    INPUTS,
+    OnsetClassifier,
+    cell_rows,
+    peaks,
+    surroundings,
+)
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import (
@@ -23,7 +31,7 @@ from tests.service.notes.drawn_notes import (
     track,
 )
 
-ROWS = {head: ALL_HEADS.index(head) for head in HEADS}
+ROWS = cell_rows(ALL_HEADS)
 
 
 def always(probability: float) -> OnsetClassifier:

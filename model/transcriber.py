@@ -13,6 +13,7 @@ HOP * (i + 1). The heads:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -84,18 +85,6 @@ class StridedNetwork(nn.Module):
         """Views of the heads' parameters, each with the heads as its first axis."""
         return [p.unflatten(0, (-1, PITCHES)) for p in self.head.parameters()]
 
-    def open_stream(self) -> FeatureStream:
-        """A stream without state: the network reads the waveform."""
-        return WindowStream()
-
-
-class WindowStream:
-    """Stream of a network that reads samples."""
-
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """The window itself."""
-        return window.clone()
-
 
 class FilterbankNetwork(nn.Module):
     """Constant-Q filterbank, pitch convolutions, shuffle-exchange network over octave patches."""
@@ -147,10 +136,6 @@ class FilterbankNetwork(nn.Module):
         skipped = list(self.skip.parameters())
         return [*(p.transpose(0, 1) for p in routed), *skipped, self.pitch_bias]
 
-    def open_stream(self) -> FeatureStream:
-        """A stream that keeps the constant-Q columns of the last window."""
-        return FilterbankStream(self.filterbank)
-
 
 def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
     """Sets every pitch of head "pedal" to their mean, in place.
@@ -171,22 +156,19 @@ def place_pitches(logits: Tensor, lowest_pitch: int) -> Tensor:
     return out
 
 
-class FilterbankStream:
-    """Keeps the constant-Q columns that stay valid while the window slides."""
+class WindowStream:
+    """Windows with the context before them: all that a stream computed in full keeps."""
 
-    def __init__(self, filterbank: Filterbank) -> None:
-        self.filterbank = filterbank
-        self.features: Tensor | None = None
+    def __init__(self, context: int) -> None:
+        self._context = context
+        self._audio = torch.zeros(context + WINDOW)
 
-    @torch.inference_mode()
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """window: (WINDOW,) -> (bins, columns) masked features."""
-        bank = self.filterbank
-        if self.features is None or not 0 < new_hops <= bank.longest_slide:
-            self.features = bank(window[None])[0]
-        else:
-            self.features = bank.slide(self.features, window, new_hops)
-        return bank.mask(self.features)
+        """(WINDOW,) -> (context + WINDOW,), zeros before the first window."""
+        new = min(new_hops * HOP, WINDOW)
+        before = self._audio[new : new + self._context]
+        self._audio = torch.cat([before.to(window.device), window])
+        return self._audio
 
 
 class TranscriptionModel(nn.Module):
@@ -234,34 +216,27 @@ class TranscriptionModel(nn.Module):
     def predict(self, windows: Tensor) -> Tensor:
         """(batch, WINDOW) samples, up to ``config.context`` more before them -> (batch, heads,
         FRAMES, PITCHES) probabilities, float32."""
-        self._check(windows)
-        match self.network:
-            case FilterbankNetwork() as network:
-                return self.predict_features(network.filterbank(windows))
-            case _:
-                return self.predict_features(windows)
-
-    def open_stream(self) -> FeatureStream:
-        """A new front-end state for one stream of audio."""
-        return self.network.open_stream()
-
-    @torch.inference_mode()
-    def predict_features(self, features: Tensor) -> Tensor:
-        """A batch of rows of ``FeatureStream.advance`` -> the same as :meth:`predict`."""
-        reduced = self.compute_dtype != torch.float32
-        with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
-            match self.network:
-                case FilterbankNetwork() as network:
-                    logits = network.from_features(features)
-                case _:
-                    logits = self(features)
-        return torch.sigmoid(self.calibrate(logits.float()))
-
-    def _check(self, windows: Tensor) -> None:
         most = WINDOW + self.config.context
         if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= most:
             samples = str(WINDOW) if most == WINDOW else f"{WINDOW} to {most}"
             raise ValueError(f"expected windows of shape (batch, {samples}), got {windows.shape}")
+        return self.predict_features(windows)
+
+    def open_stream(self) -> FeatureStream:
+        """A new stream of audio; its rows go to :meth:`predict_features`."""
+        return WindowStream(self.config.context)
+
+    @torch.inference_mode()
+    def predict_features(self, features: Tensor) -> Tensor:
+        """A batch of rows of a stream, windows with their context -> the same as
+        :meth:`predict`."""
+        run: Callable[[Tensor], Tensor] = self.network
+        if isinstance(self.network, FilterbankNetwork):  # the filters stay float32
+            features, run = self.network.filterbank(features), self.network.from_features
+        reduced = self.compute_dtype != torch.float32
+        with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
+            logits = run(features)
+        return torch.sigmoid(self.calibrate(logits.float()))
 
 
 __all__ = ["CENTRE_FRAME", "FRAMES", "FeatureStream", "TranscriptionModel"]

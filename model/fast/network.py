@@ -40,7 +40,7 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 class FastNetwork(ABC):
-    """Replaces ``TranscriptionModel.predict_features``."""
+    """Replaces ``TranscriptionModel.predict``."""
 
     _rse: FastShuffleExchange
     _length: int  # positions of its sequence
@@ -59,19 +59,11 @@ class FastNetwork(ABC):
         """Samples before a window that its frames depend on."""
         return self._transcriber.config.context
 
-    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """See :meth:`predict_features`; (batch, WINDOW) samples, up to ``context`` more before."""
-        match self._transcriber.network:
-            case FilterbankNetwork() as network:
-                return self.predict_features(network.filterbank(windows), positions)
-            case _:
-                return self.predict_features(windows, positions)
-
     @torch.inference_mode()
-    def predict_features(self, features: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """A batch of rows of the transcriber's streams -> probabilities of the frames at
+    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
+        """Windows, (batch, context + WINDOW) samples -> probabilities of the frames at
         `positions`, (batch, heads, positions, PITCHES) float32."""
-        return self._probabilities(self._logits(features, range(FRAMES)[positions]))
+        return self._probabilities(self._logits(windows, range(FRAMES)[positions]))
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """The state of a stream of audio; its rows go to :meth:`predict_rows`."""
@@ -79,11 +71,11 @@ class FastNetwork(ABC):
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        """Rows of this network's streams -> the same as :meth:`predict_features`.
+        """Rows of this network's streams -> the same as :meth:`predict`.
 
         The streams must have been opened with the same positions.
         """
-        return self.predict_features(torch.stack(list(rows)), positions)
+        return self.predict(torch.stack(list(rows)), positions)
 
     def _probabilities(self, logits: Tensor) -> Tensor:
         return torch.sigmoid(self._transcriber.calibrate(logits.float()))
@@ -97,7 +89,7 @@ class FastNetwork(ABC):
         """The positions of the sequence that predict these frames."""
 
     @abstractmethod
-    def _logits(self, features: Tensor, frames: range) -> Tensor:
+    def _logits(self, windows: Tensor, frames: range) -> Tensor:
         """(batch, heads, frames, PITCHES)."""
 
 
@@ -127,10 +119,10 @@ class FastStridedNetwork(FastNetwork):
     def _read(self, frames: range) -> range:
         return range(frames.start * self._step, frames.stop * self._step, self._step)
 
-    def _logits(self, features: Tensor, frames: range) -> Tensor:
+    def _logits(self, windows: Tensor, frames: range) -> Tensor:
         reduced = self._dtype != torch.float32
-        with torch.autocast(features.device.type, self._dtype, enabled=reduced):
-            sequence = self._front_end(features)
+        with torch.autocast(windows.device.type, self._dtype, enabled=reduced):
+            sequence = self._front_end(windows)
             raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
         logits = (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
         return pool_pedal(logits, self._heads)
@@ -143,6 +135,7 @@ class FastFilterbankNetwork(FastNetwork):
         super().__init__(transcriber)
         bank, convolutions, dtype = network.filterbank, network.convolutions, self._dtype
         self._heads = network.heads
+        self._filterbank = bank
         self._halo = convolutions.halo
         self._stack = network.stack
         self._patches = network.patches
@@ -206,8 +199,8 @@ class FastFilterbankNetwork(FastNetwork):
             FirstHalf(self._rse, self._patches, columns.reach),
         )
 
-    def _logits(self, features: Tensor, frames: range) -> Tensor:
-        x = self._convolved(features)  # (batch, channels, pitches, GRID)
+    def _logits(self, windows: Tensor, frames: range) -> Tensor:
+        x = self._convolved(self._filterbank(windows))  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))
         read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)

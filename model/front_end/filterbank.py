@@ -122,26 +122,10 @@ class Filterbank(nn.Module):
         silence = self.compress(features.new_zeros(()))
         return torch.where(self.valid > 0, features, silence)
 
-    def slide(self, features: Tensor, window: Tensor, new_hops: int) -> Tensor:
-        """Unmasked features after the window moved, computing only the new columns.
-
-        features: (bins, columns) of the previous window, unmasked; window: (WINDOW,) current
-        samples; new_hops: how far it moved. Columns within ``lookahead`` of the end are not valid
-        yet and are computed again later.
-        """
-        edge = self.config.lookahead // HOP  # incomplete columns at the right end
-        fresh = min(new_hops, self.columns - edge)
-        span = self.longest + (fresh - 1) * HOP
-        if span > WINDOW or fresh <= 0:
-            raise ValueError(f"cannot slide by {new_hops} hops")
-        new = self.compress(self.power(window[None, WINDOW - span :]))[0]  # (bins, fresh)
-        kept = features[:, fresh : self.columns - edge]
-        empty = features.new_zeros(features.shape[0], edge)
-        return torch.cat([kept, new, empty], dim=1)
-
     @property
     def longest_slide(self) -> int:
-        """The most hops that :meth:`slide` accepts."""
+        """The most hops by which a window may move so that it holds the kernels of all new
+        frames."""
         return (WINDOW - self.longest) // HOP + 1
 
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from model.config import HOP, WINDOW
+from model.config import WINDOW
 from model.fast.network import FastNetwork
-from model.transcriber import FeatureStream
+from model.transcriber import FeatureStream, WindowStream
 from service.engine.batching import EngineSettings, Probabilities, Window
 from service.engine.runner import Plan, least_ms
 
@@ -97,7 +97,7 @@ class GraphRunner:
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """Its state is the audio before the window."""
-        return _Whole(self._fast.context)
+        return WindowStream(self._fast.context)
 
     def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
         """The windows themselves and what came before them, on the processor."""
@@ -140,17 +140,3 @@ class GraphRunner:
                 self._buckets.popitem(last=False)
         self._buckets[key] = bucket
         return bucket
-
-
-class _Whole:
-    """The feature stream of windows that cross whole, with their context before them."""
-
-    def __init__(self, context: int) -> None:
-        self._context = context
-        self._audio = torch.zeros(context + WINDOW)
-
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """(WINDOW,) -> (context + WINDOW,), zeros before the first window."""
-        new = min(new_hops * HOP, WINDOW)
-        self._audio = torch.cat([self._audio[new : new + self._context], window])
-        return self._audio

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from model.config import KEPT_HOPS, WINDOW
 from model.fast.network import FastNetwork
-from model.transcriber import TranscriptionModel
+from model.transcriber import FilterbankNetwork, TranscriptionModel
 from tests.benchmarks.machine import seconds
 
 
@@ -21,8 +21,11 @@ def window_flops(transcriber: TranscriptionModel, fast: FastNetwork, positions: 
     """
     row = transcriber.open_stream().advance(torch.zeros(WINDOW), 1)
     with _counter() as counter:
-        fast.predict_features(row[None], positions)
-    return int(counter.get_total_flops())
+        fast.predict(row[None], positions)
+    with _counter() as filters:
+        if isinstance(transcriber.network, FilterbankNetwork):
+            transcriber.network.filterbank(row[None])
+    return int(counter.get_total_flops() - filters.get_total_flops())
 
 
 def streamed_flops(fast: FastNetwork, positions: slice, new_hops: int) -> int:

@@ -114,7 +114,7 @@ def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelCo
     features = rows(transcriber, 2)
     plain = transcriber.predict_features(features)
     for read in READ:
-        got = fast.predict_features(features, read)
+        got = fast.predict(features, read)
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, plain[:, :, read], atol=1e-5, rtol=0)
 
@@ -146,7 +146,7 @@ def test_whole_networks_in_reduced_precision(name: str) -> None:
     plain = transcriber.predict_features(features)[:, :, read]
     fast = fast_network(transcriber.compute_in(torch.bfloat16))
     assert fast is not None
-    difference = (fast.predict_features(features, read) - plain).abs()
+    difference = (fast.predict(features, read) - plain).abs()
     assert 0 < difference.max() < 0.06
     assert difference.mean() < 0.01
 
@@ -166,7 +166,7 @@ def test_whole_networks_fed_hop_by_hop(name: str) -> None:
         window = audio[begin : begin + context + WINDOW]
         row = stream.advance(window[context:], hops)
     torch.testing.assert_close(
-        fast.predict_features(row[None], slice(46, 54)),
+        fast.predict(row[None], slice(46, 54)),
         transcriber.predict(window[None])[:, :, 46:54],
         atol=1e-5,
         rtol=0,

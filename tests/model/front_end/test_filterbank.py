@@ -51,17 +51,3 @@ def test_features_depend_on_the_window_alone_and_only_where_kernels_fit(bank: Fi
     assert first_valid[0] == (max(CONFIG.kernel_lengths) - CONFIG.lookahead) // HOP - 1
     assert first_valid[-1] == (min(CONFIG.kernel_lengths) - CONFIG.lookahead) // HOP - 1
     assert torch.all(features[0][bank.valid == 0] == silence)
-
-
-@pytest.mark.parametrize("hops", [1, 33])
-def test_sliding_gives_the_features_of_the_whole_window(bank: Filterbank, hops: int) -> None:
-    torch.manual_seed(hops)
-    audio = torch.randn(WINDOW + 3 * hops * HOP) * 0.1
-    with torch.inference_mode():
-        features = bank(audio[None, :WINDOW])[0]
-        for step in (1, 2, 3):
-            window = audio[step * hops * HOP :][:WINDOW]
-            features = bank.slide(features, window, hops)
-            torch.testing.assert_close(
-                bank.mask(features), bank(window[None])[0], atol=1e-4, rtol=0
-            )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from service.audio import decode
 from service.audio.decode import AudioDecoder, DecodeError
 from tests.fakes import play
+from tests.service.apps import sound_file
 
 FORMATS = [
     ("WAV", "PCM_16"),
@@ -29,21 +30,14 @@ def tone(seconds: float = 2.0) -> NDArray[np.float32]:
     return play([(69, 0.1, seconds - 0.1)], seconds, RATE_HZ)
 
 
-def encode(
-    samples: NDArray[np.float32], container: str, subtype: str, rate_hz: int = RATE_HZ
-) -> bytes:
-    buffer = io.BytesIO()
-    soundfile.write(buffer, samples, rate_hz, format=container, subtype=subtype)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(("container", "subtype"), FORMATS)
 @pytest.mark.parametrize("channels", [1, 2])
 def test_blocks_are_the_file(
     monkeypatch: pytest.MonkeyPatch, container: str, subtype: str, channels: int
 ) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000 * channels)
-    data = encode(np.repeat(tone()[:, None], channels, axis=1), container, subtype)
+    sound = np.repeat(tone()[:, None], channels, axis=1)
+    data = sound_file(sound, container, subtype, RATE_HZ)
     whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     with tempfile.SpooledTemporaryFile(max_size=1_000) as file:
         file.write(data)
@@ -60,13 +54,13 @@ def test_blocks_are_the_file(
 @pytest.mark.parametrize("channels", [3, 6, 64])
 def test_any_number_of_channels_is_mixed(channels: int) -> None:
     values = np.random.default_rng(0).uniform(-1, 1, (3_000, channels)).astype(np.float32)
-    with AudioDecoder(io.BytesIO(encode(values, "WAV", "FLOAT"))) as decoder:
+    with AudioDecoder(io.BytesIO(sound_file(values, "WAV", "FLOAT", RATE_HZ))) as decoder:
         got = np.concatenate(list(decoder))
     np.testing.assert_allclose(got, values.mean(axis=1), atol=1e-6)
 
 
 def test_a_header_that_says_too_much_is_refused_at_once() -> None:
-    data = encode(tone(), "FLAC", "PCM_16")
+    data = sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)
     with pytest.raises(DecodeError, match=r"more than 1.5 s") as caught:
         AudioDecoder(io.BytesIO(data), max_duration_s=1.5)
     assert caught.value.code == "audio_too_long"
@@ -76,7 +70,7 @@ def test_a_header_that_says_too_much_is_refused_at_once() -> None:
 
 def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
-    data = bytearray(encode(tone(), "FLAC", "PCM_16"))
+    data = bytearray(sound_file(tone(), "FLAC", "PCM_16", RATE_HZ))
     data[21] &= 0xF0  # the 36 bits of STREAMINFO that count the samples: 0 means unknown
     data[22:26] = bytes(4)
     with AudioDecoder(io.BytesIO(data)) as decoder:
@@ -91,7 +85,7 @@ def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.Mon
 
 def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
-    data = encode(tone(), "FLAC", "PCM_16")
+    data = sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)
     decoder = AudioDecoder(io.BytesIO(data[: len(data) // 2]))
     blocks: list[NDArray[np.float32]] = []
     with pytest.raises(DecodeError, match=r"damaged after 0.\d s: .*lost sync"):
@@ -102,7 +96,7 @@ def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_closing_waits_for_a_read_and_reading_after_it_gives_nothing() -> None:
-    decoder = AudioDecoder(io.BytesIO(encode(tone(), "WAV", "PCM_16")))
+    decoder = AudioDecoder(io.BytesIO(sound_file(tone(), "WAV", "PCM_16", RATE_HZ)))
     reader = threading.Thread(target=lambda: list(decoder))
     reader.start()
     decoder.close()

@@ -21,35 +21,28 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
     return [*pieces, data[start:]]
 
 
-@given(
-    values=st.lists(st.integers(-32_768, 32_767), max_size=60),
-    channels=st.sampled_from([1, 2]),
-    sizes=st.lists(st.integers(0, 9), max_size=30),
-)
-def test_int16_in_any_chunks(values: list[int], channels: int, sizes: list[int]) -> None:
+WIRE = {
+    Encoding.PCM_S16LE: ("<i2", st.integers(-32_768, 32_767), 32_768),
+    Encoding.PCM_F32LE: ("<f4", st.floats(-1, 1, width=32), 1),
+}
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+@given(data=st.data(), channels=st.sampled_from([1, 2]))
+def test_any_chunks_give_the_mean_of_the_channels(
+    encoding: Encoding, data: st.DataObject, channels: int
+) -> None:
+    dtype, numbers, scale = WIRE[encoding]
+    values = np.array(data.draw(st.lists(numbers, max_size=60)), dtype)
+    sizes = data.draw(st.lists(st.integers(0, 17), max_size=30))
     whole = len(values) - len(values) % channels
-    expected = np.asarray(values[:whole], np.float64).reshape(-1, channels).mean(axis=1) / 32_768
-    decoder = PcmDecoder(audio(Encoding.PCM_S16LE, channels))
-    data = np.asarray(values, "<i2").tobytes()
-    out = np.concatenate([decoder.decode(piece) for piece in cut(data, sizes)])
+    expected = values[:whole].astype(np.float64).reshape(-1, channels).mean(axis=1) / scale
+    decoder = PcmDecoder(audio(encoding, channels))
+    out = np.concatenate([decoder.decode(piece) for piece in cut(values.tobytes(), sizes)])
     np.testing.assert_allclose(out, expected, atol=1e-7)
     assert out.dtype == np.float32
     assert decoder.position == len(expected)
-    assert decoder.pending_bytes == 2 * (len(values) - whole)
-
-
-@given(
-    values=st.lists(st.floats(-1, 1, width=32), max_size=60),
-    channels=st.sampled_from([1, 2]),
-    sizes=st.lists(st.integers(0, 17), max_size=30),
-)
-def test_float32_in_any_chunks(values: list[float], channels: int, sizes: list[int]) -> None:
-    whole = len(values) - len(values) % channels
-    expected = np.asarray(values[:whole], np.float64).reshape(-1, channels).mean(axis=1)
-    decoder = PcmDecoder(audio(Encoding.PCM_F32LE, channels))
-    data = np.asarray(values, "<f4").tobytes()
-    out = np.concatenate([decoder.decode(piece) for piece in cut(data, sizes)])
-    np.testing.assert_allclose(out, expected, atol=1e-7)
+    assert decoder.pending_bytes == encoding.sample_bytes * (len(values) - whole)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2 * MAX_AMPLITUDE])
@@ -65,9 +58,3 @@ def test_a_bad_sample_is_named_and_those_before_it_are_kept(bad: float, channels
     assert caught.value.dropped == 3
     assert decoder.pending_bytes == 0
     np.testing.assert_array_equal(caught.value.samples, np.full(5, 0.25, np.float32))
-
-
-def test_an_incomplete_sample_is_counted() -> None:
-    decoder = PcmDecoder(audio(Encoding.PCM_F32LE, 2))
-    assert len(decoder.decode(b"\0" * 13)) == 1
-    assert decoder.pending_bytes == 5

@@ -28,12 +28,9 @@ def test_every_window_in_reach_equals_the_stream(
             np.testing.assert_array_equal(ring.window(end), expected)
 
 
-def test_a_window_is_a_view_that_survives_the_slack() -> None:
+def test_a_window_survives_the_slack() -> None:
     ring = SampleRing(window=8, slack=4)
     ring.write(np.arange(10, dtype=np.float32))
     window = ring.window(10)
-    assert window.base is not None
     ring.write(np.full(4, -1, np.float32))
     np.testing.assert_array_equal(window, np.arange(2, 10))
-    ring.write(np.full(1, -1, np.float32))
-    assert window[0] == -1  # one more sample, and its oldest is overwritten

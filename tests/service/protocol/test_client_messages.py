@@ -5,19 +5,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from service.protocol.client_messages import (
-    Start,
-    parse_message,
-    parse_query,
-)
+from service.protocol.client_messages import Start, parse_message, parse_query
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import (
-    DEFAULT_BLOCK_FRAMES,
-    FILE_OPTIONS,
-    Encoding,
-    Mode,
-    StreamOptions,
-)
+from service.protocol.options import Encoding, Mode, StreamOptions
 
 START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
 
@@ -36,12 +26,6 @@ def test_start_overrides_the_defaults() -> None:
         mode=Mode.BLOCK, lookahead_ms=50, block_frames=8
     )
     assert start.audio().channels == 2
-
-
-def test_another_mode_comes_with_its_own_block() -> None:
-    start = parse_message(start_with(mode="anytime"))
-    assert isinstance(start, Start)
-    assert start.options(FILE_OPTIONS).frames_per_window == DEFAULT_BLOCK_FRAMES[Mode.ANYTIME]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import service
 from service.protocol.client_messages import CLIENT_MESSAGES
 from service.protocol.faults import ErrorCode
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
-from service.protocol.schema import main, protocol_schema
+from service.protocol.schema import main
 from service.protocol.server_messages import SERVER_MESSAGES
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
@@ -43,8 +43,7 @@ def test_document_states_every_error_with_its_numbers(code: ErrorCode) -> None:
         assert any(f"| {number} |" in row for row in rows), rows
 
 
-def test_document_is_short_and_names_every_choice() -> None:
-    assert len(DOCUMENT.split()) < 3_100  # words
+def test_document_names_every_choice() -> None:
     for choice in [*Encoding, *Mode]:
         assert f"`{choice}`" in DOCUMENT
 
@@ -52,25 +51,19 @@ def test_document_is_short_and_names_every_choice() -> None:
 def test_document_states_the_defaults() -> None:
     live, files = DOCUMENT.split("## Recordings")
     words = " ".join(files.split())
-    for name, attribute in (
-        ("lookahead_ms", "lookahead_ms"),
-        ("block_frames", "frames_per_window"),
-    ):
-        row = re.search(rf"\| `{name}` \|.*\| (\S+) \|\n", live)
-        assert row
-        assert float(row[1]) == getattr(StreamOptions(), attribute)
-        stated = re.search(rf"`{name}` \(default (\d+)\)", words)
-        assert stated
-        assert float(stated[1]) == getattr(FILE_OPTIONS, attribute)
+    names = {"lookahead_ms": "lookahead_ms", "block_frames": "frames_per_window"}
+    for name, attribute in names.items():
+        (stated,) = re.findall(rf"\| `{name}` \|.*\| (\S+) \|\n", live)
+        assert float(stated) == getattr(StreamOptions(), attribute)
+        (stated,) = re.findall(rf"`{name}` \(default (\d+)\)", words)
+        assert float(stated) == getattr(FILE_OPTIONS, attribute)
 
 
-def test_it_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_schema_has_every_message_with_its_side_and_its_type(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     main()
-    assert json.loads(capsys.readouterr().out) == protocol_schema()
-
-
-def test_every_message_is_there_with_its_side_and_its_type() -> None:
-    schema = protocol_schema()
+    schema = json.loads(capsys.readouterr().out)
     for side, messages in (("client", CLIENT_MESSAGES), ("server", SERVER_MESSAGES)):
         names = [entry["$ref"].rpartition("/")[2] for entry in schema["properties"][side]["oneOf"]]
         assert names == [message.__name__ for message in messages]

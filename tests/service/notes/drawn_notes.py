@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.anytime import AnytimeTracker
 from service.notes.events import NoteEvent
 from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker import NoteTracker
@@ -31,6 +32,19 @@ def track(
         known += tracker.push(start, part)
         start += part.shape[1]
     return events_of([*known, *tracker.finish(probabilities.shape[1])])
+
+
+def hear(tracker: NoteTracker | AnytimeTracker, drawn: Probabilities) -> list[NoteEvent]:
+    """Of a whole stream, of which a window shows each frame as the others do."""
+    frames = drawn.shape[1]
+    if isinstance(tracker, NoteTracker):
+        return events_of([*tracker.push(0, drawn), *tracker.finish(frames)])
+    columns = tracker.columns
+    padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
+    known: Known = []
+    for newest in range(frames):
+        known += tracker.push(newest, padded[:, newest : newest + columns])
+    return events_of([*known, *tracker.finish(frames)])
 
 
 def events_of(known: Known) -> list[NoteEvent]:

@@ -173,17 +173,6 @@ def test_the_surer_the_sooner() -> None:
     assert told == {0.95: 0, 0.65: 3, 0.35: 4}
 
 
-def test_a_weak_peak_is_not_a_strike_of_a_note_that_sounds() -> None:
-    drawn = silence(80)
-    draw(drawn, 60, 10, 70)
-    drawn[1, 40, 60] = 0.6  # as of strings that beat
-    for threshold, begun in ((None, [10, 40]), (0.7, [10])):
-        chosen = TrackerSettings(restrike_threshold=threshold)
-        tracker = AnytimeTracker(chosen, FRAME_S, HEADS, 8)
-        events = sum(track(tracker, windows_of(drawn, tracker, ())), [])
-        assert [event.frame for event in events if event.kind == "note_on"] == begun
-
-
 @pytest.mark.parametrize("drift", [-2, -1, 1, 2])
 def test_an_onset_whose_peak_moves_is_begun_once(drift: int) -> None:
     tracker = AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=12)

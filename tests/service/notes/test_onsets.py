@@ -25,7 +25,7 @@ from tests.service.notes.drawn_notes import (
     ALL_HEADS,
     FRAME_S,
     draw,
-    events_of,
+    hear,
     random_classifier,
     silence,
     track,
@@ -80,24 +80,13 @@ def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:
     for tracker in (NoteTracker, AnytimeTracker):
         sure = dataclasses.replace(plain, onset_classifier=always(0.8))
         ages = (8,) if tracker is AnytimeTracker else ()
-        found = _events(tracker(sure, FRAME_S, ALL_HEADS, *ages), drawn)
+        found = hear(tracker(sure, FRAME_S, ALL_HEADS, *ages), drawn)
         assert [(e.kind, e.frame, e.confidence) for e in found] == [
             ("note_on", 30, 0.8),
             ("note_off", 60, 0.8),
         ]
         never = dataclasses.replace(plain, onset_classifier=always(0.2))
-        assert _events(tracker(never, FRAME_S, ALL_HEADS, *ages), drawn) == []
-
-
-def _events(tracker: NoteTracker | AnytimeTracker, drawn: np.ndarray) -> list:
-    if isinstance(tracker, NoteTracker):
-        return events_of([*tracker.push(0, drawn), *tracker.finish(drawn.shape[1])])
-    columns = tracker.columns
-    padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
-    known = []
-    for newest in range(drawn.shape[1]):
-        known += tracker.push(newest, padded[:, newest : newest + columns])
-    return events_of([*known, *tracker.finish(drawn.shape[1])])
+        assert hear(tracker(never, FRAME_S, ALL_HEADS, *ages), drawn) == []
 
 
 def test_a_card_holds_a_classifier() -> None:

@@ -1,6 +1,7 @@
 """Note tracking: the notes that were drawn are found, each for its reason."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.notes.anytime import AnytimeTracker
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import (
@@ -18,6 +20,7 @@ from tests.service.notes.drawn_notes import (
     check_laws,
     draw,
     events_of,
+    hear,
     random_classifier,
     silence,
     sounding_after,
@@ -71,32 +74,40 @@ def test_onset_times_lie_between_frames(onset: float, height: float) -> None:
     assert event.time_s == pytest.approx(onset * FRAME_S, abs=tolerance * FRAME_S)
 
 
-def test_a_note_struck_again_ends_where_the_next_begins() -> None:
+@pytest.mark.parametrize(
+    ("fell", "end"),
+    [(60, 30.25), (27, 27)],  # after a gap too short to be an end by itself
+)
+def test_a_note_struck_again_ends_where_it_fell_or_the_next_begins(fell: int, end: float) -> None:
     drawn = silence(80)
-    draw(drawn, 60, 10, 60)
+    draw(drawn, 60, 10, fell)
     draw(drawn, 60, 30.25, 60)
-    events = track(drawn)
+    events = track(drawn, (), TrackerSettings(release_frames=6))
     assert [(e.kind, e.note_id) for e in events] == [
         ("note_on", 0),
         ("note_off", 0),
         ("note_on", 1),
         ("note_off", 1),
     ]
-    assert events[1].time_s == events[2].time_s == pytest.approx(30.25 * FRAME_S, abs=1e-5)
+    assert events[1].time_s == pytest.approx(end * FRAME_S, abs=1e-5)
+    assert events[2].time_s == pytest.approx(30.25 * FRAME_S, abs=1e-5)
 
 
-def test_a_weak_peak_is_not_a_strike_of_a_note_that_sounds() -> None:
+@pytest.mark.parametrize(
+    "tracker", [NoteTracker, partial(AnytimeTracker, last_age=8)], ids=["block", "anytime"]
+)
+@pytest.mark.parametrize(
+    ("threshold", "height", "begun"),
+    [(None, 0.6, [10, 40]), (0.7, 0.6, [10]), (0.7, 0.8, [10, 40])],
+)
+def test_a_weak_peak_is_not_a_strike_of_a_note_that_sounds(
+    tracker: Any, threshold: float | None, height: float, begun: list[int]
+) -> None:
     drawn = silence(80)
     draw(drawn, 60, 10, 70)
-    drawn[1, 40, 60] = 0.6  # as of strings that beat
-    drawn[1, 40, 64] = 0.6
-    drawn[0, 40:60, 64] = 0.9
-    chosen = TrackerSettings(restrike_threshold=0.7)
-    begun = [(e.pitch, e.frame) for e in track(drawn, (), chosen) if e.kind == "note_on"]
-    assert begun == [(60, 10), (64, 40)]
-    drawn[1, 40, 60] = 0.8
-    begun = [(e.pitch, e.frame) for e in track(drawn, (), chosen) if e.kind == "note_on"]
-    assert begun == [(60, 10), (60, 40), (64, 40)]
+    drawn[1, 40, 60] = height  # as of strings that beat
+    events = hear(tracker(TrackerSettings(restrike_threshold=threshold), FRAME_S, HEADS), drawn)
+    assert [event.frame for event in events if event.kind == "note_on"] == begun
 
 
 def test_onset_times_are_corrected_and_ends_are_not() -> None:
@@ -106,19 +117,6 @@ def test_onset_times_are_corrected_and_ends_are_not() -> None:
     assert on.time_s == pytest.approx(10.65 * FRAME_S, abs=1e-6)
     assert on.frame == 10
     assert off.time_s == pytest.approx(30 * FRAME_S, abs=1e-6)
-
-
-def test_a_note_struck_again_ends_where_it_fell_before() -> None:
-    drawn = silence(80)
-    draw(drawn, 60, 10, 27)
-    draw(drawn, 60, 30, 60)
-    events = track(drawn, (), TrackerSettings(release_frames=6))  # a gap too short to be an end
-    assert [(e.kind, e.frame) for e in events] == [
-        ("note_on", 10),
-        ("note_off", 27),
-        ("note_on", 30),
-        ("note_off", 60),
-    ]
 
 
 def test_hysteresis_keeps_a_fading_note() -> None:

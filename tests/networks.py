@@ -1,8 +1,11 @@
-"""Configurations of small networks for tests."""
+"""Configurations of small networks for tests, and windows for them."""
 
 from dataclasses import replace
 
-from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, RSEConfig
 
 TINY = replace(
     LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
@@ -14,3 +17,8 @@ HISTORY = replace(
     front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
 )
 STRIDED = replace(PAPER, rse=SMALL)
+
+
+def noise(count: int) -> list[NDArray[np.float32]]:
+    rng = np.random.default_rng(0)
+    return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]

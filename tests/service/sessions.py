@@ -5,12 +5,12 @@ import asyncio
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP
+from model.config import HOP, PITCHES
 from service.engine.engine import Engine, Priority
 from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
-from tests.fakes import FAKE_RATE_HZ
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 
 FRAME_S = HOP / FAKE_RATE_HZ
 OPTIONS = [
@@ -39,18 +39,41 @@ def to_bytes(samples: NDArray[np.float32], audio: AudioFormat) -> bytes:
     return wide.astype("<f4").tobytes()
 
 
-def transcribe(
+def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.float32]:
+    """Random notes of all lengths, some held over several seconds, in some noise."""
+    rng = np.random.default_rng(seed)
+    notes = []
+    for pitch in FAKE_PITCHES:
+        onset_s = rng.uniform(0, 1)
+        while onset_s < duration_s:
+            offset_s = onset_s + rng.exponential(0.6)
+            notes.append((pitch, onset_s, offset_s))
+            onset_s = offset_s + rng.uniform(0, 0.4)
+    samples = play(notes, duration_s, rate_hz)
+    samples *= rng.uniform(0.5, 1, len(samples) // 9000 + 1).repeat(9000)[: len(samples)]
+    return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
+
+
+def listen(
     engine: Engine,
     data: bytes,
     audio: AudioFormat,
     options: StreamOptions | None = None,
     sizes: list[int] | None = None,
     priority: Priority = Priority.LIVE,
-) -> list[Event]:
-    """The events of a session that is given ``data`` in pieces of ``sizes``, taken in turn."""
+) -> tuple[list[Event], NDArray[np.float32]]:
+    """The events and the frames [heads, n, 128] of a session that is given ``data`` at once, or in
+    pieces of ``sizes``, taken in turn."""
+    frames = [np.zeros((len(engine.config.heads), 0, PITCHES), np.float32)]
 
     async def run() -> list[Event]:
-        session = TranscriptionSession(engine, audio, options or StreamOptions(), priority=priority)
+        session = TranscriptionSession(
+            engine,
+            audio,
+            options or StreamOptions(),
+            priority=priority,
+            on_frames=lambda _, block: frames.append(block.copy()),
+        )
         events, start, turn = [], 0, 0
         while start < len(data):
             size = sizes[turn % len(sizes)] if sizes else len(data)
@@ -58,7 +81,8 @@ def transcribe(
             start, turn = start + size, turn + 1
         return events + await session.finish()
 
-    return asyncio.run(run())
+    events = asyncio.run(run())
+    return events, np.concatenate(frames, axis=1)
 
 
 def found(events: list[Event]) -> list[tuple[int, float, float]]:

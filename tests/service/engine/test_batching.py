@@ -1,6 +1,5 @@
 """The order in which requests become batches."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -113,18 +112,3 @@ def test_one_worker_is_left_to_live_streams() -> None:
         assert queue.next_batch(0) == []
         queue.leave(live)
         assert len(queue.next_batch(0)) == 1
-
-
-def test_the_worker_that_worked_last_is_woken_first() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    with ThreadPoolExecutor(2) as pool:
-        workers = []
-        for idle in (1, 2):
-            workers.append(pool.submit(queue.next_batch, 10))
-            while len(queue._idle) < idle:
-                time.sleep(0.001)
-        for worker in reversed(workers):
-            one = request(stream())
-            queue.put(one)
-            (part,) = worker.result(10)
-            assert part.request is one

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
 from model.fast import shuffle_exchange
@@ -14,7 +13,7 @@ from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Replay
-from tests.networks import FILTERBANK, HISTORY, STRIDED
+from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
 
 POSITIONS = slice(50, 54)
 BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -24,11 +23,6 @@ def again(work: Callable[[], None]) -> Replay:
     """Stands in for a graph: the work is simply repeated."""
     work()
     return work
-
-
-def noise(count: int) -> list[NDArray[np.float32]]:
-    rng = np.random.default_rng(0)
-    return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
 
 
 def network(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:

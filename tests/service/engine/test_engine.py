@@ -9,7 +9,6 @@ from queue import Queue
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from model.config import FRAMES, WINDOW
 from service.engine.engine import (
@@ -22,25 +21,10 @@ from service.engine.engine import (
     Priority,
 )
 from tests.fakes import FakeTranscriber, GatedTranscriber
+from tests.networks import noise
 
 ALL = slice(0, FRAMES)
 PATIENCE_S = 60.0  # a machine that does much else must not fail a test
-
-
-def noise(count: int, seed: int = 0) -> list[NDArray[np.float32]]:
-    rng = np.random.default_rng(seed)
-    return [(0.1 * rng.standard_normal(WINDOW)).astype(np.float32) for _ in range(count)]
-
-
-@pytest.fixture
-def fake() -> FakeTranscriber:
-    return FakeTranscriber()
-
-
-@pytest.fixture
-def engine(fake: FakeTranscriber) -> Iterator[Engine]:
-    with Engine(fake) as engine:
-        yield engine
 
 
 @pytest.fixture
@@ -51,54 +35,24 @@ def gated() -> Iterator[tuple[Engine, GatedTranscriber]]:
         fake.gate.set()
 
 
-def test_results_do_not_depend_on_the_company(gated: tuple[Engine, GatedTranscriber]) -> None:
-    engine, fake = gated
-    windows = noise(6)
-    first = engine.open_stream(Priority.LIVE, ALL).submit(windows[:1], 1)
-    assert fake.entered.wait(PATIENCE_S)
-    others = [engine.open_stream(Priority.LIVE, ALL) for _ in windows[1:]]
-    futures = [s.submit([w], 1) for s, w in zip(others, windows[1:], strict=True)]
-    fake.gate.set()
-    got = [future.result(PATIENCE_S)[0] for future in [first, *futures]]
-    assert fake.batches == [1, 5]
-    np.testing.assert_array_equal(
-        np.stack(got), FakeTranscriber().predict(torch.from_numpy(np.stack(windows))).numpy()
-    )
-
-
-def test_live_goes_before_files_and_apart_from_them(
-    gated: tuple[Engine, GatedTranscriber],
-) -> None:
-    engine, fake = gated
-    order: list[str] = []
-    first = engine.open_stream(Priority.FILE, ALL).submit(noise(1), 1)
-    assert fake.entered.wait(PATIENCE_S)
-    file = engine.open_stream(Priority.FILE, ALL).submit(noise(2), 1)
-    live = engine.open_stream(Priority.LIVE, ALL).submit(noise(1), 1)
-    file.add_done_callback(lambda _: order.append("file"))
-    live.add_done_callback(lambda _: order.append("live"))
-    fake.gate.set()
-    wait([first, file, live], PATIENCE_S)
-    engine.close(PATIENCE_S)  # callbacks have run then
-    assert order == ["live", "file"]
-    assert fake.batches == [1, 1, 2]
-
-
-def test_a_batch_waits_for_the_windows_of_other_live_streams(fake: FakeTranscriber) -> None:
+def test_a_batch_waits_for_the_windows_of_other_live_streams() -> None:
+    fake, windows = FakeTranscriber(), noise(3)
     with Engine(fake, EngineSettings(gather_ms=1_000_000)) as engine:
-        streams = [engine.open_stream(Priority.LIVE, ALL) for _ in range(3)]
+        streams = [engine.open_stream(Priority.LIVE, ALL) for _ in windows]
         idle = engine.open_stream(Priority.LIVE, ALL)
-        futures = [stream.submit(noise(1), 1) for stream in streams]
+        futures = [stream.submit([w], 1) for stream, w in zip(streams, windows, strict=True)]
         time.sleep(0.05)
         assert not any(future.done() for future in futures)  # the fourth may still come
         idle.close()
-        wait(futures, PATIENCE_S)  # long before the gathering would be over of itself
-        assert all(future.done() for future in futures)
+        # Long before the gathering would be over of itself.
+        got = [future.result(PATIENCE_S)[0] for future in futures]
         assert fake.batches == [3]
+    alone = [FakeTranscriber().predict(torch.from_numpy(window[None]))[0] for window in windows]
+    np.testing.assert_array_equal(np.stack(got), np.stack(alone))
 
 
-def test_a_batch_waits_for_no_more_than_its_few_milliseconds(fake: FakeTranscriber) -> None:
-    with Engine(fake, EngineSettings(gather_ms=2.0)) as engine:
+def test_a_batch_waits_for_no_more_than_its_few_milliseconds() -> None:
+    with Engine(FakeTranscriber(), EngineSettings(gather_ms=2.0)) as engine:
         silent = engine.open_stream(Priority.LIVE, ALL)
         stream = engine.open_stream(Priority.LIVE, ALL)
         assert stream.submit(noise(1), 1).result(PATIENCE_S) is not None  # the other never comes
@@ -205,19 +159,3 @@ def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
     with pytest.raises(EngineClosedError):
         engine.open_stream(Priority.LIVE, ALL)
     assert not engine.ready
-
-
-def test_warm_up_makes_ready(engine: Engine, fake: FakeTranscriber) -> None:
-    assert not engine.ready
-    engine.warm_up()
-    assert engine.ready
-    assert set(fake.batches) == {1, engine.settings.max_file_batch_windows}
-    assert engine.workers == 1
-
-
-def test_no_thread_is_left_behind() -> None:
-    before = set(threading.enumerate())
-    for _ in range(5):
-        with Engine(FakeTranscriber()) as engine:
-            engine.warm_up()
-    assert set(threading.enumerate()) <= before

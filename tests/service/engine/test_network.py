@@ -9,20 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.config import (
-    CENTRE_FRAME,
-    HOP,
-    WINDOW,
-    ModelConfig,
-)
+from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine, Priority
 from service.engine.windows import WindowSchedule
-from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import Mode, StreamOptions
 from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import play
 from tests.networks import FILTERBANK, HISTORY, STRIDED
+from tests.service.sessions import listen, pcm, to_bytes
 
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
 DECIMATED = 2e-4  # where long filters read decimated audio
@@ -36,23 +32,9 @@ def streamed(
     priority: Priority,
 ) -> NDArray[np.float32]:
     """Probabilities [heads, frames, 128] of samples at the model's own rate."""
-    kept: list[NDArray[np.float32]] = []
-
-    async def run(engine: Engine) -> None:
-        session = TranscriptionSession(
-            engine,
-            AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=transcriber.config.sample_rate),
-            options,
-            priority=priority,
-            on_frames=lambda _, probabilities: kept.append(probabilities),
-        )
-        for start in range(0, len(samples), chunk):
-            await session.push_samples(samples[start : start + chunk])
-        await session.finish()
-
+    audio = pcm(transcriber.config.sample_rate)
     with Engine(transcriber) as engine:
-        asyncio.run(run(engine))
-    return np.concatenate(kept, axis=1)
+        return listen(engine, to_bytes(samples, audio), audio, options, [4 * chunk], priority)[1]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +42,12 @@ def streamed(
 )
 @pytest.mark.parametrize(
     "options",
-    [StreamOptions(block_frames=8), StreamOptions(lookahead_ms=200, block_frames=16)],
-    ids=["100 ms", "200 ms"],
+    [
+        StreamOptions(block_frames=8),
+        StreamOptions(lookahead_ms=200, block_frames=16),
+        StreamOptions(mode=Mode.CENTRE),
+    ],
+    ids=["100 ms", "200 ms", "centre"],
 )
 def test_streamed_frames_are_those_of_whole_windows(
     config: ModelConfig, options: StreamOptions
@@ -107,7 +93,7 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
     file = streamed(transcriber, samples, options, len(samples), Priority.FILE)
 
     async def heard(engine: Engine, options: StreamOptions) -> dict[int, NDArray[np.float32]]:
-        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
+        audio = pcm(rate_hz)
         frames: dict[int, NDArray[np.float32]] = {}
         point = ResumePoint()
 
@@ -136,20 +122,6 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
     assert sorted(frames) == list(range(file.shape[1]))
     for number, frame in frames.items():
         np.testing.assert_array_equal(frame, file[:, number])
-
-
-def test_centre_mode_slides_by_single_hops() -> None:
-    torch.manual_seed(0)
-    transcriber = TranscriptionModel(FILTERBANK).eval()
-    samples = play([(60, 0.05, 0.3)], 0.4, FILTERBANK.sample_rate)
-    options = StreamOptions(mode=Mode.CENTRE)
-    live = streamed(transcriber, samples, options, 777, Priority.LIVE)
-    padding = np.zeros(WINDOW // 2, np.float32)
-    padded = np.concatenate([padding, samples, padding])
-    for frame in range(0, live.shape[1], 9):
-        window = padded[HOP * frame : HOP * frame + WINDOW]
-        expected = transcriber.predict(torch.from_numpy(window.copy())[None])[0, :, CENTRE_FRAME]
-        np.testing.assert_allclose(live[:, frame], expected.numpy(), atol=TOLERANCE)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -11,12 +11,10 @@ from service.audio.pcm import MAX_AMPLITUDE
 from service.engine.engine import Engine
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.session.session import TranscriptionSession
 from tests.service.notes.drawn_notes import check_laws
+from tests.service.sessions import listen, pcm, to_bytes
 
 RATE_HZ = 44_100
-AUDIO = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=RATE_HZ)
 TIME_S = np.arange(2 * RATE_HZ) / RATE_HZ
 
 
@@ -43,18 +41,12 @@ def square(hz: float) -> NDArray[np.float32]:
         pytest.param(np.eye(1, len(TIME_S), RATE_HZ, dtype=np.float32)[0], id="one click"),
     ],
 )
-async def test_hard_audio_gives_finite_frames_and_ended_notes(
+def test_hard_audio_gives_finite_frames_and_ended_notes(
     engine: Engine, samples: NDArray[np.float32]
 ) -> None:
-    frames: list[NDArray[np.float32]] = []
-    session = TranscriptionSession(
-        engine, AUDIO, StreamOptions(), on_frames=lambda first, block: frames.append(block)
-    )
-    events = [*await session.push_samples(samples), *await session.finish()]
-    probabilities = np.concatenate(frames, axis=1)
+    events, probabilities = listen(engine, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
     assert np.isfinite(probabilities).all()
     assert probabilities.min() >= 0
     assert probabilities.max() <= 1
-    assert session.totals.received_samples == len(samples)
     notes = [e for e in events if isinstance(e, NoteEvent) and e.kind != "note_update"]
     check_laws(notes, TrackerSettings.from_card(engine.card), probabilities.shape[1])

@@ -5,19 +5,18 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import HEADS
-from model.storage import load
 from service.engine.engine import Engine
 from service.notes.events import Event
-from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import Mode, StreamOptions
 from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
-from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
+from tests.service.sessions import pcm, performance
 
 OPTIONS = [
     StreamOptions(),
@@ -27,28 +26,12 @@ OPTIONS = [
     StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200, block_frames=3),
 ]
 RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]
-DURATION_S = 4.0
 
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[list[Engine]]:
     with Engine(FakeTranscriber(HEADS)) as one, Engine(FakeTranscriber(HEADS)) as other:
         yield [one, other]
-
-
-def performance(rate_hz: int, seed: int) -> NDArray[np.float32]:
-    """Random notes of all lengths, some held over several seconds, in some noise."""
-    rng = np.random.default_rng(seed)
-    notes = []
-    for pitch in FAKE_PITCHES:
-        onset_s = rng.uniform(0, 1)
-        while onset_s < DURATION_S:
-            offset_s = onset_s + rng.exponential(0.6)
-            notes.append((pitch, onset_s, offset_s))
-            onset_s = offset_s + rng.uniform(0, 0.4)
-    samples = play(notes, DURATION_S, rate_hz)
-    samples *= rng.uniform(0.5, 1, len(samples) // 9000 + 1).repeat(9000)[: len(samples)]
-    return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
 
 
 def run(
@@ -63,8 +46,7 @@ def run(
     sample where its connection breaks; and the point where the next one may go on."""
 
     async def transcribe() -> tuple[list[Event], ResumePoint]:
-        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
-        session = TranscriptionSession(engine, audio, options, resume=point)
+        session = TranscriptionSession(engine, pcm(rate_hz), options, resume=point)
         start = point.from_sample if point else 0
         events = []
         chunk = rate_hz // 7
@@ -108,8 +90,7 @@ def test_no_more_audio_must_be_kept_than_stated(
     samples = performance(rate_hz, 3)
 
     async def transcribe() -> None:
-        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate_hz)
-        session = TranscriptionSession(engines[0], audio, options)
+        session = TranscriptionSession(engines[0], pcm(rate_hz), options)
         for begin in range(0, len(samples), rate_hz // 20):
             end = min(begin + rate_hz // 20, len(samples))
             await session.push_samples(samples[begin:end])
@@ -120,27 +101,3 @@ def test_no_more_audio_must_be_kept_than_stated(
         assert session.replay_ms < 5_000
 
     asyncio.run(transcribe())
-
-
-def test_the_shipped_network_goes_on_as_well() -> None:
-    """Its front-end keeps what it computed while the window slid: that is rebuilt, too."""
-    rate_hz = 44_100
-    samples = performance(rate_hz, 11)
-    with Engine(load("live", dtype=torch.float32)) as engine:
-        whole, _ = run(engine, samples, rate_hz, StreamOptions())
-        before, point = run(engine, samples, rate_hz, StreamOptions(), None, 29 * rate_hz // 10)
-        after, _ = run(engine, samples, rate_hz, StreamOptions(), point)
-    assert len(whole) > 10
-    assert point.from_sample > 0
-
-    def exact(events: list[Event]) -> list[tuple[str, int, int, int]]:
-        return [(e.kind, e.note_id, e.pitch, e.frame) for e in events if e.kind != "pedal"]
-
-    assert exact(before + after) == exact(whole)
-    # On some processors the size of a batch changes the last bits of a sum.
-    for got, wanted in zip(before + after, whole, strict=True):
-        if got.kind == "pedal" or wanted.kind == "pedal":
-            continue
-        assert got.velocity == pytest.approx(wanted.velocity, abs=1)
-        assert got.confidence == pytest.approx(wanted.confidence, abs=1e-3)
-        assert got.time_s == pytest.approx(wanted.time_s, abs=1e-3)

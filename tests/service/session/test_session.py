@@ -16,7 +16,16 @@ from service.notes.events import Event
 from service.protocol.options import Encoding, StreamOptions
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
-from tests.service.sessions import FRAME_S, MELODY, OPTIONS, found, pcm, to_bytes, transcribe
+from tests.service.sessions import (
+    FRAME_S,
+    MELODY,
+    OPTIONS,
+    found,
+    listen,
+    pcm,
+    performance,
+    to_bytes,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +61,8 @@ def test_the_notes_of_a_melody_at_their_times(
     engine: Engine, options: StreamOptions, rate_hz: int
 ) -> None:
     audio = pcm(rate_hz)
-    events = transcribe(engine, to_bytes(play(MELODY, 1.5, rate_hz), audio), audio, options)
-    got = found(events)
+    raw = to_bytes(play(MELODY, 1.5, rate_hz), audio)
+    got = found(listen(engine, raw, audio, options)[0])
     assert [pitch for pitch, _, _ in got] == [pitch for pitch, _, _ in sorted(MELODY)]
     for (_, onset, offset), (_, onset_s, offset_s) in zip(got, sorted(MELODY), strict=True):
         assert onset == pytest.approx(onset_s, abs=2.5 * FRAME_S)
@@ -69,23 +78,17 @@ def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -
         data.draw(st.sampled_from(list(Encoding))),
         data.draw(st.sampled_from([1, 2])),
     )
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    duration_s = data.draw(st.floats(0, 1.2))
-    notes = []
-    for pitch in FAKE_PITCHES:
-        for onset_s in rng.uniform(0, 1.2, rng.integers(0, 4)):
-            notes.append((pitch, onset_s, onset_s + rng.uniform(0.02, 0.4)))
-    samples = play(notes, duration_s, audio.sample_rate_hz)
-    samples += 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
+    seed, duration_s = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.floats(0, 1.2))
+    samples = performance(audio.sample_rate_hz, seed, duration_s)
     raw = to_bytes(samples, audio)
     sizes = data.draw(st.lists(st.integers(1, 40_000), min_size=1, max_size=5))
     if data.draw(st.booleans()):
         sizes = [max(size, len(raw) // 50 + 1) for size in sizes]
     elif len(raw) > 60 * min(sizes):
         sizes = [*sizes, len(raw) // 20 + 1]
-    whole = transcribe(engine, raw, audio, options)
-    assert transcribe(engine, raw, audio, options, sizes) == whole
-    assert transcribe(engine, raw, audio, options, sizes, Priority.FILE) == whole
+    whole, _ = listen(engine, raw, audio, options)
+    assert listen(engine, raw, audio, options, sizes)[0] == whole
+    assert listen(engine, raw, audio, options, sizes, Priority.FILE)[0] == whole
 
 
 @settings(max_examples=12, deadline=None)
@@ -114,26 +117,9 @@ def test_every_frame_comes_once_and_means_the_same_samples(
     engine: Engine, options: StreamOptions, count: int
 ) -> None:
     samples = play([(69, 0.2, 9.0)], count / FAKE_RATE_HZ, FAKE_RATE_HZ)
-    audio = pcm(FAKE_RATE_HZ)
-    blocks: list[tuple[int, NDArray[np.float32]]] = []
-
-    async def run() -> TranscriptionSession:
-        session = TranscriptionSession(
-            engine, audio, options, on_frames=lambda first, probs: blocks.append((first, probs))
-        )
-        await session.push(to_bytes(samples, audio))
-        await session.finish()
-        return session
-
-    session = asyncio.run(run())
     frames = -(-count // HOP)
-    assert session.frames == session.totals.frames == frames
-    assert [first for first, _ in blocks] == list(np.cumsum([0, *(b.shape[1] for _, b in blocks)]))[
-        : len(blocks)
-    ]
-    if frames == 0:
-        return
-    got = np.concatenate([block for _, block in blocks], axis=1)
+    audio = pcm(FAKE_RATE_HZ)
+    _, got = listen(engine, to_bytes(samples, audio), audio, options)
     assert got.shape == (3, frames, PITCHES)
     # The fake hears a frame by the samples about it: so does this loop, straight from the audio.
     padded = np.concatenate([np.zeros(WINDOW), samples, np.zeros(WINDOW)]).astype(np.float32)

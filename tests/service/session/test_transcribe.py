@@ -16,13 +16,12 @@ from service.audio import decode
 from service.engine.engine import Engine
 from service.notes.events import Event, NoteEvent
 from service.notes.score import midi_file
-from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from service.session import transcribe
-from service.session.session import TranscriptionSession
 from service.session.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
-from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.apps import sound_file
-from tests.service.sessions import MELODY
+from tests.service.sessions import MELODY, listen, pcm, to_bytes
 
 RATE_HZ = 44_100
 Items = list[Event | FileProgress | Performance]
@@ -45,29 +44,12 @@ def events_of(items: Items) -> list[Event]:
     return [item for item in items if isinstance(item, NoteEvent)]
 
 
-async def live(samples: NDArray[np.float32], engine: Engine, options: StreamOptions) -> list[Event]:
-    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=RATE_HZ)
-    session = TranscriptionSession(engine, audio, options)
-    data, events = samples.astype("<f4").tobytes(), []
-    for start in range(0, len(data), 3_001):
-        events += await session.push(data[start : start + 3_001])
-    return events + await session.finish()
-
-
-ANYTIME = StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200)
-
-
-@pytest.mark.parametrize(
-    "options", [FILE_OPTIONS, StreamOptions(), StreamOptions(mode=Mode.CENTRE), ANYTIME]
-)
-async def test_a_file_gives_the_events_of_a_live_stream(
-    engine: Engine, options: StreamOptions
-) -> None:
-    samples = play(MELODY, 2.0, RATE_HZ)
-    items = await collect(wav(samples), engine, options)
-    events = events_of(items)
+@pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
+def test_a_file_gives_the_events_of_a_live_stream(engine: Engine, options: StreamOptions) -> None:
+    samples, audio = play(MELODY, 2.0, RATE_HZ), pcm(RATE_HZ)
+    events = events_of(asyncio.run(collect(wav(samples), engine, options)))
     assert len(events) == 2 * len(MELODY)
-    assert events == await live(samples, engine, options)
+    assert events == listen(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
 
 
 async def test_progress_then_the_performance(engine: Engine) -> None:
@@ -141,18 +123,11 @@ def test_an_array_goes_the_same_way() -> None:
     with Engine(FakeTranscriber()) as engine:
         (*_, performance) = asyncio.run(collect(wav(samples), engine))
         result = transcribe_array(samples, RATE_HZ, engine)
-    notes, heads, probabilities, _, known_s = result
     assert isinstance(performance, Performance)
-    assert notes == performance.notes
-    assert heads == ("frame", "onset", "velocity")
-    assert probabilities.shape == (3, performance.totals.frames, PITCHES)
-    assert probabilities.dtype == np.float32
-    frames, onsets, _ = probabilities
-    assert np.array_equal(result.frame_probabilities, frames)
+    assert result.notes == performance.notes
+    assert result.heads == ("frame", "onset", "velocity")
+    assert result.probabilities.shape == (3, performance.totals.frames, PITCHES)
+    np.testing.assert_array_equal(result.frame_probabilities, result.probabilities[0])
     middle = round(0.3 * FAKE_RATE_HZ / HOP)
-    assert set(np.flatnonzero(frames[middle] > 0.5)) == {69, 81}
-    for pitch, onset_s, _ in MELODY:
-        near = round(onset_s * FAKE_RATE_HZ / HOP)
-        assert onsets[near - 2 : near + 3, pitch].max() > 0.5
-    assert set(np.flatnonzero(frames.any(axis=0))) <= set(FAKE_PITCHES)
-    assert known_s.shape == (len(notes),)
+    assert set(np.flatnonzero(result.frame_probabilities[middle] > 0.5)) == {69, 81}
+    assert result.known_s.shape == (len(result.notes),)

@@ -4,7 +4,6 @@ import io
 
 import numpy as np
 import pytest
-import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,20 +12,15 @@ from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
 from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, Encoding, SampleRateError
 from tests.fuzz.conftest import count, inputs
+from tests.service.apps import sound_file
 
 RATE_HZ = 8_000
 MOST_S = 2.0
 
 
-def _file(form: str, subtype: str) -> bytes:
-    buffer = io.BytesIO()
-    samples = 0.5 * np.sin(np.arange(RATE_HZ // 4) / 5)
-    soundfile.write(buffer, samples, RATE_HZ, format=form, subtype=subtype)
-    return buffer.getvalue()
-
-
+TONE = (0.5 * np.sin(np.arange(RATE_HZ // 4) / 5)).astype(np.float32)
 WHOLE = [
-    _file(*kind)
+    sound_file(TONE, *kind, RATE_HZ)
     for kind in [
         ("WAV", "PCM_16"),
         ("WAV", "FLOAT"),

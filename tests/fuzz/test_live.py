@@ -1,5 +1,9 @@
-"""Sessions of clients that say anything in any order: a state machine, and what it foretells."""
+"""Sessions of clients that say anything in any order: a state machine, and what it foretells.
 
+No sockets and no server between: thousands of sessions a minute.
+"""
+
+import asyncio
 import json
 from typing import Any
 
@@ -9,12 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from pydantic import TypeAdapter
 
+from service.app import create_app
+from service.engine.engine import Engine
 from service.protocol.faults import CloseCode, ErrorCode
 from service.protocol.server_messages import ServerMessage
-from tests.fakes import FAKE_PITCHES, play
+from service.settings import Settings
+from tests.fakes import FAKE_PITCHES, FakeTranscriber, play
 from tests.fuzz.conftest import count, inputs
-from tests.fuzz.live import Service
-from tests.service.apps import check_notes
+from tests.service.apps import check_notes, converse
 
 RATE_HZ = 22_050
 MOST_BYTES = 16_384
@@ -22,6 +28,29 @@ SERVER_MESSAGE: TypeAdapter[Any] = TypeAdapter(ServerMessage)
 # Whatever a client does, these are faults of ours; the last one of a client that does not read.
 NEVER = {ErrorCode.INTERNAL, ErrorCode.SLOW_READER}
 DTYPES = {"pcm_s16le": "<i2", "pcm_f32le": "<f4"}
+
+
+class Service:
+    """An application on a model of pure tones, with an event loop of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._runner = asyncio.Runner()
+        self.app = create_app(
+            Settings(allowed_hosts=("testserver",), max_request_burst=10**6, **settings)
+        )
+        self.state = self.app.state.service
+        self._engine = Engine(FakeTranscriber())
+        self._engine.warm_up()
+        self.state.slot.engine = self._engine
+
+    def converse(self, *sent: str | bytes) -> tuple[list[dict[str, Any]], int]:
+        """One session: everything it says, and the code of the close."""
+        return self._runner.run(converse(self.app, *sent))
+
+    def close(self) -> None:
+        self._engine.close()
+        self._runner.close()
+
 
 service: Service
 

@@ -121,6 +121,11 @@ class GatedTranscriber(FakeTranscriber):
         self.gate = threading.Event()
         self.entered = threading.Event()
 
+    def close_gate(self) -> None:
+        """Before the next batch."""
+        self.entered.clear()
+        self.gate.clear()
+
     def predict_features(self, features: Tensor) -> Tensor:
         self.entered.set()
         assert self.gate.wait(60)

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.app import create_app
 from service.protocol.faults import CloseCode
 from service.settings import Settings
+from service.state import ServiceState
 from tests.fakes import FakeTranscriber, play
 
 RATE_HZ = 22_050
@@ -102,15 +103,26 @@ def wait_for(client: TestClient, path: str, status: int) -> None:
         time.sleep(0.01)
 
 
+def state_of(client: TestClient) -> ServiceState:
+    """What the endpoints of the client's application share."""
+    state: ServiceState = client.app.state.service  # type: ignore[attr-defined]
+    return state
+
+
 async def _set(event: asyncio.Event) -> None:
     event.set()
 
 
 def drain(client: TestClient) -> None:
     """The server is shutting down, as at SIGTERM."""
-    assert isinstance(client.app, FastAPI)
     assert client.portal is not None
-    client.portal.call(_set, client.app.state.service.draining)
+    client.portal.call(_set, state_of(client).draining)
+
+
+def post(client: TestClient, data: bytes, answer: str = "midi", **query: Any) -> Any:
+    """The answer to an upload."""
+    files = {"file": ("my song.wav", data)}
+    return client.post("/transcribe", files=files, params={**query, "answer": answer})
 
 
 def begin(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
@@ -215,9 +227,13 @@ def check_notes(messages: list[dict[str, Any]]) -> list[int]:
     return pitches
 
 
-def midi_pitches(midi_base64: str) -> list[int]:
-    file = mido.MidiFile(file=io.BytesIO(base64.b64decode(midi_base64, validate=True)))
+def pitches_of(midi: bytes) -> list[int]:
+    file = mido.MidiFile(file=io.BytesIO(midi))
     return [m.note for track in file.tracks for m in track if m.type == "note_on" and m.velocity]
+
+
+def midi_pitches(midi_base64: str) -> list[int]:
+    return pitches_of(base64.b64decode(midi_base64, validate=True))
 
 
 def perform(

@@ -128,11 +128,3 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Servers of one test, with settings of its own."""
     with server_starter(tmp_path) as start:
         yield start
-
-
-@pytest.fixture(scope="module")
-def tone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The service with the model that hears pure tones, shared by the tests of a module."""
-    with server_starter(tmp_path_factory.mktemp("server")) as start:
-        # Clients that left a moment ago may still hold their places where others come at once.
-        yield start(*TONES, RSE_MAX_SESSIONS="16", RSE_MAX_SESSIONS_PER_CLIENT="16")

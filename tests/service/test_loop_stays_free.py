@@ -10,8 +10,7 @@ def test_others_are_answered_while_the_model_runs() -> None:
     model = GatedTranscriber()
     model.gate.set()
     with serving(model) as (client, _), ThreadPoolExecutor(1) as pool:
-        model.gate.clear()
-        model.entered.clear()
+        model.close_gate()
         upload = pool.submit(client.post, "/transcribe", files={"file": sound_file()})
         try:
             assert model.entered.wait(60)

@@ -21,25 +21,20 @@ def test_the_address_to_open(host: str, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "device", "weights"),
+    ("setting", "device", "dtype", "weights"),
     [
-        ("auto", "cuda:1", "accurate"),
-        ("live", "cuda", "live"),
-        ("mine.safetensors", "cpu", "mine.safetensors"),
+        ("auto", "cuda:1", torch.bfloat16, "accurate"),
+        ("auto", "cpu", torch.bfloat16, "live"),
+        ("auto", "cpu", torch.float32, "light"),
+        ("live", "cuda", torch.bfloat16, "live"),
+        ("mine.safetensors", "cpu", torch.float32, "mine.safetensors"),
     ],
 )
-def test_the_weights_fit_the_device_unless_they_are_named(
-    setting: str, device: str, weights: str
-) -> None:
-    assert pick_model(setting, device) == weights
-
-
-@pytest.mark.parametrize(("dtype", "weights"), [(torch.bfloat16, "live"), (torch.float32, "light")])
-def test_the_weights_fit_the_arithmetic_of_the_processor(
-    dtype: torch.dtype, weights: str, monkeypatch: pytest.MonkeyPatch
+def test_the_weights_fit_the_machine_unless_they_are_named(
+    setting: str, device: str, dtype: torch.dtype, weights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.app.fastest_dtype", lambda device: dtype)
-    assert pick_model("auto", "cpu") == weights
+    assert pick_model(setting, device) == weights
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from service.access.clients import Client
 from service.access.keys import hash_key
 from tests.service.apps import begin as start
-from tests.service.apps import hear, serving
+from tests.service.apps import hear, serving, state_of
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
 KEYS = (
@@ -171,7 +171,7 @@ def test_a_token_outlives_a_handshake_that_came_too_soon() -> None:
         token = client.post("/token", headers=bearer(ALICE)).json()["token"]
         offered = ["rse.v1", f"rse.token.{token}"]
         assert refused(client, subprotocols=offered) == (429, "too_many_requests")
-        tokens = client.app.state.service.tokens  # type: ignore[attr-defined]
+        tokens = state_of(client).tokens
         assert tokens.owner(token) == Client("key alice")
 
 

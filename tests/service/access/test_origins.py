@@ -2,12 +2,7 @@
 
 import pytest
 
-from service.access.origins import (
-    LOOPBACK_HOSTS,
-    host_allowed,
-    host_is_private,
-    origin_allowed,
-)
+from service.access.origins import LOOPBACK_HOSTS, host_allowed, host_is_private, origin_allowed
 
 
 @pytest.mark.parametrize(

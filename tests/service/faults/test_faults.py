@@ -3,30 +3,14 @@
 import asyncio
 import os
 import random
-from collections.abc import Iterator
 
-import pytest
-
-from tests.service.conftest import TONES, RunningServer, server_starter
+from tests.service.conftest import TONES, RunningServer, StartServer
 from tests.service.faults.held import Held, wait_until
 from tests.service.talk import AUDIO, Talk, reach, transcribes
-
-pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
 
 VISITORS = 50
 # asyncio keeps the threads that it has begun for blocking calls, up to so many.
 POOL_THREADS = min(32, (os.cpu_count() or 1) + 4)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with server_starter(tmp_path_factory.mktemp("server")) as start:
-        yield start(
-            *TONES,
-            RSE_MAX_SESSIONS=str(VISITORS),
-            RSE_MAX_SESSIONS_PER_CLIENT=str(VISITORS),
-            RSE_MAX_REQUEST_BURST="1000000",
-        )
 
 
 HANDSHAKE = (
@@ -71,8 +55,12 @@ async def vanish(server: RunningServer, dice: random.Random) -> None:
 
 
 async def test_visitors_killed_at_random_moments_leave_nothing_behind(
-    server: RunningServer,
+    start_server: StartServer,
 ) -> None:
+    limits = ("RSE_MAX_SESSIONS", "RSE_MAX_SESSIONS_PER_CLIENT")
+    server = start_server(
+        *TONES, RSE_MAX_REQUEST_BURST="1000000", **dict.fromkeys(limits, str(VISITORS))
+    )
     await transcribes(server)
     await wait_until(lambda: Held.by(server).sessions == 0, lambda: Held.by(server))
     before = Held.by(server)

@@ -7,14 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mido
 import pytest
 import soundfile
 
 from rse_transcribe import Note, command
 from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
-from tests.service.apps import PITCHES, RATE_HZ, melody
+from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of
 
 
 @pytest.fixture(autouse=True)
@@ -31,17 +30,12 @@ def album(tmp_path: Path) -> Path:
     return folder
 
 
-def midi_pitches(path: Path) -> list[int]:
-    track = mido.MidiFile(path).tracks[0]
-    return [m.note for m in track if m.type == "note_on" and m.velocity]
-
-
 def test_a_recording_becomes_a_midi_file(
     album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "song.mid"
     assert command.main([str(album / "one.wav"), "-o", str(target)]) == 0
-    assert midi_pitches(target) == PITCHES
+    assert pitches_of(target.read_bytes()) == PITCHES
     assert capsys.readouterr().out == f"{album / 'one.wav'}: 3 notes -> {target}\n"
     assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.json")]) == 0
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
@@ -52,13 +46,13 @@ def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
     assert command.main([str(album), "-o", str(out)]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["one.mid", "two.mid"]
     assert command.main([str(album / "t*.wav")]) == 0
-    assert midi_pitches(album / "two.mid") == PITCHES
+    assert pitches_of((album / "two.mid").read_bytes()) == PITCHES
 
 
 @pytest.mark.parametrize("out", ["midi", "midi.2024/"])
 def test_a_folder_is_made_for_one_recording_too(album: Path, tmp_path: Path, out: str) -> None:
     assert command.main([str(album / "t*.wav"), "-o", f"{tmp_path}/{out}"]) == 0
-    assert midi_pitches(tmp_path / out / "two.mid") == PITCHES
+    assert pitches_of((tmp_path / out / "two.mid").read_bytes()) == PITCHES
 
 
 def test_standard_output_gets_a_table(album: Path, capsys: pytest.CaptureFixture[str]) -> None:

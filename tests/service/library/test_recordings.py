@@ -18,7 +18,7 @@ import torch
 import rse_transcribe
 from rse_transcribe.recordings import IncompleteError
 from tests.fakes import FakeTranscriber
-from tests.service.apps import PITCHES, RATE_HZ, melody, serving
+from tests.service.apps import PITCHES, RATE_HZ, melody, post, serving
 
 
 @pytest.fixture
@@ -39,12 +39,7 @@ def pitches(transcription: rse_transcribe.Transcription) -> list[int]:
 def test_a_file_gives_what_the_service_answers(song: Path, tmp_path: Path) -> None:
     transcription = transcribe(song)
     with serving() as (client, _):
-        wanted = {
-            answer: client.post(
-                "/transcribe", files={"file": song.read_bytes()}, params={"answer": answer}
-            )
-            for answer in ("json", "midi")
-        }
+        wanted = {name: post(client, song.read_bytes(), name) for name in ("json", "midi")}
     transcription.save(tmp_path / "song.json")
     transcription.save(tmp_path / "song.mid")
     assert json.loads((tmp_path / "song.json").read_text()) == wanted["json"].json()

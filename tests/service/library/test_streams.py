@@ -40,11 +40,6 @@ def test_the_events_are_those_of_the_websocket() -> None:
         }
 
 
-@pytest.mark.parametrize("block", [160, 4096, 100_000])
-def test_events_do_not_depend_on_blocks(block: int) -> None:
-    assert listen(block) == listen(1000)
-
-
 def test_it_states_its_delay() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=100, block_frames=1) as short:
         with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=200, block_frames=8) as long:

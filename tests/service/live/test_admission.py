@@ -7,8 +7,16 @@ from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketT
 
 from service.ops.capacity import LOAD, Capacity
 from service.protocol.options import Mode, StreamOptions
-from service.state import ServiceState
-from tests.service.apps import ADDRESS, PITCHES, START, begin, check_notes, perform, serving
+from tests.service.apps import (
+    ADDRESS,
+    PITCHES,
+    START,
+    begin,
+    check_notes,
+    perform,
+    serving,
+    state_of,
+)
 
 DEFAULT, ANYTIME = StreamOptions(), StreamOptions(mode=Mode.ANYTIME)
 
@@ -17,11 +25,6 @@ DEFAULT, ANYTIME = StreamOptions(), StreamOptions(mode=Mode.ANYTIME)
 def client() -> Iterator[TestClient]:
     with serving(max_sessions=100) as (client, _):
         yield client
-
-
-def state_of(client: TestClient) -> ServiceState:
-    state: ServiceState = client.app.state.service  # type: ignore[attr-defined]
-    return state
 
 
 def admit(client: TestClient, *sessions: StreamOptions) -> None:

@@ -22,6 +22,7 @@ from tests.service.apps import (
     of_type,
     pcm16,
     perform,
+    post,
     serving,
     sound_file,
 )
@@ -52,11 +53,6 @@ def recording() -> bytes:
 
 def live(client: TestClient, **fields: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return perform(client, pcm16(SAMPLES), **fields)
-
-
-def post(client: TestClient, recording: bytes, answer: str, **query: Any) -> Any:
-    files = {"file": ("trio.wav", recording)}
-    return client.post("/transcribe", files=files, params={"answer": answer, **query})
 
 
 def instruments_of(midi: bytes) -> dict[str, list[int]]:

@@ -136,17 +136,6 @@ def test_a_fault_in_a_session_loses_nothing(
     transcribe(client)
 
 
-def test_a_client_that_vanishes_frees_its_place() -> None:
-    with serving(max_sessions=1) as (client, _):
-        for _ in range(3):
-            with client.websocket_connect(ADDRESS) as socket:
-                begin(socket)
-                send(socket)
-            # leaving the block closes the socket in mid-performance
-        assert client.get("/readyz").json()["sessions"] == 0
-        transcribe(client)
-
-
 def test_idle_clients_are_told_and_keep_their_notes() -> None:
     with serving(idle_timeout_s=0.2) as (client, _):
         assert client.portal is not None

@@ -11,7 +11,7 @@ from service.access.problems import MEDIA_TYPE
 from service.app import create_app
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
-from tests.service.apps import serving, wait_for
+from tests.service.apps import serving, state_of, wait_for
 
 
 def test_ready_only_when_the_model_is() -> None:
@@ -76,7 +76,9 @@ def test_an_end_while_the_model_is_loaded_leaves_no_worker_behind() -> None:
 
 def test_a_dead_engine_is_not_ready() -> None:
     with serving() as (client, _):
-        client.app.state.service.slot.engine.close()  # type: ignore[attr-defined]
+        engine = state_of(client).slot.engine
+        assert engine is not None
+        engine.close()
         assert client.get("/readyz").json()["code"] == "not_ready"
         assert client.post("/transcribe").json()["code"] == "not_ready"
 

@@ -17,6 +17,7 @@ from tests.service.apps import (
     send,
     serving,
     sound_file,
+    state_of,
     stop,
 )
 
@@ -77,7 +78,7 @@ def test_refusals_are_counted_by_code() -> None:
     with serving(max_request_burst=3, max_requests_per_s=0.01) as (client, _):
         client.get("/", headers={"Host": "evil.example"})
         client.post("/transcribe", headers={"Origin": "http://evil.example"})
-        metrics = client.app.state.service.metrics  # type: ignore[attr-defined]
+        metrics = state_of(client).metrics
         for _ in range(5):
             client.get("/info")
         text = metrics.text().decode()

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from starlette.testclient import TestClient
-from torch import Tensor
 
 from service.app import create_app
+from service.engine.engine import Engine
 from service.ops.watchdog import Watchdog
 from service.settings import Settings
-from tests.fakes import FakeTranscriber
+from tests.fakes import GatedTranscriber
 from tests.service.apps import (
     ADDRESS,
     begin,
@@ -23,6 +23,7 @@ from tests.service.apps import (
     melody,
     pcm16,
     sound_file,
+    state_of,
     transcribe,
     wait_for,
 )
@@ -30,32 +31,17 @@ from tests.service.apps import (
 PATIENCE_S = 60.0
 
 
-class HangingTranscriber(FakeTranscriber):
-    """Hangs on demand, until it is let go."""
-
-    def __init__(self, release: threading.Event) -> None:
-        super().__init__()
-        self.hang = threading.Event()
-        self.hanging = threading.Event()
-        self._release = release
-
-    def predict_features(self, features: Tensor) -> Tensor:
-        if self.hang.is_set():
-            self.hanging.set()
-            self._release.wait(2 * PATIENCE_S)
-        return super().predict_features(features)
-
-
 class Stage:
     """A service whose models are made one after the other."""
 
-    def __init__(self, client: TestClient, models: list[HangingTranscriber]) -> None:
+    def __init__(self, client: TestClient, models: list[GatedTranscriber]) -> None:
         self.client = client
         self.models = models
 
     def look(self) -> Future[None]:
         """Has the watchdog look once the worker has been silent for long."""
-        engine = self.client.app.state.service.slot.engine  # type: ignore[attr-defined]
+        engine = state_of(self.client).slot.engine
+        assert isinstance(engine, Engine)
         engine._beats.update({number: -math.inf for number in engine._beats})
         watchdog: Watchdog = self.client.app.state.watchdog  # type: ignore[attr-defined]
         assert self.client.portal is not None
@@ -66,15 +52,16 @@ class Stage:
 @contextmanager
 def stage(go_on: threading.Event | None = None, failures: int = 0) -> Iterator[Stage]:
     """go_on: what the second model's loading waits for; failures: those before it is loaded."""
-    release, models = threading.Event(), list[HangingTranscriber]()
+    models: list[GatedTranscriber] = []
     to_fail = iter(range(failures))
 
-    def load(name: str, device: str) -> HangingTranscriber:
+    def load(name: str, device: str) -> GatedTranscriber:
         if models and go_on is not None:
             assert go_on.wait(PATIENCE_S)
         if models and next(to_fail, None) is not None:
             raise OSError("the disk is away")
-        models.append(HangingTranscriber(release))
+        models.append(GatedTranscriber())
+        models[-1].gate.set()
         return models[-1]
 
     settings = Settings(hang_timeout_s=3600, allowed_hosts=("testserver",))
@@ -85,7 +72,8 @@ def stage(go_on: threading.Event | None = None, failures: int = 0) -> Iterator[S
         try:
             yield made
         finally:
-            release.set()
+            for model in models:
+                model.gate.set()
 
 
 def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
@@ -99,9 +87,9 @@ def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
             heard: list[dict[str, Any]] = []
             while not heard or heard[-1]["type"] != "flushed":
                 heard.append(socket.receive_json())
-            here.models[0].hang.set()
+            here.models[0].close_gate()
             socket.send_bytes(pcm16(melody()[22_050:]))
-            assert here.models[0].hanging.wait(PATIENCE_S)
+            assert here.models[0].entered.wait(PATIENCE_S)
             looking = here.look()
             messages, code = hear(socket)
         assert code == 1011
@@ -126,9 +114,9 @@ def test_an_upload_of_a_hanging_engine_is_told_and_frees_its_place() -> None:
     files = {"file": ("a.flac", sound_file(kind="FLAC"))}
     with stage() as here:
         model = here.models[0]
-        model.hang.set()
+        model.close_gate()
         with ThreadPoolExecutor() as other:
-            noticed = other.submit(lambda: model.hanging.wait(PATIENCE_S) and here.look())
+            noticed = other.submit(lambda: model.entered.wait(PATIENCE_S) and here.look())
             answer = here.client.post("/transcribe", files=files)
             assert noticed.result(PATIENCE_S)
         assert (answer.status_code, answer.json()["code"]) == (500, "internal")
@@ -140,11 +128,11 @@ def test_an_upload_of_a_hanging_engine_is_told_and_frees_its_place() -> None:
 def test_a_replacement_that_fails_is_tried_again() -> None:
     failures = 2
     with stage(failures=failures) as here:
-        here.models[0].hang.set()
+        here.models[0].close_gate()
         with here.client.websocket_connect(ADDRESS) as socket:
             begin(socket)
             socket.send_bytes(pcm16(melody()))
-            assert here.models[0].hanging.wait(PATIENCE_S)
+            assert here.models[0].entered.wait(PATIENCE_S)
             for _ in range(1 + failures):
                 here.look().result(PATIENCE_S)
             assert hear(socket)[1] == 1011

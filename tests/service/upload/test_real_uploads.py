@@ -4,19 +4,16 @@ import asyncio
 import contextlib
 import io
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 import soundfile
 
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody
 from tests.service.conftest import TONES, RunningServer, StartServer
-
-pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
+from tests.service.faults.held import wait_until
 
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
@@ -31,13 +28,9 @@ def flac(seconds_of_silence: int = 0) -> bytes:
     return buffer.getvalue()
 
 
-async def uploads_become_none(server: RunningServer) -> None:
+async def place_is_free(server: RunningServer) -> None:
     """Waits until an upload finds a place again."""
-    deadline = time.monotonic() + 60
-    async with httpx.AsyncClient(timeout=60) as client:
-        while (await client.post(f"{server.url}/transcribe")).status_code == 503:
-            assert time.monotonic() < deadline, "the place of an upload was not freed"
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: httpx.post(f"{server.url}/transcribe", timeout=60).status_code == 400)
 
 
 @contextlib.asynccontextmanager
@@ -71,9 +64,9 @@ async def test_clients_that_leave_free_their_places(start_server: StartServer) -
     hour = FILE_HEAD + flac(3600) + b"\r\n--x--\r\n"
     for answer in ("midi", "ndjson"):
         await leave(f"{url}?mode=centre&answer={answer}", hour)
-        await uploads_become_none(server)
+        await place_is_free(server)
     await leave(url, half_a_body())
-    await uploads_become_none(server)
+    await place_is_free(server)
     async with lines_of(server, 0) as whole:
         assert whole.status_code == 200
     assert "Traceback" not in server.log

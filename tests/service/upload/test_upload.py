@@ -1,6 +1,5 @@
 """`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
 
-import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -21,17 +20,13 @@ from tests.service.apps import (
     melody,
     midi_pitches,
     of_type,
+    pitches_of,
+    post,
     serving,
     sound_file,
+    state_of,
 )
-
-
-def post(client: TestClient, data: bytes, answer: str = "midi", **query: Any) -> Any:
-    return client.post(
-        "/transcribe",
-        files={"file": ("my song.wav", data)},
-        params={**query, "answer": answer},
-    )
+from tests.service.upload.test_real_uploads import FILE_HEAD
 
 
 def lines_of(answer: Any) -> list[dict[str, Any]]:
@@ -47,7 +42,7 @@ def test_midi_of_a_recording(client: TestClient) -> None:
     answer = post(client, sound_file(kind="MP3", subtype="MPEG_LAYER_III"))
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "audio/midi"
-    assert midi_pitches(base64.b64encode(answer.content).decode()) == PITCHES
+    assert pitches_of(answer.content) == PITCHES
 
 
 def test_json(client: TestClient, wav: bytes) -> None:
@@ -191,7 +186,7 @@ def test_too_many_bytes() -> None:
         check_problem(stated, 413, "upload_too_large")
 
         def body() -> Iterator[bytes]:  # sent in chunks, so that no length is stated
-            yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+            yield FILE_HEAD
             for _ in range(40):
                 yield bytes(100)
 
@@ -249,9 +244,9 @@ def test_places_are_given_back(wav: bytes) -> None:
         for data in (wav, b"", b"x" * 100, wav, bad_in_the_middle()):
             for form in ("midi", "ndjson"):
                 assert post(client, data, form).status_code != 503
-        state = client.app.state.service  # type: ignore[attr-defined]
-        assert state.uploads.count == 0
-        with state.uploads.take():
+        uploads = state_of(client).uploads
+        assert uploads.count == 0
+        with uploads.take():
             refused = check_problem(post(client, wav), 503, "too_many_uploads")
             assert post(client, wav).headers["Retry-After"]
         assert refused["title"] == "Service Unavailable"

@@ -7,8 +7,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -84,27 +84,6 @@ def transcribe(cluster: Cluster, pcm: bytes, chunk_bytes: int) -> list[dict[str,
             socket.send(chunk)
         socket.send('{"type": "stop"}')
         return notes([json.loads(message) for message in socket])
-
-
-@contextmanager
-def sockets(cluster: Cluster, count: int) -> Iterator[None]:
-    """So many sessions, opened one after the other; Serve's view of who is free may be old."""
-    with ExitStack() as stack:
-        for _ in range(count):
-            socket = stack.enter_context(eventually_open(cluster))
-            socket.send(json.dumps(START))
-            assert json.loads(socket.recv(PATIENCE_S))["type"] == "ready"
-        yield
-
-
-def eventually_open(cluster: Cluster) -> ClientConnection:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return connect(cluster.websocket_url, **PATIENT)
-        except InvalidStatus:  # Serve asked the replica that is full
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
 
 def assert_full(cluster: Cluster) -> None:
@@ -262,12 +241,6 @@ async def test_clients_resume_through_a_rolling_upgrade(
         assert any(re.search(told, reason) for reason in one.breaks)
 
 
-def test_two_ingress_replicas_have_twice_the_places(cluster: Cluster) -> None:
-    deploy_two(cluster)
-    with sockets(cluster, 2 * SESSIONS):
-        assert_full(cluster)
-
-
 async def test_a_killed_model_replica_is_not_noticed_and_a_killed_session_resumes(
     cluster: Cluster, expected: list[dict[str, Any]]
 ) -> None:
@@ -275,6 +248,7 @@ async def test_a_killed_model_replica_is_not_noticed_and_a_killed_session_resume
     its place."""
     await asyncio.to_thread(deploy_two, cluster)
     async with performers(cluster, 2 * SESSIONS, expected) as them:
+        await asyncio.to_thread(assert_full, cluster)
         first, _ = await asyncio.to_thread(cluster.running, "Model")
         os.kill(first, signal.SIGKILL)
         await asyncio.gather(*(one.play(begun(expected, 1)) for one in them))

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from service.access.keys import hash_key
@@ -14,7 +13,6 @@ from tests.service.page.conftest import TONES
 KEY = "rse_a-key-for-this-test"
 
 
-@pytest.mark.timeout(400)
 def test_the_page_asks_for_a_key(
     browser: Browser, start_server: StartServer, recording: Path
 ) -> None:

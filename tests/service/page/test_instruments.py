@@ -16,8 +16,6 @@ from tests.fakes import play
 from tests.service.conftest import TONES, RunningServer, server_starter
 from tests.service.page.browser import Tab, fresh_tab, notes_of, pitches_of, saved
 
-pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
-
 RATE_HZ = 22_050
 DURATION_S = 2.2
 # A tone's loudness is its instrument to the fake.

@@ -20,19 +20,12 @@ from tests.service.page.browser import (
 )
 from tests.service.page.conftest import NAMES, PITCHES
 
-pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
-
 LIVE_OPTIONS = {"lookahead_ms": 100, "block_frames": 4}  # those that the page asks for
-MICROPHONE_IN_HAND = """() => {
-  const media = navigator.mediaDevices;
-  const open = media.getUserMedia.bind(media);
-  media.getUserMedia = async (wish) => (window.heard = await open(wish));
-}"""
-MICROPHONE_TO_BE_ALLOWED = """() => {
+MICROPHONE_IN_HAND = """(allowed) => {
   const media = navigator.mediaDevices;
   const open = media.getUserMedia.bind(media);
   media.getUserMedia = async (wish) => {
-    await new Promise((resolve) => (window.allow = resolve));
+    if (!allowed) await new Promise((resolve) => (window.allow = resolve));
     return (window.heard = await open(wish));
   };
 }"""
@@ -142,7 +135,7 @@ def test_microphone_that_cannot_be_had(tab: Tab, fault: str, words: str) -> None
 
 def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:
     page = tab.page
-    tab.run(MICROPHONE_TO_BE_ALLOWED)
+    tab.run(MICROPHONE_IN_HAND, False)
     tab.press("Listen")
     tab.press("Stop")
     expect(page.locator("#status")).to_have_text("Ready")
@@ -158,7 +151,7 @@ def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:
 
 
 def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
-    tab.run(MICROPHONE_IN_HAND)
+    tab.run(MICROPHONE_IN_HAND, True)
     tab.press("Listen")
     tab.wait_for_notes(2)
     tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('ended'))")
@@ -171,7 +164,7 @@ def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
 
 
 def test_changes_while_listening_are_told_and_the_take_goes_on(tab: Tab) -> None:
-    tab.run(MICROPHONE_IN_HAND)
+    tab.run(MICROPHONE_IN_HAND, True)
     tab.press("Listen")
     tab.page.wait_for_selector(LISTENING)
     status = tab.page.locator("#status")

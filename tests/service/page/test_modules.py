@@ -9,8 +9,6 @@ import soundfile
 from tests.fakes import play
 from tests.service.page.browser import Tab
 
-pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
-
 LENGTH_OF = """async (bytes) => {
   const { recordingSeconds } = await import('./audio/recording-length.js');
   return recordingSeconds(new Blob([new Uint8Array(bytes)])).catch(() => null);

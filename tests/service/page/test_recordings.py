@@ -12,8 +12,6 @@ from tests.service.conftest import RunningServer
 from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved, transcribed
 from tests.service.page.conftest import LONG_S, LONG_TONES, PITCHES, RATE_HZ, TONES
 
-pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
-
 
 def test_recording_gives_the_notes_that_the_server_finds(
     tab: Tab, server: RunningServer, recording: Path, tmp_path: Path

@@ -8,8 +8,6 @@ from playwright.sync_api import expect
 from tests.service.page.browser import Tab
 from tests.service.page.conftest import LONG_S
 
-pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
-
 
 def test_roll_answers_to_keyboard_and_pointer(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)

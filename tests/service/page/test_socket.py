@@ -2,11 +2,7 @@
 
 from typing import Any
 
-import pytest
-
 from tests.service.page.browser import Tab
-
-pytestmark = pytest.mark.timeout(400)  # a browser and a server, perhaps on a busy machine
 
 # A WebSocket that a script speaks through: `open()` accepts, `say` is the server, `fail` cuts.
 STAGE = """

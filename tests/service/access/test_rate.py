@@ -17,12 +17,6 @@ def test_clients_have_buckets_of_their_own() -> None:
     assert limiter.admit("a") > 0
 
 
-def test_a_rate_of_its_own_scales_the_burst() -> None:
-    limiter = RateLimiter(10, 20, Clock())
-    admitted = [limiter.admit("slow", rate_per_s=1) for _ in range(5)]
-    assert [wait > 0 for wait in admitted] == [False, False, True, True, True]
-
-
 def test_the_memory_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate, "MAX_CLIENTS", 100)
     limiter = RateLimiter(1, 1, Clock())

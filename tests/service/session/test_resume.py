@@ -84,20 +84,16 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
 
 
 @pytest.mark.parametrize(("rate_hz", "options"), list(zip(RATES_HZ, OPTIONS, strict=False)))
-def test_no_more_audio_must_be_kept_than_stated(
+async def test_no_more_audio_must_be_kept_than_stated(
     engines: list[Engine], rate_hz: int, options: StreamOptions
 ) -> None:
     samples = performance(rate_hz, 3)
-
-    async def transcribe() -> None:
-        session = TranscriptionSession(engines[0], pcm(rate_hz), options)
-        for begin in range(0, len(samples), rate_hz // 20):
-            end = min(begin + rate_hz // 20, len(samples))
-            await session.push_samples(samples[begin:end])
-            kept_ms = 1000 * (end - session.point.from_sample) / rate_hz
-            assert kept_ms <= session.replay_ms + 51
-        session.abort()
-        assert session.point.from_sample > 0
-        assert session.replay_ms < 5_000
-
-    asyncio.run(transcribe())
+    session = TranscriptionSession(engines[0], pcm(rate_hz), options)
+    for begin in range(0, len(samples), rate_hz // 20):
+        end = min(begin + rate_hz // 20, len(samples))
+        await session.push_samples(samples[begin:end])
+        kept_ms = 1000 * (end - session.point.from_sample) / rate_hz
+        assert kept_ms <= session.replay_ms + 51
+    session.abort()
+    assert session.point.from_sample > 0
+    assert session.replay_ms < 5_000

@@ -133,28 +133,23 @@ def test_every_frame_comes_once_and_means_the_same_samples(
         np.testing.assert_allclose(got[0, frame, list(FAKE_PITCHES)], expected, atol=1e-5)
 
 
-def test_events_come_within_the_stated_delay() -> None:
+@pytest.mark.parametrize("options", OPTIONS)
+async def test_events_come_within_the_stated_delay(options: StreamOptions) -> None:
     fake = FakeTranscriber()
     fake.card = {"tracker": {"release_frames": 6}}  # ends are known later than beginnings
-    audio = pcm(48_000)
-    chunk_s = 0.02
+    audio, chunk_s = pcm(48_000), 0.02
     raw = to_bytes(play(MELODY, 2.0, 48_000), audio)
     step = int(chunk_s * 48_000) * audio.frame_bytes
-
-    async def run(engine: Engine, options: StreamOptions) -> None:
+    worst_ms = {"note_on": 0.0, "note_off": 0.0}
+    with Engine(fake) as engine:
         session = TranscriptionSession(engine, audio, options)
-        worst_ms = {"note_on": 0.0, "note_off": 0.0}
         for start in range(0, len(raw), step):
             sent_s = (start + step) / audio.frame_bytes / 48_000
             for event in await session.push(raw[start : start + step]):
                 worst_ms[event.kind] = max(worst_ms[event.kind], 1000 * (sent_s - event.time_s))
             assert session.behind_ms == 0
         session.abort()
-        delay = session.delay
-        assert 0 < worst_ms["note_on"] <= delay.note_on_ms + 1000 * chunk_s
-        assert 0 < worst_ms["note_off"] <= delay.note_off_ms + 1000 * chunk_s
-        assert delay.note_on_ms < delay.note_off_ms
-
-    with Engine(fake) as engine:
-        for options in OPTIONS:
-            asyncio.run(run(engine, options))
+    delay = session.delay
+    assert 0 < worst_ms["note_on"] <= delay.note_on_ms + 1000 * chunk_s
+    assert 0 < worst_ms["note_off"] <= delay.note_off_ms + 1000 * chunk_s
+    assert delay.note_on_ms < delay.note_off_ms

@@ -7,7 +7,6 @@ colours of its terminal, chance.
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -72,12 +71,6 @@ def require_system(name: str) -> str:
     if os.environ.get("RSE_REQUIRE_SYSTEM", "0") not in ("", "0"):
         pytest.fail(message)
     pytest.skip(message)
-
-
-@pytest.fixture(name="require_system", scope="session")
-def _require_system() -> Callable[[str], str]:
-    """:func:`require_system`, for tests that prefer a fixture to an import."""
-    return require_system
 
 
 @pytest.fixture(scope="session")

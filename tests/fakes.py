@@ -48,15 +48,11 @@ def play(
 
 
 class FakeStream:
-    """Counts its calls, so that a test sees what the engine asked for."""
-
     def __init__(self, kernels: Tensor) -> None:
         self._kernels = kernels
-        self.hops: list[int] = []
 
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
         """(WINDOW,) -> (FRAMES, tones) amplitudes."""
-        self.hops.append(new_hops)
         if bool((window == FakeTranscriber.POISON).any()):
             raise RuntimeError("poisoned window")
         # In float64: sums whose last bits vary with their place in memory are equal in float32.

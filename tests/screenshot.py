@@ -27,12 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("audio", type=Path, help="WAV, FLAC, OGG or MP3")
     parser.add_argument("picture", type=Path, help="PNG to write")
     parser.add_argument("--model", help="weights other than those the service starts with")
-    parser.add_argument("--dark", action="store_true", help="the dark colours")
     parser.add_argument("--seconds", type=float, default=14.0, help="how much the roll shows")
     parser.add_argument("--at", type=float, default=6.0, help="where the cursor stands, in s")
-    parser.add_argument("--width", type=int, default=1280, help="of the window, in CSS pixels")
-    parser.add_argument("--height", type=int, default=852, help="of the window, in CSS pixels")
-    parser.add_argument("--scale", type=float, default=1.5, help="device pixels to a CSS pixel")
     chosen = parser.parse_args(arguments)
     length_s = soundfile.info(chosen.audio).duration
     presses = max(0, round(math.log(length_s / chosen.seconds, ZOOM_STEP)))
@@ -45,11 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         weights = ["--model", chosen.model] if chosen.model else []
         server = start("service", "--port", "{port}", *weights)
-        page = browser.new_page(
-            viewport={"width": chosen.width, "height": chosen.height},
-            device_scale_factor=chosen.scale,
-            color_scheme="dark" if chosen.dark else "light",
-        )
+        page = browser.new_page(viewport={"width": 1280, "height": 852}, device_scale_factor=1.5)
         page.goto(server.url)
         page.set_input_files("#file", chosen.audio)
         page.wait_for_selector("#takes [aria-current]", timeout=TRANSCRIPTION_TIMEOUT_MS)

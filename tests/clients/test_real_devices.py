@@ -13,10 +13,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from clients.client import TranscriptionClient
-from clients.microphone import ANYTIME_LOOKAHEAD_MS
-from service.protocol.client_messages import Start
-from service.protocol.options import Encoding, Mode
 from tests import fakes
 from tests.clients.fakes.audio_server import ROOM, AudioServerError, jack, play, pulseaudio
 from tests.conftest import REPOSITORY, require_system
@@ -25,7 +21,7 @@ from tests.service.conftest import TONES, server_starter
 RATE = 44_100
 MELODY = [(69, 0.5, 0.9), (81, 1.2, 1.5), (57, 1.9, 2.4), (93, 2.8, 3.1), (69, 3.5, 3.9)]
 """Pitch, onset and end in seconds: tones that the fake model hears."""
-SLACK_S = 5.0  # for a machine that does much else
+PATIENCE_S = 5.0  # of a machine that does much else
 
 
 @pytest.fixture
@@ -90,9 +86,7 @@ print(json.dumps(told), flush=True)
 
 
 @pytest.mark.timeout(400)  # three programs and two sound servers, perhaps on a busy machine
-async def test_tones_in_a_room_play_a_synthesiser(
-    room: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_tones_in_a_room_play_a_synthesiser(room: dict[str, str], tmp_path: Path) -> None:
     """Sound to MIDI, as the default of ``--midi-port`` plays along; both ends by the clock of the
     room's samples."""
     for program in ("jackd", "jack_wait", "parec"):
@@ -135,7 +129,6 @@ async def test_tones_in_a_room_play_a_synthesiser(
         output, _ = await asyncio.to_thread(client.communicate, timeout=60)
         assert client.returncode == 0, output
         last, _ = await asyncio.to_thread(musician.communicate, timeout=60)
-        stated_s = await stated_delay_s(server.url)
     # In a cycle for which the sender was late JACK delivers again what it delivered in the last.
     begun: list[tuple[int, int]] = []
     for kind, pitch, at in json.loads(last.splitlines()[-1]):
@@ -147,21 +140,5 @@ async def test_tones_in_a_room_play_a_synthesiser(
     assert np.abs(samples).max() > 0.1
     onsets = [first + onset_s - MELODY[0][1] for _, onset_s, _ in MELODY]
     delays_s = [at / RATE - onset_s for (_, at), onset_s in zip(begun, onsets, strict=True)]
-    with capsys.disabled():
-        shown = ", ".join(f"{1000 * delay_s:.0f}" for delay_s in delays_s)
-        sys.stdout.write(f"\nsound to MIDI: {shown} ms; stated: {1000 * stated_s:.0f} ms at most\n")
     # The musician's own recorder may hear late, so that it is no lower bound to a millisecond.
-    assert all(-0.2 < delay_s < stated_s + SLACK_S for delay_s in delays_s)
-
-
-async def stated_delay_s(url: str) -> float:
-    """That of the play-along mode's note_on, at most."""
-    options = Start(
-        encoding=Encoding.PCM_S16LE,
-        sample_rate=RATE,
-        mode=Mode.ANYTIME,
-        lookahead_ms=ANYTIME_LOOKAHEAD_MS,
-    )
-    async with TranscriptionClient(url, options) as client:
-        assert client.ready is not None
-        return client.ready.delay_ms / 1000
+    assert all(-0.2 < delay_s < PATIENCE_S for delay_s in delays_s), delays_s

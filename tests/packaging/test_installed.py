@@ -53,22 +53,6 @@ def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path) -> N
         list(workers.map(lambda command: run(*command, folder=home, **shell), commands))
 
 
-def test_the_environment_is_bare(bare: Path) -> None:
-    """Else the tests below would show nothing."""
-    program = """if True:
-        import sys
-        from importlib.metadata import distributions
-        import rse_transcribe
-
-        names = {d.name.lower() for d in distributions()}
-        assert not names & {"pytest", "matplotlib", "onnx", "onnxruntime", "rich", "pip"}, names
-        ours = [path for path in sys.path if path.endswith("site-packages")]
-        assert ours == [rse_transcribe.__file__.removesuffix("/rse_transcribe/__init__.py")], ours
-        print(ours[0])
-    """
-    assert run(bare / "python", "-c", program).startswith(str(bare.parent))
-
-
 def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -> None:
     """As pipx and uv put it there: a link to the command of an environment nobody has entered. A
     user's own model.py does not matter to it."""

@@ -6,7 +6,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Sequence
-from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -49,30 +49,16 @@ def test_wheel_holds_no_tests_and_little_else(wheel: Path) -> None:
     }
 
 
-def test_version_is_that_of_the_project_file() -> None:
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        version = tomllib.load(file)["project"]["version"]
-    assert metadata.version("rse-transcribe") == version
-
-
 def test_every_direct_dependency_is_pinned() -> None:
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)["project"]
-    pinned = {
-        line.split("==")[0].lower().replace("_", "-")
-        for line in (REPOSITORY / "constraints.txt").read_text().splitlines()
-        if "==" in line and not line.startswith("#")
-    }
-    extras = dict(project["optional-dependencies"])
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     del extras["gpu"]  # CUDA builds of torch name the one release of Triton that fits
-    groups = [project["dependencies"], *extras.values()]
     wanted = {
         re.split(r"[\[>]", requirement)[0].strip().lower().replace("_", "-")
-        for group in groups
-        for requirement in group
-        if not requirement.startswith("rse-transcribe")
+        for requirement in chain(project["dependencies"], *extras.values())
     }
-    assert wanted - pinned == set()
+    pins = (REPOSITORY / "constraints.txt").read_text().lower().replace("_", "-")
+    assert wanted - {"rse-transcribe"} <= set(re.findall(r"^([\w.-]+)==", pins, re.MULTILINE))
 
 
 # Modules that the clients, cluster and training extras bring and a base install lacks.
@@ -115,9 +101,7 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 def test_package_imports_without(package: str, absent: Sequence[str]) -> None:
     library = str(REPOSITORY / "service" / "library")
     run(
-        *(sys.executable, "-c", IMPORT_ALL, package, *absent),
-        folder=REPOSITORY,
-        PYTHONPATH=library,
+        *(sys.executable, "-c", IMPORT_ALL, package, *absent), folder=REPOSITORY, PYTHONPATH=library
     )
 
 

@@ -85,7 +85,7 @@ def site(live_onnx: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
 
 
 def test_page_transcribes_with_its_server_gone(
-    site: ThreadingHTTPServer, live_onnx: Path, tune: Path, tmp_path: Path
+    site: ThreadingHTTPServer, live_onnx: Path, tune: Path
 ) -> None:
     with (
         sync_playwright() as playwright,
@@ -100,6 +100,5 @@ def test_page_transcribes_with_its_server_gone(
         page.set_input_files("input", tune)
         page.wait_for_function("document.querySelector('output').value.includes(' notes in ')")
         found = found_in(page.locator("pre").inner_text())
-        page.screenshot(path=tmp_path / "browser.png")
     check(found)
     assert [pitch for _, pitch in found] == [pitch for _, pitch in run_python_host(live_onnx, tune)]

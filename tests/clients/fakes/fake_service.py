@@ -6,6 +6,7 @@ it needs the last half second again.
 
 import asyncio
 import base64
+import contextlib
 import json
 import math
 from collections.abc import AsyncIterator, Iterator
@@ -55,7 +56,6 @@ class Heard:
     acknowledged_samples: int = 0
     flushes: int = 0
     stopped: bool = False
-    over: bool = False  # all is said, or nobody listens any more
 
     @property
     def frame_bytes(self) -> int:
@@ -78,9 +78,7 @@ class FakeService:
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
         self.sessions: list[Heard] = []
-        self.most_at_a_time = 0
         self.url = ""
-        self.credentials: list[str | None] = []  # of each handshake
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -100,7 +98,6 @@ class FakeService:
             yield self
 
     def _handshake(self, connection: ServerConnection, request: Request) -> Response | None:
-        self.credentials.append(request.headers.get("Authorization"))
         if self.behaviour.refuse_with is None:
             return None
         body = json.dumps({"title": "Busy", "detail": "all sessions are taken"})
@@ -109,14 +106,8 @@ class FakeService:
     async def _session(self, socket: ServerConnection) -> None:
         heard = Heard()
         self.sessions.append(heard)
-        under_way = sum(not session.over for session in self.sessions)
-        self.most_at_a_time = max(self.most_at_a_time, under_way)
-        try:
+        with contextlib.suppress(ConnectionClosed):
             await _Session(socket, self.behaviour, heard).run()
-        except ConnectionClosed:
-            pass
-        finally:
-            heard.over = True
 
 
 @contextmanager
@@ -296,6 +287,5 @@ class _Session:
             "dropped_samples": 0,
         }
         midi = base64.b64encode(b"MThd").decode()
-        self.heard.over = True  # the client may begin the next before this one is closed
         await self.say("done", reason=reason, totals=totals, midi_base64=midi)
         await self.socket.close(close_code)

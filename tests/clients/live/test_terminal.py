@@ -51,8 +51,7 @@ def test_lag_and_loss_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level_db", "filled", "words"),
-    [(0.0, 40, "0 dB"), (-90.3, 0, "silence")],
+    ("level_db", "filled", "words"), [(0.0, 40, "0 dB"), (-90.3, 0, "silence")]
 )
 def test_the_level_of_the_input_is_shown(level_db: float, filled: int, words: str) -> None:
     meter = shown(terminal_on(Console(file=io.StringIO()), level_db)).splitlines()[1]

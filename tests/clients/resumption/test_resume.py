@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
@@ -11,24 +11,14 @@ from clients.client import TranscriptionClient
 from clients.connection.retry import MAX_FRUITLESS
 from clients.errors import ConnectError, ServerError, TranscriptionError
 from clients.events import Connected, Disconnected, Event, Gap
-from service.protocol.client_messages import Start
-from service.protocol.options import Encoding
 from service.protocol.server_messages import Done, NoteOff, NoteOn
 from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
-from tests.clients.test_client import assert_no_stuck_note, collect, seconds
-
-RATE = 8_000
-OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
+from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, seconds
+from tests.service.faults.held import wait_until
 
 
 def at_once() -> Iterator[float]:
     return itertools.repeat(0.0)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def perform(
@@ -95,7 +85,7 @@ async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
 
             reading = asyncio.create_task(read())
             await client.send(seconds(1.5))
-            await until(lambda: len([e for e in events if isinstance(e, NoteOff)]) == 2)
+            await wait_until(lambda: len([e for e in events if isinstance(e, NoteOff)]) == 2)
             behaviour.refuse_with = None
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -139,7 +129,7 @@ async def test_audio_that_is_displaced_is_told_as_a_gap_and_time_stays_right() -
         for _ in range(100):  # ten seconds without a service
             client.put(seconds(0.1))
         behaviour.refuse_with = None
-        await until(lambda: len([e for e in events if isinstance(e, Connected)]) == 2)
+        await wait_until(lambda: len([e for e in events if isinstance(e, Connected)]) == 2)
         await client.stop()
         await reading
         await client.close()

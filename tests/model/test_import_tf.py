@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from model import predict
 from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedConfig
@@ -18,24 +17,16 @@ from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.conftest import SHARED
+from tests.model.fast.test_network import varied
 from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
 
 ORACLES = SHARED / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)
 
 
-def randomised(network: nn.Module) -> nn.Module:
-    """Every parameter differs from its first value, calibration too."""
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return network.eval()
-
-
 def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionModel:
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
-    network = randomised(TranscriptionModel(replace(RELEASED, front_end=front_end, rse=RSE)))
+    network = varied(TranscriptionModel(replace(RELEASED, front_end=front_end, rse=RSE)))
     assert isinstance(network, TranscriptionModel)
     return network
 
@@ -79,7 +70,7 @@ def test_networks_over_symbols_run_as_before(
     tmp_path: Path, word_features: int, classes: int, task: str
 ) -> None:
     config = SymbolConfig(13, classes, replace(RSE, blocks=1), word_features)
-    network = randomised(SymbolNetwork(config))
+    network = varied(SymbolNetwork(config))
     status, out = run(tmp_path, released_variables(network))
     assert status == 0
     loaded = load_symbol_network(out)

@@ -1,7 +1,6 @@
 """Raw outputs of every kind of network, and what it refuses."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,24 +8,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import (
-    FRAMES,
-    HEADS,
-    LIVE,
-    PITCHES,
-    WINDOW,
-    FilterbankConfig,
-    ModelConfig,
-    RSEConfig,
-)
+from model.config import FRAMES, HEADS, PITCHES, WINDOW, ModelConfig, RSEConfig
 from model.predict import BATCH, main
 from model.storage import save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
+from tests.networks import TINY
 
 TINY_RSE = RSEConfig(maps=4, blocks=1)
 STRIDED = ModelConfig(rse=TINY_RSE, heads=("frame", "onset"))
-FILTERBANK = replace(LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=TINY_RSE)
 SYMBOLS = SymbolConfig(7, 3, TINY_RSE)
 
 
@@ -70,7 +60,7 @@ def test_strided_networks_give_all_positions_and_heads(tmp_path: Path) -> None:
 
 
 def test_filterbank_networks_give_the_frames_before_the_offset(tmp_path: Path) -> None:
-    weights, network = saved(tmp_path, FILTERBANK)
+    weights, network = saved(tmp_path, TINY)
     windows = 0.1 * np.random.default_rng(0).normal(size=(2, WINDOW)).astype(np.float32)
     found = run(tmp_path, weights, windows)
     assert found.shape == (2, FRAMES, len(HEADS) * PITCHES)
@@ -89,7 +79,7 @@ def test_filterbank_networks_give_the_frames_before_the_offset(tmp_path: Path) -
         (SYMBOLS, np.full((1, 8), np.nan), "symbols"),
         (STRIDED, np.zeros((1, 510)), "multiple of 4"),
         (STRIDED, np.full((1, 512), np.nan), "must be finite"),
-        (FILTERBANK, np.zeros((1, 1024)), "windows of 8192"),
+        (TINY, np.zeros((1, 1024)), "windows of 8192"),
     ],
 )
 def test_unsuitable_inputs_are_refused(

@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from model.storage import (
-    WeightsError,
-    load,
-    resolve,
-    save_weights,
-    write_whole,
-)
-from model.symbols import SymbolConfig
+from model.storage import WeightsError, load, save_weights, write_whole
+from model.symbols import SymbolConfig, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
 
@@ -66,6 +60,11 @@ def test_a_card_of_another_kind_is_refused(saved: Path, config: Any) -> None:
         load(saved)
 
 
+def test_a_transcription_network_is_no_network_over_symbols(saved: Path) -> None:
+    with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
+        load_symbol_network(saved)
+
+
 def test_damage_is_named(saved: Path) -> None:
     data = saved.read_bytes()
     saved.write_bytes(data[: len(data) // 2])
@@ -78,13 +77,6 @@ def test_damage_is_named(saved: Path) -> None:
     saved.with_suffix(".json").unlink()
     with pytest.raises(WeightsError, match="card"):
         load(saved)
-
-
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(WeightsError, match="shipped"):
-        resolve("no-such-model")
-    with pytest.raises(WeightsError, match="no weights"):
-        resolve("/no/such/file.safetensors")
 
 
 def test_a_failed_write_leaves_the_old_file_whole(

@@ -67,21 +67,6 @@ def test_the_exchange_network_at_the_positions_that_are_read(
         torch.testing.assert_close(fast(x, read), whole[:, list(read)], atol=2e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@torch.inference_mode()
-def test_half_of_a_unit_gives_one_output_of_each_pair(dtype: torch.dtype) -> None:
-    unit = varied(ResidualSwitchUnit(SMALL))
-    assert isinstance(unit, ResidualSwitchUnit)
-    fast = FastSwitch(unit, dtype)
-    x = torch.randn(2, 10, SMALL.maps)
-    both = fast(x, "none")
-    for second in (False, True):
-        got = fast.half(second)(x, "none")
-        torch.testing.assert_close(
-            got, both[:, second::2], atol=1e-2 if dtype.itemsize < 4 else 1e-6, rtol=0
-        )
-
-
 @pytest.mark.parametrize("config", UNITS.values(), ids=UNITS)
 @torch.inference_mode()
 def test_long_sequences_piece_by_piece(config: RSEConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The constant-Q filterbank: tuning, timing, masks, sliding."""
+"""The constant-Q filterbank: tuning, timing, masks."""
 
 import math
 

@@ -54,11 +54,7 @@ def peer(tmp_path: Path) -> Path:
 
 
 def test_both_are_scored_on_the_same_recordings(
-    peer: Path,
-    tones: Path,
-    tiny_weights: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    peer: Path, tones: Path, tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "out.json"
     where = ["--data-dir", str(tones), "--peer", str(peer), "--json", str(out)]

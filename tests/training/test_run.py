@@ -150,12 +150,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_state(
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("steps", "0"),
-        ("max-minutes", "-1"),
-        ("learning-rate", "nan"),
-    ],
+    ("field", "value"), [("steps", "0"), ("max-minutes", "-1"), ("learning-rate", "nan")]
 )
 def test_a_field_out_of_its_range_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: str

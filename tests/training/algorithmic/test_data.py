@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.algorithmic.data import BINS, Examples, Shuffled, distinct_examples, make_bins
+from training.algorithmic.data import BINS, Examples, Shuffled, make_bins
 from training.algorithmic.generators import PROBLEMS
 
 # Sizes that the released code's data set had when it was built, per bin.
@@ -32,15 +32,6 @@ def test_examples_lie_in_the_smallest_bin_but_for_a_twentieth() -> None:
         assert len(bins[size]) - own == own // 20
     padded = bins[64].inputs == 0
     assert np.all(padded[:, 1:] >= padded[:, :-1])  # at the end only
-
-
-def test_a_batch_is_a_function_of_seed_and_step() -> None:
-    examples = distinct_examples(PROBLEMS["sorting"], np.random.default_rng(0), 8, 50)
-    one, two = (Shuffled(examples, 16, seed=3) for _ in range(2))
-    walked = [one.batch(step).inputs for step in range(9)]
-    assert np.array_equal(two.batch(8).inputs, walked[8])
-    assert np.array_equal(two.batch(2).inputs, walked[2])
-    assert not np.array_equal(Shuffled(examples, 16, seed=4).batch(2).inputs, walked[2])
 
 
 def test_an_epoch_shows_every_example_once() -> None:

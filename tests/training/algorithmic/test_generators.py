@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.algorithmic.generators import (
-    PLUS,
-    PROBLEMS,
-    TIMES,
-    Problem,
-)
+from training.algorithmic.generators import PLUS, PROBLEMS, TIMES, Problem
 
 RELEASED = {"addition": "badd", "multiplication": "bmul", "sorting": "sort"}
 lengths = st.integers(1, 200)

@@ -1,5 +1,6 @@
 """The algorithmic task in the training loop."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_step_has_a_batch_of_every_bin_and_averages_their_costs() -> None:
 
 
 def test_bins_join_one_after_another() -> None:
-    task = make_task(AlgorithmicConfig(**{**vars(TINY), "curriculum_steps": 4}))
+    task = make_task(replace(TINY, curriculum_steps=4))
     with task.batches(seed=2) as batches:
         walked = [tuple(next(batches)) for _ in range(5)]
     assert walked == [(8,), (8,), (8, 16), (8, 16), (8, 16)]
@@ -59,17 +60,14 @@ def test_bins_join_one_after_another() -> None:
 
 def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
     config = LoopConfig(steps=250, learning_rate=0.01, average=0.9, bfloat16=False)
-    task = make_task(
-        AlgorithmicConfig(
-            **{**vars(TINY), "bins": (4, 8), "batch_size": 32, "rse": RSEConfig(maps=16, blocks=1)}
-        )
-    )
+    rse = RSEConfig(maps=16, blocks=1)
+    task = make_task(replace(TINY, bins=(4, 8), batch_size=32, rse=rse))
     before = task.validate(task.network)["accuracy"]
     after = Trainer(task, config, tmp_path).run()
     assert after["accuracy"] > before + 0.2
     assert after["error"] == pytest.approx(1 - after["accuracy"])
     loaded = load_symbol_network(tmp_path / "last.safetensors")
-    assert loaded.config.rse == RSEConfig(maps=16, blocks=1)
+    assert loaded.config.rse == rse
 
 
 @pytest.mark.parametrize(
@@ -82,4 +80,4 @@ def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
 )
 def test_impossible_configurations_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        AlgorithmicConfig(**{**vars(TINY), **change})  # type: ignore[arg-type]
+        replace(TINY, **change)  # type: ignore[arg-type]

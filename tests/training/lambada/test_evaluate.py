@@ -89,10 +89,7 @@ def test_what_is_wrong_is_named(
 
 
 def test_a_run_from_the_command_line(
-    passages_file: Path,
-    vectors_file: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    passages_file: Path, vectors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (
         f"lambada --preset paper --lambada.train {passages_file} --lambada.validation "

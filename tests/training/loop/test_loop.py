@@ -124,20 +124,6 @@ def test_a_signal_waits_and_a_second_does_not() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupted_run_stops_after_the_step_and_saves(tmp_path: Path) -> None:
-    class Stopped(Line):
-        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-            if trainer.step == 3:
-                signal.raise_signal(signal.SIGINT)
-            return super().loss(batch)
-
-    trainer = Trainer(Stopped(), QUICK, tmp_path)
-    trainer.run()
-    again = Trainer(Line(), QUICK, tmp_path)
-    again.resume()
-    assert again.step == 4
-
-
 def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:
     x = torch.randn(12, 1, generator=torch.Generator().manual_seed(1))
     weights = []

@@ -51,15 +51,7 @@ def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
         read_table(path)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "0.5,0.6,60,64,128",
-        "0.5,0.4,60,64",
-        "0.5,1.0",
-        "0.5,x,60,64",
-    ],
-)
+@pytest.mark.parametrize("row", ["0.5,0.6,60,64,128", "0.5,0.4,60,64", "0.5,1.0", "0.5,x,60,64"])
 def test_bad_rows_are_named(tmp_path: Path, row: str) -> None:
     path = text(tmp_path / "a.csv", f"0.1,0.2,60,64\n{row}\n")
     with pytest.raises(LabelError, match="a.csv:2"):

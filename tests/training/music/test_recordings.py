@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.training.music.test_label_tables import text
 from training.music.label_tables import LabelError
 from training.music.recordings import read_collection
 
@@ -13,12 +14,6 @@ from training.music.recordings import read_collection
 def silence(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, np.zeros(800), 8000)
-
-
-def text(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    return path
 
 
 def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> None:
@@ -37,17 +32,6 @@ def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> 
     assert found["b"].notes.pitch.tolist() == [61]
     assert collection.unlabelled == [tmp_path / "unlabelled.wav"]
     assert collection.failures == {}
-
-
-def test_labels_that_cannot_be_read_are_failures_of_their_recording(tmp_path: Path) -> None:
-    silence(tmp_path / "a.wav")
-    silence(tmp_path / "b.wav")
-    text(tmp_path / "a.csv", "0.1,0.2,61\n")
-    text(tmp_path / "b.csv", "0.1,0.2,161\n")
-    collection = read_collection(tmp_path)
-    assert [recording.name for recording in collection.recordings] == ["a"]
-    assert collection.failures.keys() == {"b"}
-    assert "b.csv:1" in collection.failures["b"]
 
 
 def test_a_folder_without_labels_is_an_error(tmp_path: Path) -> None:

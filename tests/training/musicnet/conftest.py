@@ -41,14 +41,11 @@ def write_recording(
     (root / f"{part}_labels" / f"{number}.csv").write_text("\n".join([HEADER, *rows]) + "\n")
 
 
-def write_archive(root: Path) -> Path:
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    root = tmp_path / "archive"
     for number in (*TRAIN, *VALIDATION):
         write_recording(root, "train", number, scale(number))
     for number in (*TEST, EXTENDED):
         write_recording(root, "test", number, scale(number))
     return root
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return write_archive(tmp_path / "archive")

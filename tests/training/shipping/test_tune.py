@@ -13,14 +13,7 @@ from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.networks import TINY
 from training.music.synth.config import SynthConfig
-from training.shipping.tune import (
-    GRID,
-    MAX_CORRECTION,
-    HeldOutPieces,
-    Together,
-    main,
-    tune,
-)
+from training.shipping.tune import GRID, MAX_CORRECTION, HeldOutPieces, Together, main, tune
 
 
 class Hill:
@@ -96,10 +89,7 @@ def test_kinds_of_pieces_are_weighted_and_their_timing_is_levelled() -> None:
 
 
 def test_the_command_writes_what_it_finds_into_the_card(
-    tiny_weights: Path,
-    synth_config: SynthConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_weights: Path, synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = TrackerSettings(onset_threshold=0.45, restrike_threshold=0.6)
     monkeypatch.setattr("training.shipping.tune.tune", lambda *_: found)

@@ -31,11 +31,7 @@ def test_an_interval_holds_the_mean_and_shrinks_with_the_number() -> None:
 
 def test_a_figure_that_some_recordings_lack() -> None:
     made = report(
-        {
-            "a": result(0.2, onset_velocity_f1=0.9),
-            "b": result(0.4),
-            "c": result(float("nan")),
-        }
+        {"a": result(0.2, onset_velocity_f1=0.9), "b": result(0.4), "c": result(float("nan"))}
     )
     assert made["mean"]["frame_ap"] == pytest.approx(0.3)
     assert made["mean"]["onset_velocity_f1"] == 0.9

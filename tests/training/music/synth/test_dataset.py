@@ -117,8 +117,7 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"random_probability": 0.98}, {"excerpt_min_s": 0.5}, {"pool_excerpts": 0}],
+    "change", [{"random_probability": 0.98}, {"excerpt_min_s": 0.5}, {"pool_excerpts": 0}]
 )
 def test_impossible_settings_are_refused(tmp_path: Path, change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="_"):

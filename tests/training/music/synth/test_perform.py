@@ -2,13 +2,8 @@ import numpy as np
 import pytest
 
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import HELD_OUT, load_bank
-from training.music.synth.perform import (
-    PITCH_HIGH,
-    PITCH_LOW,
-    orchestrate,
-    perform,
-)
+from training.music.synth.instruments.bank import HELD_OUT, Bank
+from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform
 from training.music.synth.scores import Piece, load_pieces
 
 
@@ -39,9 +34,8 @@ def test_a_performance_keeps_the_notes(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_held_out_timbres_stay_out_of_training(
-    pieces: dict[str, Piece], synth_config: SynthConfig, seed: int
+    pieces: dict[str, Piece], bank: Bank, synth_config: SynthConfig, seed: int
 ) -> None:
-    bank = load_bank(synth_config.root, synth_config.cache)
     rng = np.random.default_rng(seed)
     for piece in pieces.values():
         notes, pedal = perform(piece, 0.0, 5.0, synth_config, rng)
@@ -53,9 +47,8 @@ def test_held_out_timbres_stay_out_of_training(
 
 
 def test_the_pedal_holds_piano_notes_alone_and_is_capped(
-    pieces: dict[str, Piece], synth_config: SynthConfig
+    pieces: dict[str, Piece], bank: Bank, synth_config: SynthConfig
 ) -> None:
-    bank = load_bank(synth_config.root, synth_config.cache)
     piece = pieces["solo piano"]
     pedalled = 0
     for seed in range(12):

@@ -5,15 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
+from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
-from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import SILENCE_DB, Bank, load_bank
+from training.music.synth.instruments.bank import SILENCE_DB, Bank
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
-
-
-@pytest.fixture(scope="module")
-def bank(synth_config: SynthConfig) -> Bank:
-    return load_bank(synth_config.root, synth_config.cache)
 
 
 def notes(*events: tuple[float, float, int, float, int]) -> Notes:
@@ -38,17 +33,8 @@ def fundamental(audio: NDArray[np.float32]) -> float:
     return float(69 + 12 * np.log2(spectrum.argmax() * SAMPLE_RATE / (1 << 18) / 440))
 
 
-def level_db(audio: NDArray[np.float32]) -> float:
-    return float(20 * np.log10(np.sqrt(np.mean(audio**2)) + 1e-12))
-
-
 @pytest.mark.parametrize(
-    ("name", "pitch"),
-    [
-        ("piano_one", 61),
-        ("violin_one", 77),
-        ("clarinet_one", 57),
-    ],
+    ("name", "pitch"), [("piano_one", 61), ("violin_one", 77), ("clarinet_one", 57)]
 )
 def test_a_note_sounds_at_its_pitch(bank: Bank, name: str, pitch: int) -> None:
     audio = play(bank, name, (0.3, 1.5, pitch, 90, 0)).audio
@@ -104,16 +90,8 @@ def test_a_repeated_pitch_ends_the_note_before() -> None:
         (3.01, 3.8, 62, 70, 0),
     )
     out = shorten_repeats(played)
-    table = sorted(
-        zip(
-            out.part.tolist(),
-            out.pitch.tolist(),
-            out.onset.tolist(),
-            out.offset.tolist(),
-            strict=True,
-        )
-    )
-    assert table == [
+    columns = (out.part, out.pitch, out.onset, out.offset)
+    assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == [
         (0, 60, 0.0, 1.0),
         (0, 60, 1.0, 1.5),
         (0, 61, 1.2, 9.0),

@@ -6,12 +6,7 @@ import pytest
 import soundfile
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics.rooms import (
-    DIRECT_S,
-    Room,
-    load_rooms,
-    measured_response,
-)
+from training.music.synth.acoustics.rooms import DIRECT_S, Room, load_rooms, measured_response
 
 T60_S = 0.8
 

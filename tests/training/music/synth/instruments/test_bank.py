@@ -9,11 +9,10 @@ import soundfile
 from model.config import SAMPLE_RATE
 from tests.training.conftest import CENTS, INSTRUMENTS, PRE_S
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import OVERSAMPLING, load_bank
+from training.music.synth.instruments.bank import OVERSAMPLING, Bank, load_bank
 
 
-def test_every_note_of_the_index_is_loaded(synth_config: SynthConfig) -> None:
-    bank = load_bank(synth_config.root, synth_config.cache)
+def test_every_note_of_the_index_is_loaded(bank: Bank) -> None:
     assert set(bank.instruments) == {name for name, *_ in INSTRUMENTS}
     piano = bank.instruments["piano_one"]
     assert len(piano.midi) == 2 * len(range(24, 109, 6))
@@ -23,8 +22,8 @@ def test_every_note_of_the_index_is_loaded(synth_config: SynthConfig) -> None:
     assert bank.instruments["violin_one"].loop_end.all()
 
 
-def test_onset_and_end_of_a_recorded_note(synth_config: SynthConfig) -> None:
-    piano = load_bank(synth_config.root, synth_config.cache).instruments["piano_one"]
+def test_onset_and_end_of_a_recorded_note(bank: Bank) -> None:
+    piano = bank.instruments["piano_one"]
     rate = OVERSAMPLING * SAMPLE_RATE
     np.testing.assert_allclose(piano.onset / rate, PRE_S, atol=0.002)
     # Amplitude falls by a factor of e every 0.35 s: 45 dB take 1.8 s.

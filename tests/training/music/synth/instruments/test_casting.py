@@ -3,17 +3,13 @@ from dataclasses import replace
 import numpy as np
 
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Bank, load_bank
+from training.music.synth.instruments.bank import Bank
 from training.music.synth.instruments.casting import cast, fitting
 from training.music.synth.scores import load_pieces
 
 
-def loaded(config: SynthConfig) -> Bank:
-    return load_bank(config.root, config.cache)
-
-
-def test_an_instrument_is_taken_that_reaches_the_notes(synth_config: SynthConfig) -> None:
-    entries = list(loaded(synth_config).instruments.values())
+def test_an_instrument_is_taken_that_reaches_the_notes(bank: Bank) -> None:
+    entries = list(bank.instruments.values())
     violins = [entry for entry in entries if entry.instrument == "violin"]
     rng = np.random.default_rng(2)
     assert fitting(violins, np.array([60, 70], np.int16), entries, rng).instrument == "violin"
@@ -22,14 +18,15 @@ def test_an_instrument_is_taken_that_reaches_the_notes(synth_config: SynthConfig
 
 
 def test_scores_that_keep_their_instruments_get_those_of_their_programs(
-    synth_config: SynthConfig,
+    bank: Bank, synth_config: SynthConfig
 ) -> None:
     config = replace(synth_config, piano_probability=0.0, reorchestrate_probability=0.0)
-    entries = list(loaded(config).instruments.values())
     (piece,) = (
         piece
         for piece in load_pieces(config.root, config.cache, "train")
         if piece.ensemble == "string quartet"
     )
-    players = cast(piece, piece.notes, entries, config, np.random.default_rng(3))
+    players = cast(
+        piece, piece.notes, list(bank.instruments.values()), config, np.random.default_rng(3)
+    )
     assert [entry.class_name for entry in players] == ["violin", "cello"]

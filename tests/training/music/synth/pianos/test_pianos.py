@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
+from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, next_strokes, notes_of
-from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Bank, load_bank
+from training.music.synth.instruments.bank import Bank
 from training.music.synth.pianos.dampers import Dampers
 from training.music.synth.pianos.ends import Dampings
 from training.music.synth.pianos.pedal import (
@@ -37,10 +37,6 @@ def tone(pitch: float, seconds: float) -> NDArray[np.float32]:
     return np.sin(2 * np.pi * 440 * 2 ** ((pitch - 69) / 12) * time).astype(np.float32)
 
 
-def level_db(audio: NDArray[np.float32]) -> float:
-    return float(20 * np.log10(np.sqrt(np.mean(audio**2)) + 1e-12))
-
-
 def around(audio: NDArray[np.float32], second: float) -> float:
     """Level of 40 ms."""
     middle = int(second * SAMPLE_RATE)
@@ -49,11 +45,6 @@ def around(audio: NDArray[np.float32], second: float) -> float:
 
 def held(pitch: int, onset: float, released: float) -> Notes:
     return notes_of([onset], [released], [pitch], 90)
-
-
-@pytest.fixture(scope="module")
-def bank(synth_config: SynthConfig) -> Bank:
-    return load_bank(synth_config.root, synth_config.cache)
 
 
 def piano_sound(bank: Bank, notes: Notes, pedal: NDArray[np.float64], **voice: Any) -> Rendered:

@@ -102,8 +102,6 @@ def _parser() -> argparse.ArgumentParser:
             metavar="PYTHON",
             help="interpreter that has basic-pitch installed, to be run beside (or $PEER)",
         )
-        part.add_argument("--maps", type=int, default=192, help="m of `long`'s large network")
-        part.add_argument("--blocks", type=int, default=2, help="Beneš blocks of `long`'s networks")
         _common(part)
     return parser
 

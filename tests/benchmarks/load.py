@@ -50,15 +50,15 @@ def measure(
     }
 
 
-def run(sessions: str, seconds: float, model: str, audio: Path | None, mode: str) -> dict[str, Any]:
-    """Figures at each load of a server that admits so many sessions, or `auto`."""
+def run(seconds: float, model: str, mode: str) -> dict[str, Any]:
+    """Figures at each load of a server that admits as many sessions as it measures."""
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         music = Path(folder, "music.wav")
-        machine.write_music(music, seconds, audio)
+        machine.write_music(music, seconds, None)
         server = start(
             *("service", "--port", "{port}", "--model", model),
             OMP_NUM_THREADS=str(available_cores()),
-            RSE_MAX_SESSIONS=sessions,
+            RSE_MAX_SESSIONS="auto",
             RSE_MAX_SESSIONS_PER_CLIENT="100000",
             RSE_MAX_REQUEST_BURST="1000000",
             XDG_CACHE_HOME=folder,
@@ -76,16 +76,12 @@ def run(sessions: str, seconds: float, model: str, audio: Path | None, mode: str
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="10 s of each load, not 60 s")
-    parser.add_argument(
-        "--sessions", default="auto", help="that are admitted (default: as the server measures)"
-    )
     parser.add_argument("--mode", choices=KINDS, default="block", help="of the streams")
     parser.add_argument("--model", default="live", help="shipped weights, or a path")
-    parser.add_argument("--audio", type=Path, help="a recording (default: synthetic chords)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     seconds = 10.0 if options.quick else 60.0
-    figures = run(options.sessions, seconds, options.model, options.audio, options.mode)
+    figures = run(seconds, options.model, options.mode)
     if options.json is not None:
         everything = {"machine": machine.describe(), "mode": options.mode, **figures}
         options.json.write_text(json.dumps(everything, indent=1))

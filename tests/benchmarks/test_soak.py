@@ -15,10 +15,6 @@ from tests.service.conftest import TONES, server_starter
 FLAT = [Look(60.0 * n, 6.0 * n, 900.0, 400.0, 20, 12) for n in range(1, LOOKS + 1)]
 
 
-def test_what_is_flat_is_not_complained_of() -> None:
-    assert complaints(FLAT) == []
-
-
 @pytest.mark.parametrize(
     ("change", "word"),
     [

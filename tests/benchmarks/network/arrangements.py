@@ -82,10 +82,7 @@ def paper(dtype: torch.dtype) -> TranscriptionModel:
 
 
 def model(
-    make: Make,
-    rates: dict[torch.dtype, float],
-    batches: Sequence[int],
-    runs: int,
+    make: Make, rates: dict[torch.dtype, float], batches: Sequence[int], runs: int
 ) -> Figures:
     """A network's figures by precision, arrangement, way and batch."""
     figures: Figures = {}

@@ -22,6 +22,7 @@ from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from tests.benchmarks.machine import peak_mb, seconds, spread
 
+MAPS, BLOCKS = 192, 2  # the paper's width and depth
 SHORTEST, LONGEST = 1 << 10, 1 << 21  # symbols
 QUICK_LONGEST = 1 << 16
 FIT_FROM = 1 << 13  # shorter ones are ruled by what every layer costs anyhow
@@ -30,7 +31,7 @@ ON_GPU = "cuda"
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """A network of the paper's width and depth, or as asked for, in the fastest number format."""
+    """In the fastest number format."""
     devices = ["cpu", *([ON_GPU] if torch.cuda.is_available() else [])]
     longest = QUICK_LONGEST if options.quick else LONGEST
     figures: dict[str, Any] = {}
@@ -38,14 +39,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         rows: dict[int, dict[str, Any]] = {}
         length = SHORTEST
         while length <= longest:
-            command = [sys.executable, "-m", "tests.benchmarks.network.long"]
-            command += [str(options.maps), str(length), device, str(options.blocks)]
+            command = [sys.executable, "-m", "tests.benchmarks.network.long", str(length), device]
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
             rows[length] = json.loads(output)
             print(f"{device}: {length} symbols, {rows[length]}", file=sys.stderr)
             length *= 2
-        name = f"m={options.maps}, {options.blocks} blocks, {device}"
-        figures[name] = {
+        figures[f"m={MAPS}, {BLOCKS} blocks, {device}"] = {
             "number_format": str(fastest_dtype(torch.device(device))).removeprefix("torch."),
             **{f"{length} symbols": row for length, row in rows.items()},
             **growth({length: row["seconds"]["median"] for length, row in rows.items()}),
@@ -67,10 +66,10 @@ def growth(taken: dict[int, float]) -> dict[str, float]:
     }
 
 
-def measure(maps: int, length: int, device: str, blocks: int) -> dict[str, Any]:
+def measure(length: int, device: str) -> dict[str, Any]:
     """Time and peak memory of one length."""
     torch.manual_seed(0)
-    network = ResidualShuffleExchange(RSEConfig(maps=maps, blocks=blocks)).eval().to(device)
+    network = ResidualShuffleExchange(RSEConfig(maps=MAPS, blocks=BLOCKS)).eval().to(device)
     fast = FastShuffleExchange(network, fastest_dtype(torch.device(device)))
 
     def work(x: torch.Tensor) -> None:
@@ -79,7 +78,7 @@ def measure(maps: int, length: int, device: str, blocks: int) -> dict[str, Any]:
         if device == ON_GPU:
             torch.cuda.synchronize()
 
-    x = torch.randn(1, length, maps, device=device).mul_(0.25)
+    x = torch.randn(1, length, MAPS, device=device).mul_(0.25)
     long = length >= ONCE_FROM
     warm = x[:, : ONCE_FROM // 16] if long else x
     taken = seconds(lambda: work(x), runs=1 if long else 3, warm_up=lambda: work(warm))
@@ -90,9 +89,9 @@ def measure(maps: int, length: int, device: str, blocks: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The measuring process; arguments: MAPS LENGTH DEVICE BLOCKS."""
-    maps, length, device, blocks = sys.argv[1:]
-    print(json.dumps(measure(int(maps), int(length), device, int(blocks))))
+    """The measuring process; arguments: LENGTH DEVICE."""
+    length, device = sys.argv[1:]
+    print(json.dumps(measure(int(length), device)))
 
 
 if __name__ == "__main__":

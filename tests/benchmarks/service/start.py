@@ -31,10 +31,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             ready_s.append(time.perf_counter() - began)
             connected_s.append(asyncio.run(connected(server.url)))
             server.terminate()
-    return {
-        "start_to_ready_s": spread(ready_s),
-        "connect_to_ready_message_s": spread(connected_s),
-    }
+    return {"start_to_ready_s": spread(ready_s), "connect_to_ready_message_s": spread(connected_s)}
 
 
 async def connected(url: str) -> float:

@@ -13,8 +13,7 @@ TINY = replace(
 SMALL = RSEConfig(maps=12, blocks=1)
 FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
 HISTORY = replace(
-    FILTERBANK,
-    front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True),
+    FILTERBANK, front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True)
 )
 STRIDED = replace(PAPER, rse=SMALL)
 

@@ -227,9 +227,7 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
                 answer = await http.post(f"{url}/transcribe", files={"file": flac(10)})
                 assert answer.status_code == 200, answer.text
             lines = await http.post(
-                f"{url}/transcribe",
-                files={"file": flac(10)},
-                params={"answer": "ndjson"},
+                f"{url}/transcribe", files={"file": flac(10)}, params={"answer": "ndjson"}
             )
         assert midi_pitches(json.loads(lines.text.splitlines()[-1])["midi_base64"]) == PITCHES
     finally:

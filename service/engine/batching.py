@@ -208,15 +208,12 @@ class RequestQueue(Generic[StreamT]):
         """Windows waiting."""
         return self._windows
 
-    def bound(
-        self, batch_windows: int, file_batch_windows: int, gather_s: float, workers: int = 1
-    ) -> None:
-        """Set the maximum batch sizes, the gathering time and the number of workers from now on."""
-        most = {Priority.LIVE: batch_windows, Priority.FILE: file_batch_windows}
+    def bound(self, batch_windows: int, gather_s: float, workers: int = 1) -> None:
+        """Set the maximum batch size, the gathering time and the number of workers from now on."""
         with self._changed:
             self._file_workers = max(1, workers - 1)
-            for priority, windows in most.items():
-                self._limits[priority] = min(self._settings.limit(priority), max(1, windows))
+            for priority in Priority:
+                self._limits[priority] = min(self._settings.limit(priority), max(1, batch_windows))
             self._gather_s = gather_s
 
     def enter(self, stream: StreamT) -> None:

@@ -127,7 +127,7 @@ class GraphRunner:
             if took_ms > settings.max_step_ms and size > _LEAST_WINDOWS:
                 break
             most, size = size, 2 * size
-        return Plan(workers=1, threads=None, batch_windows=most, file_batch_windows=most)
+        return Plan(workers=1, threads=None, batch_windows=most)
 
     def _bucket(self, windows: int, positions: slice) -> _Bucket:
         """The smallest bucket that holds them; the least recently used ones are forgotten."""

@@ -106,7 +106,7 @@ class Engine:
         self._runner = runner_of(transcriber)
         self._requests: RequestQueue[EngineStream] = RequestQueue(self._settings)
         if not self._runner.batches_pay:
-            self._requests.bound(1, 1, gather_s=0)
+            self._requests.bound(1, gather_s=0)
         self._hop_s = HOP / transcriber.config.sample_rate
         self._warm = False
         self._threads = self._runner.threads
@@ -161,9 +161,7 @@ class Engine:
             stream.close()
         plan = self._runner.plan(self._settings)
         self._threads = plan.threads
-        self._requests.bound(
-            plan.batch_windows, plan.file_batch_windows, self._gather_s, plan.workers
-        )
+        self._requests.bound(plan.batch_windows, self._gather_s, plan.workers)
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True

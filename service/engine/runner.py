@@ -22,14 +22,12 @@ class Plan:
     Attributes:
         workers: concurrent batches.
         threads: cores per worker; None keeps the default.
-        batch_windows: maximum windows per batch of live streams.
-        file_batch_windows: the same for recordings, whose windows predict more frames.
+        batch_windows: maximum windows per batch.
     """
 
     workers: int
     threads: int | None
     batch_windows: int
-    file_batch_windows: int
 
 
 class Transcriber(Protocol):

@@ -31,7 +31,6 @@ from service.engine.windows import common_positions
 _ALONE_MS = 40.0
 # Windows that a core computes in one go: more gain little and delay others.
 _CHUNK = 4
-_FILE_CHUNK = 4
 _TRIED = slice(48, 56)  # a usual block's positions
 
 
@@ -67,7 +66,7 @@ class PlainRunner:
         (row,) = self.rows(self.open_stream(_TRIED), [np.zeros(WINDOW, np.float32)], 1)
         batch_ms = least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
         fitting = max(1, int(settings.max_step_ms * windows / batch_ms))
-        return Plan(workers=1, threads=None, batch_windows=fitting, file_batch_windows=fitting)
+        return Plan(workers=1, threads=None, batch_windows=fitting)
 
 
 class CrewRunner:
@@ -145,14 +144,9 @@ class CrewRunner:
             alone_ms = thread.submit(window_ms).result()
         cores = available_cores()
         if alone_ms > _ALONE_MS:
-            return Plan(workers=1, threads=cores, batch_windows=1, file_batch_windows=1)
+            return Plan(workers=1, threads=cores, batch_windows=1)
         fitting = max(1, int(settings.max_step_ms / alone_ms))
-        return Plan(
-            workers=cores,
-            threads=1,
-            batch_windows=min(_CHUNK, fitting),
-            file_batch_windows=min(_FILE_CHUNK, fitting),
-        )
+        return Plan(workers=cores, threads=1, batch_windows=min(_CHUNK, fitting))
 
 
 def runner_of(transcriber: Transcriber) -> Runner:

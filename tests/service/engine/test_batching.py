@@ -46,7 +46,7 @@ def test_every_window_is_served_once_in_the_order_of_its_stream(
 ) -> None:
     streams = [stream(Priority(i % 2), slice(i // 2 % 2, 63)) for i in range(6)]
     queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    queue.bound(limit, limit, 0)
+    queue.bound(limit, 0)
     requests = [request(streams[number], windows) for number, windows in asked]
     for one in requests:
         queue.put(one)
@@ -76,7 +76,7 @@ def test_every_window_is_served_once_in_the_order_of_its_stream(
 
 def test_what_is_due_first_goes_first() -> None:
     queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    queue.bound(1, 1, 0)
+    queue.bound(1, 0)
     requests = [request(stream(), due_s=due_s) for due_s in (3.0, 1.0, 2.0)]
     for one in requests:
         queue.put(one)
@@ -86,7 +86,7 @@ def test_what_is_due_first_goes_first() -> None:
 
 def test_a_held_stream_waits_and_others_go_on() -> None:
     queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    queue.bound(2, 2, 0)
+    queue.bound(2, 0)
     one, other = stream(Priority.FILE), stream(Priority.FILE)
     queue.put(request(one, 4))
     (part,) = queue.next_batch(0)
@@ -99,7 +99,7 @@ def test_a_held_stream_waits_and_others_go_on() -> None:
 
 def test_one_worker_is_left_to_live_streams() -> None:
     queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
-    queue.bound(1, 1, 0, workers=2)
+    queue.bound(1, 0, workers=2)
     live = stream()
     queue.enter(live)
     for _ in range(2):

@@ -98,9 +98,9 @@ def test_rows_that_would_change_together_are_computed_alone_though_two_workers_t
 @pytest.mark.parametrize(
     ("window_ms", "expected"),
     [
-        (1.0, Plan(workers=3, threads=1, batch_windows=4, file_batch_windows=4)),
-        (10.0, Plan(workers=3, threads=1, batch_windows=2, file_batch_windows=2)),
-        (300.0, Plan(workers=1, threads=3, batch_windows=1, file_batch_windows=1)),
+        (1.0, Plan(workers=3, threads=1, batch_windows=4)),
+        (10.0, Plan(workers=3, threads=1, batch_windows=2)),
+        (300.0, Plan(workers=1, threads=3, batch_windows=1)),
     ],
 )
 def test_large_windows_are_shared_out_over_the_cores(

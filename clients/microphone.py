@@ -38,8 +38,6 @@ except ImportError as missing:
 
 DEFAULT_LOOKAHEAD_MS = 100.0
 ANYTIME_LOOKAHEAD_MS = 200.0
-# Audio kept while disconnected.
-MAX_BUFFERED_S = 60.0
 
 
 class Recorder:
@@ -123,7 +121,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         instruments=args.instruments,
         updates=True,
     )
-    client = TranscriptionClient(args.url, options, max_buffered_s=MAX_BUFFERED_S, give_up_s=None)
+    client = TranscriptionClient(args.url, options, give_up_s=None)
     terminal = Terminal(
         Console(), microphone.name, microphone.sample_rate, lambda: microphone.level_db
     )

@@ -15,7 +15,6 @@ class BadAudioError(ValueError):
     """An invalid sample: NaN, infinite, or far beyond full scale.
 
     Attributes:
-        position: its index in the stream, counted per channel from 0.
         samples: the mono samples of the chunk that lie before it.
         dropped: samples of the chunk from it on, per channel.
     """
@@ -27,7 +26,6 @@ class BadAudioError(ValueError):
             f"sample {position} is {value:g}: samples must be finite, with full scale 1.0 "
             f"(at most {MAX_AMPLITUDE:g})"
         )
-        self.position = position
         self.samples = samples
         self.dropped = dropped
 
@@ -57,11 +55,6 @@ class PcmDecoder:
         self._dtype = np.dtype("<i2" if audio.encoding is Encoding.PCM_S16LE else "<f4")
         self._carry = b""
         self._position = position
-
-    @property
-    def position(self) -> int:
-        """Index of the next sample in the stream, per channel."""
-        return self._position
 
     @property
     def pending_bytes(self) -> int:

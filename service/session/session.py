@@ -195,11 +195,6 @@ class TranscriptionSession:
         """The finished presses of the sustain pedal, in order."""
         return self._score.pedal
 
-    @property
-    def instruments(self) -> tuple[str, ...]:
-        """Possible instruments of a note; empty if the model does not distinguish them."""
-        return self._listener.instruments
-
     def midi(self) -> bytes:
         return self._score.midi()
 

@@ -41,7 +41,6 @@ def test_any_chunks_give_the_mean_of_the_channels(
     out = np.concatenate([decoder.decode(piece) for piece in cut(values.tobytes(), sizes)])
     np.testing.assert_allclose(out, expected, atol=1e-7)
     assert out.dtype == np.float32
-    assert decoder.position == len(expected)
     assert decoder.pending_bytes == encoding.sample_bytes * (len(values) - whole)
 
 
@@ -54,7 +53,6 @@ def test_a_bad_sample_is_named_and_those_before_it_are_kept(bad: float, channels
     values[5, -1] = bad
     with pytest.raises(BadAudioError, match="sample 15 is") as caught:
         decoder.decode(values.tobytes() + b"\0")
-    assert caught.value.position == decoder.position == 15
     assert caught.value.dropped == 3
     assert decoder.pending_bytes == 0
     np.testing.assert_array_equal(caught.value.samples, np.full(5, 0.25, np.float32))

@@ -115,3 +115,23 @@ def next_strokes(pitch: NDArray[np.integer], onset: NDArray[np.float64]) -> NDAr
     same = np.diff(pitch[order]) == 0
     again[order[:-1][same]] = order[1:][same]
     return again
+
+
+def nearest(
+    onset_s: NDArray[np.float64],
+    pitch: NDArray,
+    at_s: NDArray[np.float64],
+    at_pitch: NDArray[np.int64],
+    within_s: float,
+) -> NDArray[np.int64]:
+    """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
+    found = np.full(len(at_s), -1)
+    for one in np.unique(at_pitch):
+        notes = np.flatnonzero(pitch == one)
+        if len(notes):
+            places = np.flatnonzero(at_pitch == one)
+            distance = np.abs(onset_s[notes] - at_s[places, None])
+            best = distance.argmin(axis=1)
+            near = distance[np.arange(len(places)), best] <= within_s
+            found[places[near]] = notes[best[near]]
+    return found

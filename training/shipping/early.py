@@ -22,10 +22,11 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
-from training.shipping.tracking import hear_windows, nearest, tracked
+from training.shipping.tracking import hear_windows, tracked
 
 logger = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, estimated_notes
+from training.music.notes import nearest as nearest
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""
@@ -72,23 +73,3 @@ def hear_windows(
         framer.close()
 
     asyncio.run(hear())
-
-
-def nearest(
-    onset_s: NDArray[np.float64],
-    pitch: NDArray,
-    at_s: NDArray[np.float64],
-    at_pitch: NDArray[np.int64],
-    within_s: float,
-) -> NDArray[np.int64]:
-    """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
-    found = np.full(len(at_s), -1)
-    for one in np.unique(at_pitch):
-        notes = np.flatnonzero(pitch == one)
-        if len(notes):
-            places = np.flatnonzero(at_pitch == one)
-            distance = np.abs(onset_s[notes] - at_s[places, None])
-            best = distance.argmin(axis=1)
-            near = distance[np.arange(len(places)), best] <= within_s
-            found[places[near]] = notes[best[near]]
-    return found

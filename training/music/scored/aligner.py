@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.engine.engine import Engine
+from service.notes.onsets import peaks
 from service.session.transcribe import transcribe_array
 from training.music.label_tables import LabelError
 from training.music.metrics import NoteList
 from training.music.midi_labels import read_midi
+from training.music.notes import nearest
 from training.music.recordings import read_audio
 from training.music.scored.coarse import warp
 from training.music.scored.refine import FOUND, TOLERANCE_S, Aligned, refine
@@ -76,23 +78,12 @@ def unwritten(aligned: Aligned, heard: Heard) -> NDArray[np.float64]:
     Peaks of the onset probability of at least FOUND, further than twice the tolerance from every
     note of their pitch.
     """
-    onset = heard.onset
-    inner = onset[1:-1]
-    peaks = (inner >= FOUND) & (inner > onset[:-2]) & (inner >= onset[2:])
-    frame, pitch = np.nonzero(peaks)
-    times_s = (frame + 1) * heard.frame_s
-    near = np.zeros(len(times_s), bool)
-    for one in np.unique(pitch):
-        notes_s = np.sort(aligned.notes.onset_s[aligned.notes.pitch == one])
-        of_pitch = pitch == one
-        near[of_pitch] = _nearest(notes_s, times_s[of_pitch]) <= 2 * TOLERANCE_S
+    inner = heard.onset[1:-1]
+    frame, pitch = peaks(heard.onset, 1, FOUND)[1:-1].nonzero()
+    times_s = np.asarray((frame + 1) * heard.frame_s, np.float64)
+    notes = aligned.notes
+    near = nearest(notes.onset_s, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
     return np.stack([times_s, pitch, inner[frame, pitch]], axis=1)[~near]
-
-
-def _nearest(sorted_s: NDArray[np.float64], times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    around = np.concatenate([[-np.inf], sorted_s, [np.inf]])
-    at = np.searchsorted(sorted_s, times_s)
-    return np.asarray(np.minimum(times_s - around[at], around[at + 1] - times_s))
 
 
 def write_labels(path: Path, aligned: Aligned) -> None:

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+CACHE = Path("~/.cache/rse-transcribe").expanduser()
+
 
 def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
     """A parser whose help shows a module's docstring as it stands."""
@@ -14,6 +16,4 @@ def documented_parser(program: str, about: str | None) -> argparse.ArgumentParse
 def add_material(parser: argparse.ArgumentParser) -> None:
     """Where the material of rendered audio is, and its cache."""
     parser.add_argument("--synth", type=Path, default=Path("data/synth"), help="training data")
-    parser.add_argument(
-        "--cache", type=Path, default=Path("~/.cache/rse-transcribe").expanduser(), help="its cache"
-    )
+    parser.add_argument("--cache", type=Path, default=CACHE, help="its cache")

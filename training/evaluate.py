@@ -54,6 +54,7 @@ import torch
 from model.storage import WeightsError, load, shipped
 from service.engine.engine import Engine
 from service.protocol.options import Mode, StreamOptions
+from training.commands import CACHE
 from training.evaluation.errors import analyse
 from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.junk import (
@@ -76,7 +77,6 @@ MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 
 PROG = "python -m training.evaluate"
 MAX_JUNK_S = 3600.0
-CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
 LABELLED = "audio and labels, in any layout of training.music.recordings"
 SYNTH = "training data: for its held-out sounds"

@@ -6,7 +6,7 @@ usable stride-128 position, the paper's frame-only network by the released code'
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from training.music.distillation import DistillationConfig, Teacher
 from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import SynthConfig
-from training.music.synth.dataset import Batch, SynthStream
+from training.music.synth.dataset import Batch, synth_stream
 from training.music.synth.labels import ONSET_SCALE, PEDAL_SCALE, VELOCITY_SCALE
 from training.music.synth.validation import render_validation
 from training.musicnet.data import Archive, ArchiveConfig
@@ -107,14 +107,14 @@ class MusicTask:
         of the archive depend only on seed and step.
         """
         config = self.config
-        source: contextlib.AbstractContextManager[Iterable[Batch]]
+        source: contextlib.AbstractContextManager[Iterator[Batch]]
         if self.archive:
             source = self.archive.batches(config.batch_size, seed, step, share, config.workers)
         else:
             size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
-            source = SynthStream(self.synth, size, config.workers, music)
+            source = synth_stream(self.synth, size, config.workers, music)
         with source as stream:
-            yield iter(stream)
+            yield stream
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss of the task's own network."""

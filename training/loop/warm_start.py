@@ -17,8 +17,6 @@ from model.storage import WeightsError, load, resolve
 from model.transcriber import TranscriptionModel
 from training.loop.narrow import narrow
 
-_BATCH_SIZE = 24  # windows a step of stages whose cards do not say
-
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
@@ -61,13 +59,12 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     stage = {
         "name": card.get("name", ""),
         "steps": training["steps"],
-        "batch_size": data.get("batch_size", _BATCH_SIZE),
+        "batch_size": data["batch_size"],
         "hours": training["hours"],
         "learning_rate": training["loop"]["learning_rate"],
         "synth": data.get("synth"),
     }
-    earlier = [{"batch_size": _BATCH_SIZE, **one} for one in training.get("earlier", [])]
-    return [*earlier, stage]
+    return [*training.get("earlier", []), stage]
 
 
 def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:

@@ -114,5 +114,4 @@ def _line(source: dict[str, Any]) -> str:
 
 
 def _name(source: dict[str, Any]) -> str:
-    # Older cards call the attribution of scores "source".
-    return f"{source.get('attribution') or source['source']} ({source['licence']})"
+    return f"{source['attribution']} ({source['licence']})"

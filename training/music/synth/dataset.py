@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,46 +156,33 @@ def _ignore_interrupt(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the consumer handles Ctrl-C and saves first
 
 
-class SynthStream:
-    """Endless training batches from worker processes; an iterator and a context manager.
+@contextmanager
+def synth_stream(
+    config: SynthConfig, batch_size: int, workers: int, seed: int
+) -> Iterator[Iterator[Batch]]:
+    """Endless training batches from worker processes.
 
     Raises what a worker raised, with its traceback, or RuntimeError if one died silently.
     ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
     ``if __name__ == "__main__"`` guard, as they start with "spawn".
     """
-
-    def __init__(
-        self, config: SynthConfig, batch_size: int, workers: int, seed: int | None = None
-    ) -> None:
-        if batch_size < 1 or workers < 0:
-            raise ValueError("batch_size must be positive and workers not negative")
-        # Decode the bank once here: otherwise every worker would, at the same time.
-        load_material(config, "train")
-        loader = DataLoader(
-            _Batches(config, batch_size, config.seed if seed is None else seed),
-            batch_size=None,
-            num_workers=workers,
-            collate_fn=_as_tensors,
-            prefetch_factor=config.queue_batches if workers else None,
-            multiprocessing_context="spawn" if workers else None,
-            worker_init_fn=_ignore_interrupt,
-            pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
-            generator=torch.Generator(),  # the loader's own seed leaves the global one alone
-        )
-        self._batches: Iterator[Any] = iter(loader)
-
-    def __iter__(self) -> SynthStream:
-        return self
-
-    def __next__(self) -> Batch:
-        return Batch(*(tensor.numpy() for tensor in next(self._batches)))
-
-    def close(self) -> None:
-        """Ends the stream; its workers stop with the loader's iterator."""
-        self._batches = iter(())
-
-    def __enter__(self) -> SynthStream:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    if batch_size < 1 or workers < 0:
+        raise ValueError("batch_size must be positive and workers not negative")
+    # Decode the bank once here: otherwise every worker would, at the same time.
+    load_material(config, "train")
+    loader = DataLoader(
+        _Batches(config, batch_size, seed),
+        batch_size=None,
+        num_workers=workers,
+        collate_fn=_as_tensors,
+        prefetch_factor=config.queue_batches if workers else None,
+        multiprocessing_context="spawn" if workers else None,
+        worker_init_fn=_ignore_interrupt,
+        pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
+        generator=torch.Generator(),  # the loader's own seed leaves the global one alone
+    )
+    batches = (Batch(*(tensor.numpy() for tensor in batch)) for batch in loader)
+    try:
+        yield batches
+    finally:
+        batches.close()  # the workers stop with the loader's iterator

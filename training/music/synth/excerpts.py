@@ -48,10 +48,6 @@ class Material:
     """Noises of pianos, if the bank has them."""
     recordings: list[ScoredRecording] = field(default_factory=list)
 
-    @property
-    def pieces(self) -> list[Piece]:
-        return [piece for group in self.groups.values() for piece in group]
-
 
 def load_material(config: SynthConfig, split: str = "train") -> Material:
     """Opens bank and scores, and for training the real recordings. Raises ValueError if the split

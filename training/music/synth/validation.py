@@ -26,7 +26,6 @@ VALIDATION_EXCERPT_S = 12.0
 class ValidationPiece(NamedTuple):
     """A long passage for note-level scores and tuning the note tracker."""
 
-    name: str
     audio: NDArray[np.float32]
     """[samples] at the bank's rate"""
     notes: NDArray[np.float64]
@@ -53,11 +52,11 @@ def validation_pieces(
     rng = np.random.default_rng(seed)
     material = load_material(config, "validation")
     pieces = []
-    for i in range(n):
+    for _ in range(n):
         rendered = _excerpt(material, config, seconds, rng)
         notes = rendered.notes
         table = np.stack([notes.onset, notes.offset, notes.pitch, notes.velocity], axis=1)
-        pieces.append(ValidationPiece(f"validation-{i:03d}", rendered.audio, table))
+        pieces.append(ValidationPiece(rendered.audio, table))
     return pieces
 
 

@@ -130,21 +130,14 @@ class Instrument:
         return np.asarray(cost.argmin(axis=1))
 
 
+@dataclass(frozen=True)
 class Bank:
-    """All instruments and the memory-mapped samples behind them.
+    """All instruments and the memory-mapped samples behind them."""
 
-    ``samples`` is int16 at ``OVERSAMPLING`` times ``sample_rate``.
-    """
-
-    def __init__(
-        self,
-        instruments: dict[str, Instrument],
-        samples: NDArray[np.int16],
-        sample_rate: int,
-    ) -> None:
-        self.instruments = instruments
-        self.samples = samples
-        self.sample_rate = sample_rate
+    instruments: dict[str, Instrument]
+    samples: NDArray[np.int16]
+    """At ``OVERSAMPLING`` times ``sample_rate``."""
+    sample_rate: int
 
 
 def load_bank(folder: Path, cache: Path) -> Bank:

@@ -1,22 +1,25 @@
 """Fit the classifier of note beginnings: ``python -m training.shipping.onsets --write``.
 
 Its examples are the onset peaks that the trained network shows (``service.notes.onsets``): on
-scores rendered with held-out instruments, since it hears those that it was trained on too well, and
-with ``--real DIR`` on the training split of real recordings with scores, as they are and in other
-rooms. They come from streams with the full look-ahead and from the windows of the anytime mode.
+scores rendered with held-out instruments, since it hears those that it was trained on too well; in
+speech, drums and noise, where every peak is false; and with ``--real DIR`` on the training split of
+real recordings with scores, as they are and in other rooms. They come from streams with the full
+look-ahead and from the windows of the anytime mode.
 ``training.shipping.tune`` then chooses the thresholds on other pieces.
 """
 
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from model.config import HOP, PITCHES
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes import onsets
@@ -24,6 +27,7 @@ from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
@@ -35,6 +39,9 @@ SEED = 12  # of the rendered pieces; 11 are those of tune
 RADIUS = TrackerSettings().onset_radius_frames
 ANYTIME_MS = 200.0
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
+UNMUSICAL = 10  # stretches of speech, and of drums and noise a fifth as many each
+PACES = (0.65, 1.5)
+"""Of the voices: far from those that the network was trained on, so that it hears new ones."""
 KEPT = 0.3  # of the peaks that successive windows show again
 LEAST_PEAKS = 1000
 HIDDEN = (32, 16)
@@ -142,6 +149,25 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float(f"{value:.{DIGITS}g}") for value in values)
 
 
+def unmusical(
+    synth: SynthConfig, rate: int, seconds: float
+) -> Iterator[tuple[NDArray[np.float32], Truth]]:
+    """Audio at the model's rate in which no note begins, and that truth; nothing if ``synth`` has
+    no recorded sounds."""
+    sounds = load_backgrounds(synth.root, synth.cache, rate)
+    if sounds is None:
+        return
+    rng = np.random.default_rng(SEED)
+    length = round(seconds * rate)
+    unknown = np.zeros((length // HOP + 1, PITCHES), bool)
+    silent = Truth(np.zeros(0), np.zeros(0, np.int16), unknown, HOP / rate)
+    for number in range(UNMUSICAL):
+        yield sounds.talk(length, rng, PACES), silent
+        if number % 5 == 0:
+            yield sounds.drums(length, rng), silent
+            yield sounds.noise(length, rng), silent
+
+
 def classifier_for(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> OnsetClassifier | None:
@@ -157,8 +183,9 @@ def classifier_for(
     rng = np.random.default_rng(SEED)
     parts: list[Examples] = []
     material = pieces_with_truth(synth, rate, pieces, seconds, SEED, "train", elsewhere=True)
+    sounds = unmusical(synth, rate, seconds)
     with Engine(transcriber) as engine:
-        for number, (audio, told) in enumerate(material, start=1):
+        for number, (audio, told) in enumerate(chain(sounds, material), start=1):
             parts += [of_stream(said, heads, told) for said in heard(engine, audio, rows)]
             parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], told, rng))
             logger.info("piece %d: %d peaks", number, sum(len(part.begins) for part in parts))

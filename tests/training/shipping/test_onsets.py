@@ -1,10 +1,15 @@
 """The classifier of note beginnings learns what its examples show."""
 
+from pathlib import Path
+
 import numpy as np
 
+from model.config import HOP, SAMPLE_RATE
 from service.notes.onsets import INPUTS
 from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, draw, silence
-from training.shipping.onsets import Examples, fit, of_stream
+from tests.training.music.synth.acoustics.test_backgrounds import write_noise
+from training.music.synth.config import SynthConfig
+from training.shipping.onsets import Examples, fit, of_stream, unmusical
 from training.shipping.recorded_pieces import Truth
 
 
@@ -28,3 +33,21 @@ def test_peaks_are_labelled_by_the_notes_that_begin_there() -> None:
     # 60 begins, its overtone 72 does not, 64 begins within 50 ms; nobody knows about 50.
     assert sorted(found.begins.tolist()) == [False, True, True]
     assert found.inputs.shape == (3, INPUTS)
+
+
+def test_every_peak_in_speech_drums_and_noise_is_false(tmp_path: Path) -> None:
+    write_noise(tmp_path)
+    frames = 40
+    drawn = silence(frames, heads=4)
+    draw(drawn, 60, 20.0, 30)
+    stretches = list(
+        unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, frames * HOP / SAMPLE_RATE)
+    )
+    assert len(stretches) > 10
+    for audio, told in stretches:
+        assert len(audio) == frames * HOP
+        assert of_stream(drawn, ALL_HEADS, told).begins.tolist() == [False]
+
+
+def test_without_recorded_sounds_there_are_none(tmp_path: Path) -> None:
+    assert not list(unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, 1.0))

@@ -107,15 +107,20 @@ class Backgrounds:
             at += max(1, len(sound) - fade)
         return out
 
-    def talk(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """One speaker, with pauses; float32 [length]. Raises ValueError without speech."""
+    def talk(
+        self, length: int, rng: np.random.Generator, paces: tuple[float, float] = PACE
+    ) -> NDArray[np.float32]:
+        """One speaker, with pauses; float32 [length]. Raises ValueError without speech.
+
+        paces: slowest and fastest; pitch and timbre change with the pace.
+        """
         if not self.voices:
             raise ValueError("these backgrounds contain no speech")
         # Half of the time long recordings of speech, else single words.
         names = list(self.voices)
         seconds = [sum(one.length for one in self.voices[name]) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
-        pace = float(rng.uniform(*PACE))
+        pace = float(rng.uniform(*paces))
         out = np.zeros(length, np.float32)
         at = -int(rng.uniform(0, 0.5) * voice[0].length)
         while at < length:

@@ -39,7 +39,7 @@ SEED = 12  # of the rendered pieces; 11 are those of tune
 RADIUS = TrackerSettings().onset_radius_frames
 ANYTIME_MS = 200.0
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
-UNMUSICAL = 10  # stretches of speech, and of drums and noise a fifth as many each
+UNMUSICAL = 30  # stretches of speech, and of drums and noise a fifth as many each
 PACES = (0.65, 1.5)
 """Of the voices: far from those that the network was trained on, so that it hears new ones."""
 KEPT = 0.3  # of the peaks that successive windows show again

@@ -27,11 +27,12 @@ from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.notes import nearest
 from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
-from training.shipping.tracking import hear_windows, heard, nearest, note_heads
+from training.shipping.tracking import hear_windows, heard, note_heads
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList, estimated_notes
-from training.music.notes import nearest as nearest
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""

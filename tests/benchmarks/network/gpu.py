@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from model.config import HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig
+from model.config import ACCURATE, HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig
 from model.fast.network import fast_network
 from model.fast.shuffle_exchange import fast_switch
 from model.fast.switch import FastSwitch
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     for maps in MAPS:
         figures[f"switch layer, m={maps}"] = switch_layer(maps, rate, bandwidth, runs)
     batches = QUICK_BATCHES if options.quick else BATCHES
-    for config in (PAPER, LIVE):
+    for config in (PAPER, LIVE, ACCURATE):
         figures[config.name] = network(config, batches, rate, runs)
     return figures
 

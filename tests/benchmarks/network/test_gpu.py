@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from model.config import LIVE, PAPER, FilterbankConfig, RSEConfig
+from model.config import ACCURATE, LIVE, PAPER, FilterbankConfig, RSEConfig
 from service.engine.cuda_graphs import GraphRunner
 from tests.benchmarks.__main__ import rows
 from tests.benchmarks.network import gpu
@@ -31,6 +31,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         "GraphRunner": partial(GraphRunner, capture=again),
         "PAPER": replace(PAPER, rse=SMALL),
         "LIVE": replace(LIVE, rse=SMALL, front_end=small),
+        "ACCURATE": replace(ACCURATE, rse=SMALL, front_end=small),
         "MAPS": (8,),
         "POSITIONS": 8,
         "SIDE": 16,
@@ -46,7 +47,7 @@ def test_every_figure_is_there() -> None:
     assert {"bf16_tflops", "bandwidth_gb_s", "triton"} <= set(figures)
     layer = figures["switch layer, m=8"]
     assert {"eager", "compiled"} <= set(layer)
-    for name in ("paper", "live"):
+    for name in ("paper", "live", "accurate"):
         assert figures[name]["plain, batch 2"]["windows_a_second"]["runs"] == 5
         centre = figures[name]["service, centre, batch 2"]
         assert centre["streams_in_real_time"]["median"] > 0

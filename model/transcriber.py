@@ -39,13 +39,13 @@ IMPOSSIBLE = -30.0  # logit of notes outside a network's range
 
 
 class FeatureStream(Protocol):
-    """Front-end state of one stream of audio; used by one thread."""
+    """What is kept of one stream of audio; used by one thread."""
 
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """Features of the window (WINDOW samples), which moved by `new_hops` since the last call.
+        """The row of a window (WINDOW samples), which moved by `new_hops` since the last call.
 
-        The first call computes everything, as if preceded by silence. The result is a row for
-        ``predict_features``.
+        Before the first window there is silence. Rows go to ``predict_features`` or to the
+        ``predict_rows`` of a ``FastNetwork``.
         """
         ...
 

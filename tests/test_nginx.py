@@ -33,8 +33,6 @@ from tests.service.conftest import TONES, RunningServer, reserved_port, server_s
 from tests.service.faults.held import wait_until
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
-pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
-
 PATIENCE_S = 60.0
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 PITCHES = [pitch for pitch, _, _ in MELODY]

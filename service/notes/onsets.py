@@ -1,10 +1,10 @@
 """Where notes begin: a second look at the peaks of the onset probability.
 
 The network marks overtones that are struck with their note, strings that ring on while others are
-struck, and the syllables of a speaker, with small onset probabilities, much like soft notes. What it says about the frames
-before and after a peak, and about pitches an octave, a twelfth or a semitone away, tells them
-apart: a small classifier reads that and replaces the onset probability of the peak.
-``training.shipping.onsets`` fits it on what the trained network hears.
+struck, and a speaker's syllables, with small onset probabilities, much like soft notes. What it
+says about the frames before and after a peak, and about pitches an octave, a twelfth or a semitone
+away, tells them apart: a small classifier reads that and replaces the onset probability of the
+peak. ``training.shipping.onsets`` fits it on what the trained network hears.
 """
 
 from functools import cached_property

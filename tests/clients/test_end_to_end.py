@@ -20,8 +20,6 @@ from tests.clients.fakes.cutting_proxy import CuttingProxy
 from tests.fakes import play
 from tests.service.conftest import TONES, RunningServer, server_starter
 
-pytestmark = pytest.mark.timeout(400)  # on a busy machine a process takes long to start
-
 RATE = 44_100
 # (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.
 NOTES = [

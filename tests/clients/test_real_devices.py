@@ -85,7 +85,6 @@ print(json.dumps(told), flush=True)
 """
 
 
-@pytest.mark.timeout(400)  # three programs and two sound servers, perhaps on a busy machine
 async def test_tones_in_a_room_play_a_synthesiser(room: dict[str, str], tmp_path: Path) -> None:
     """Sound to MIDI, as the default of ``--midi-port`` plays along; both ends by the clock of the
     room's samples."""

@@ -40,3 +40,10 @@ def test_padding_is_zeros_at_the_end(config: RSEConfig) -> None:
     x = torch.randn(2, 13, 6)
     padded = torch.cat([x, torch.zeros(2, 3, 6)], dim=1)
     torch.testing.assert_close(network(x), network(padded)[:, :13])
+
+
+@pytest.mark.parametrize("config", FLAVOURS, ids=["paper", "released", "ablated", "gated"])
+@pytest.mark.parametrize("length", [1, 2, 13, 64])
+def test_any_length_keeps_its_shape(config: RSEConfig, length: int) -> None:
+    network = ResidualShuffleExchange(config).eval()
+    assert network(torch.randn(2, length, 6)).shape == (2, length, 6)

@@ -165,7 +165,6 @@ def test_a_field_out_of_its_range_is_named(
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.timeout(300)  # a process that imports torch, perhaps on a busy machine
 def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
     arguments = [*TINY, "--loop.steps", "1000000", "--out", str(tmp_path)]
     process = subprocess.Popen(

@@ -7,7 +7,8 @@ The released code trains all bins from the first step, each example in the small
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from training.algorithmic.data import (
     make_bins,
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
-from training.algorithmic.generators import PROBLEMS
+from training.algorithmic.generators import PROBLEMS, draw_keys
 from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
@@ -47,6 +48,9 @@ class AlgorithmicConfig:
     curriculum_steps: int = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
+    uneven_keys: float = 0.0
+    """Share of the training sequences to sort in which some keys are far more frequent than others,
+    at random; the released code has none. Helps beyond the lengths that are trained."""
     examples_per_length: int = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
     smoothing: float = 0.01
@@ -64,6 +68,8 @@ class AlgorithmicConfig:
             raise ValueError(f"bins must rise: {self.bins}")
         if min(self.batch_size, self.examples_per_length, self.validation_examples) < 1:
             raise ValueError("batch size and numbers of examples must be at least 1")
+        if not 0 <= self.uneven_keys <= 1 or (self.uneven_keys and self.task != "sorting"):
+            raise ValueError(f"uneven_keys must be 0 to 1, and is for sorting: {self.uneven_keys}")
         if self.curriculum_steps < 0:
             raise ValueError(f"curriculum_steps must be 0 or more: {self.curriculum_steps}")
 
@@ -94,7 +100,10 @@ class AlgorithmicTask:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         rng = np.random.default_rng(config.seed)
-        data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
+        problem = self.problem
+        if config.uneven_keys:
+            problem = replace(problem, draw=partial(draw_keys, uneven=config.uneven_keys))
+        data = make_bins(problem, rng, config.bins, config.examples_per_length)
         order = {size: Shuffled(data[size], config.batch_size, seed, share) for size in config.bins}
 
         def endless() -> Iterator[dict[int, Examples]]:

@@ -53,9 +53,10 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     Each has "name", "steps", "batch_size", "hours", the peak "learning_rate" and "synth", the
     settings of its training audio.
     """
-    training, data = card.get("training"), card.get("data", {})
+    training = card.get("training")
     if training is None:
         return []
+    data = card["data"]
     stage = {
         "name": card.get("name", ""),
         "steps": training["steps"],

@@ -44,7 +44,7 @@ UNMUSICAL = 30  # stretches of speech, and of drums and noise a fifth as many ea
 PACES = (0.65, 1.5)
 """Of the voices: far from those that the network was trained on, so that it hears new ones."""
 KEPT = 0.3  # of the peaks that successive windows show again
-LEAST_PEAKS = 1000
+LEAST_PEAKS = 500  # that are notes
 HIDDEN = (32, 16)
 DROPOUT = 0.1
 EPOCHS, BATCH = 20, 512
@@ -163,17 +163,19 @@ def unmusical(
     unknown = np.zeros((length // HOP + 1, PITCHES), bool)
     silent = Truth(np.zeros(0), np.zeros(0, np.int16), unknown, HOP / rate)
     for number in range(UNMUSICAL):
-        yield sounds.talk(length, rng, PACES), silent
+        if sounds.voices:
+            yield sounds.talk(length, rng, PACES), silent
         if number % 5 == 0:
-            yield sounds.drums(length, rng), silent
+            if sounds.kits:
+                yield sounds.drums(length, rng), silent
             yield sounds.noise(length, rng), silent
 
 
 def classifier_for(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> OnsetClassifier | None:
-    """The classifier for a model, from rendered pieces and, if ``synth.real_root`` is given, real
-    recordings; None if the model shows fewer than LEAST_PEAKS.
+    """The classifier for a model, from sounds without notes, rendered pieces and, if
+    ``synth.real_root`` is given, real recordings; None if fewer than LEAST_PEAKS are notes.
 
     Args:
         pieces: number of rendered pieces.
@@ -191,10 +193,11 @@ def classifier_for(
             parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], told, rng))
             logger.info("piece %d: %d peaks", number, sum(len(part.begins) for part in parts))
     inputs = np.concatenate([part.inputs for part in parts])
-    if len(inputs) < LEAST_PEAKS:
-        logger.warning("%d peaks are too few for a classifier of onsets", len(inputs))
+    begins = np.concatenate([part.begins for part in parts])
+    if begins.sum() < LEAST_PEAKS:
+        logger.warning("%d notes are too few for a classifier of onsets", begins.sum())
         return None
-    return fit(Examples(inputs, np.concatenate([part.begins for part in parts])))
+    return fit(Examples(inputs, begins))
 
 
 def main(arguments: list[str] | None = None) -> int:

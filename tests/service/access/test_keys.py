@@ -64,3 +64,8 @@ def test_a_name_that_is_there_twice() -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(KeysError, match="cannot be read"):
         read_keys("", str(tmp_path / "none"))
+
+
+def test_a_name_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "two words"]) == 2
+    assert capsys.readouterr().out == ""

@@ -1,4 +1,4 @@
-"""``Stream`` gives the events of the websocket, in blocks of any length."""
+"""``Stream`` gives the events of the websocket, block by block."""
 
 import threading
 import time

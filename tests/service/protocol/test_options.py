@@ -12,7 +12,8 @@ HOP_MS = 1000 * 128 / MODEL_RATE_HZ
 
 @pytest.mark.parametrize(
     ("lookahead_ms", "hops"),
-    [(1, 4), (100, 8), (200, 17), (1e308, 32)],
+    # What `ready` states, to the microsecond, gives the same hops again.
+    [(1, 4), (100, 8), (200, 17), (1e308, 32), *((round(n * HOP_MS, 3), n) for n in range(4, 33))],
 )
 def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
     assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(MODEL_RATE_HZ) == hops

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -49,6 +50,17 @@ def test_a_step_has_a_batch_of_every_bin_and_averages_their_costs() -> None:
     torch.testing.assert_close(parts["longest_loss"], costs[1].detach())
 
 
+def test_uneven_keys_are_for_training_alone() -> None:
+    even, uneven = make_task(), make_task(replace(TINY, uneven_keys=1.0))
+    commonest = []
+    for task in (even, uneven):
+        with task.batches(seed=0) as batches:
+            rows = [row for _ in range(20) for row in next(batches)[16].inputs]
+        commonest.append(np.mean([np.bincount(row[row > 0]).max() for row in rows]))
+    assert commonest[1] > 1.5 * commonest[0]
+    assert even.validate(even.network) == uneven.validate(uneven.network)
+
+
 def test_bins_join_one_after_another() -> None:
     task = make_task(replace(TINY, curriculum_steps=4))
     with task.batches(seed=2) as batches:
@@ -76,6 +88,8 @@ def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
         ({"bins": ()}, "powers of two"),
         ({"bins": (16, 8)}, "must rise"),
         ({"batch_size": 0}, "at least 1"),
+        ({"uneven_keys": 1.5}, "uneven_keys"),
+        ({"task": "addition", "uneven_keys": 0.5}, "uneven_keys"),
     ],
 )
 def test_impossible_configurations_are_refused(change: dict[str, object], message: str) -> None:

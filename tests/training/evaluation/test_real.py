@@ -54,7 +54,6 @@ def test_shifted_labels_are_another_truth(tones: Path) -> None:
     assert report["label_shift_ms"] == 100
 
 
-@pytest.mark.timeout(300)  # two processes that import torch, perhaps on a busy machine
 def test_processes_side_by_side_find_the_same(tones: Path) -> None:
     for name in ("again", "once more"):
         for suffix in (".wav", ".tsv"):

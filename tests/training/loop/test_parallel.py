@@ -29,7 +29,6 @@ def test_shares_make_up_the_batch() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.device_count() == 1, reason="two processes cannot share a GPU")
-@pytest.mark.timeout(300)  # four processes that import torch, perhaps on a busy machine
 def test_two_processes_train_what_one_trains(tmp_path: Path) -> None:
     alone = parse([*TINY, "--out", str(tmp_path / "alone")])
     assert isinstance(alone, AlgorithmicRun)

@@ -8,6 +8,8 @@ number of workers determine a stream.
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -152,8 +154,9 @@ def _as_tensors(batch: Any) -> Any:
     return tuple(torch.from_numpy(array) for array in batch)
 
 
-def _ignore_interrupt(worker: int) -> None:
+def _prepare_worker(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the consumer handles Ctrl-C and saves first
+    atexit.register(os._exit, 0)  # threads of libraries may abort a process that ends otherwise
 
 
 @contextmanager
@@ -177,7 +180,7 @@ def synth_stream(
         collate_fn=_as_tensors,
         prefetch_factor=config.queue_batches if workers else None,
         multiprocessing_context="spawn" if workers else None,
-        worker_init_fn=_ignore_interrupt,
+        worker_init_fn=_prepare_worker,
         pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
         generator=torch.Generator(),  # the loader's own seed leaves the global one alone
     )

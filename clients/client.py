@@ -21,9 +21,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 from clients.connection.backlog import Backlog
-from clients.connection.changes import Changes
 from clients.connection.retry import Retry, delays_s
-from clients.connection.session import Session
+from clients.connection.session import Changes, Session
 from clients.connection.websocket import websocket_url
 from clients.errors import (
     ConnectError,

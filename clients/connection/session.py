@@ -6,7 +6,6 @@ from collections.abc import Callable
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from clients.connection.changes import Changes
 from clients.connection.flow import FlowControl
 from clients.connection.websocket import open_socket
 from clients.errors import (
@@ -34,6 +33,28 @@ from service.protocol.server_messages import (
     Unknown,
     parse_server_message,
 )
+
+
+class Changes:
+    """Like ``asyncio.Condition``, but notifying needs no ``await``."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        """Wake all waiting tasks to check again."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.discard(waiting)
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""What the terminal shows."""
+"""The terminal's picture of live notes, and the lines printed where there is none."""
 
 import io
 
@@ -7,10 +7,48 @@ from rich.console import Console
 
 from clients.errors import ConnectionLostError
 from clients.events import Disconnected, Gap
-from clients.live.terminal import REMEMBERED_NOTES, Terminal
+from clients.live.terminal import MARGIN, MAX_ROWS, REMEMBERED_NOTES, Roll, Terminal, note_name
 from service.protocol.client_messages import Checkpoint
 from service.protocol.server_messages import Progress
 from tests.clients.fakes.events import off, on
+
+
+def rows(roll: Roll, columns: int) -> dict[str, str]:
+    lines = roll.render(MARGIN + columns).plain.splitlines()
+    return {line[:MARGIN].strip(): line[MARGIN:] for line in lines}
+
+
+@pytest.mark.parametrize(("pitch", "name"), [(60, "C4"), (69, "A4"), (21, "A0"), (1, "C#-1")])
+def test_notes_have_names(pitch: int, name: str) -> None:
+    assert note_name(pitch) == name
+
+
+def test_notes_lie_at_their_times_and_grow_while_they_sound() -> None:
+    roll = Roll()
+    for event in (on(0, 60, 0.2), off(0, 60, 0.5), on(1, 64, 0.6), on(2, 60, 1.0)):
+        roll.event(event)
+    assert rows(roll, 10) == {"E4": "      █▬▬▬", "C4": "  █▬▬     "}
+    roll.event(off(2, 60, 1.3))
+    assert rows(roll, 10) == {"E4": "   █▬▬▬▬▬▬", "C4": "▬▬     █▬▬"}
+
+
+def test_what_has_left_the_picture_is_forgotten() -> None:
+    roll = Roll()
+    for event in (on(0, 60, 0.0), off(0, 60, 0.5), on(1, 62, 5.0), off(1, 62, 5.2)):
+        roll.event(event)
+    assert list(rows(roll, 10)) == ["D4"]
+    roll.event(on(2, 64, 100.0))
+    assert list(rows(roll, 1_000)) == ["E4", "D4"]  # the first was drawn for the last time
+
+
+def test_there_is_a_limit_to_its_rows() -> None:
+    roll = Roll()
+    for pitch in range(100):
+        roll.event(on(pitch, pitch, 0.0))
+    roll.event(off(0, 0, 1.0))
+    shown = rows(roll, 10)
+    assert len(shown) == MAX_ROWS
+    assert next(iter(shown)) == note_name(99)
 
 
 def terminal_on(console: Console, level_db: float = -12.0) -> Terminal:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from model import storage
 from service.access.keys import KeysError
 from service.app import create_app, pick_device, pick_model
-from service.ops import logs, tracing
+from service.ops import logs
 from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 
@@ -64,11 +64,6 @@ def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
         print(f"The model cannot be used: {error}", file=sys.stderr)
         return 2
     logs.configure(settings.log_format)
-    try:
-        tracing.configure()
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 2
     server: DrainingServer | None = None
 
     def give_up() -> None:

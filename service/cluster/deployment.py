@@ -31,7 +31,7 @@ from service.cluster.engine import RemoteEngine
 from service.cluster.flow import UnreadLimit
 from service.cluster.model import ModelWorker, StepTime, weights_digest
 from service.engine.batching import EngineError, Priority, Probabilities
-from service.ops import logs, tracing
+from service.ops import logs
 from service.ops.metrics import STEP_BUCKETS_S
 from service.settings import ClusterSettings, Settings
 from service.state import ServiceState
@@ -122,7 +122,7 @@ class Model:
     """A model replica, on the CPUs or the GPU share of its ``ray_actor_options``."""
 
     def __init__(self, settings: Settings, cluster: ClusterSettings, load_model: LoadModel) -> None:
-        configure_process(settings)
+        logs.configure(settings.log_format)
         cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
         os.environ["OMP_NUM_THREADS"] = str(max(1, int(cpus)))  # cores of the engine's workers
         device = pick_device(settings.device)
@@ -176,7 +176,7 @@ class Ingress:
         model: DeploymentHandle,
         token_secret: bytes,
     ) -> None:
-        configure_process(settings)
+        logs.configure(settings.log_format)
         self._settings = settings
         self._cluster = cluster
         self._token_secret = token_secret
@@ -207,11 +207,6 @@ class Ingress:
         engine = await RemoteEngine.connect(self._replicas, self._cluster)
         state.slot.device = engine.description.device
         return engine
-
-
-def configure_process(settings: Settings) -> None:
-    logs.configure(settings.log_format)
-    tracing.configure()
 
 
 def build(

@@ -1,4 +1,4 @@
-"""What operators see of a session: a log line at each end, counters and one span."""
+"""What operators see of a session: a log line at each end, and counters."""
 
 import logging
 from time import monotonic
@@ -6,8 +6,6 @@ from time import monotonic
 from service.access.clients import Client
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
-from service.ops.tracing import SessionSpan
-from service.protocol.faults import ErrorCode
 from service.session.session_state import Totals
 
 logger = logging.getLogger(__name__)
@@ -22,7 +20,6 @@ class SessionLog:
         self._began_s = monotonic()
         self._before: Totals | None = None
         self._totals: Totals | None = None
-        self._span: SessionSpan | None = None
         self._done = False
 
     def opened(self, name: str, totals: Totals, **fields: object) -> None:
@@ -33,9 +30,7 @@ class SessionLog:
         self._before = totals
         session_id.set(name)
         self._metrics.opened.inc()
-        about = {"client": self._client.name, **fields}
-        self._span = SessionSpan({"session_id": name, **about})
-        logger.info("session opened", extra={"fields": about})
+        logger.info("session opened", extra={"fields": {"client": self._client.name, **fields}})
 
     def ended(self, totals: Totals) -> None:
         """No more audio is accepted; the totals are final."""
@@ -65,6 +60,4 @@ class SessionLog:
             self._metrics.dropped_samples.inc(totals.dropped_samples)
             self._metrics.notes.inc(notes)
         self._metrics.closed.labels(reason).inc()
-        if self._span is not None:
-            self._span.end(about, failed=reason == ErrorCode.INTERNAL)
         logger.info("session closed", extra={"fields": about})

@@ -1,4 +1,4 @@
-"""Operations: health, metrics, logs, traces, the server process and its watchdog.
+"""Operations: health, metrics, logs, the server process and its watchdog.
 
 Nothing here changes a session's notes.
 """

@@ -7,6 +7,7 @@ import pytest
 
 from service.ops.logs import configure, session_id
 from service.settings import LogFormat
+from tests.service.apps import START, perform, serving
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
@@ -38,3 +39,20 @@ def test_a_line_of_a_session_has_its_id_and_all_else_there_is(
         "session_id": "9f0c",
         **fields,
     }
+
+
+def test_a_session_logs_its_options_and_what_became_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "service")
+    with serving() as (client, _):
+        perform(client, bytes(44_100))
+    opened, closed = (
+        next(vars(record)["fields"] for record in caplog.records if record.message == message)
+        for message in ("session opened", "session closed")
+    )
+    assert opened["client"] == closed["client"] == "address unknown"
+    assert opened["sample_rate"] == START["sample_rate"]
+    assert closed["reason"] == "stop"
+    assert closed["audio_s"] == pytest.approx(1.0)
+    assert {"duration_s", "frames", "notes", "dropped_samples"} <= closed.keys()

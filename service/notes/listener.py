@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
-from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.events import Event, NoteEvent
 from service.notes.naming import InstrumentNamer
-from service.notes.pedal import PEDALLED, PedalTracker
+from service.notes.pedal import MEAN_FRAMES, PEDALLED, PedalTracker
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Tracker, as_probabilities
@@ -62,7 +62,7 @@ class Listener:
 
     @property
     def history_frames(self) -> int:
-        return max(self._tracker.history_frames, self._namer.history_frames)
+        return max(self._tracker.history_frames, self._namer.history_frames, MEAN_FRAMES)
 
     @property
     def columns(self) -> int:
@@ -124,19 +124,20 @@ class Listener:
         new = settled.shape[1]
         self._namer.remember(first_frame - self._tracker.columns + 1, probabilities, new)
         events: list[Event] = []
-        for i in range(max(0, self._resumed - first_frame), new):
-            events += self._namer.step(first_frame + i, found[first_frame + i])
+        for i in range(new):
+            replayed = first_frame + i < self._resumed
+            if not replayed:
+                events += self._namer.step(first_frame + i, found[first_frame + i])
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
-                probability = float(settled[self._pedal_row, i, _ANY_PITCH])
-                events += self._step_pedal(frame, probability)
+                moves = self._pedal.hear(float(settled[self._pedal_row, i, _ANY_PITCH]))
+                if moves and not replayed and (self._pedal.down or self._pedal_present()):
+                    events.append(self._pedal.move(frame))
         return events
 
-    def _step_pedal(self, frame: int, probability: float) -> list[PedalEvent]:
-        if not self._pedal.moves(probability):
-            return []
-        present = not self.instruments or self.belief.share(PEDALLED) >= self._presence
-        return self._pedal.step(frame, probability, present)
+    def _pedal_present(self) -> bool:
+        """Whether an instrument with a pedal plays."""
+        return not self.instruments or self.belief.share(PEDALLED) >= self._presence
 
     def finish(self, end_frame: int) -> list[Event]:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and

@@ -1,35 +1,42 @@
 """The sustain pedal: from its probability curve to presses."""
 
+from collections import deque
+
 from service.notes.events import PedalEvent
 from service.protocol.midi_file import PEDALLED as PEDALLED
 
+MEAN_FRAMES = 8
+"""The curve is smoothed over so many frames (93 ms), less than a foot needs: the network flickers
+where a pedal is half down."""
+
 
 class PedalTracker:
-    """Follows one pedal with hysteresis: down above one threshold, up below a lower one."""
+    """Follows one pedal with hysteresis: the mean of the latest MEAN_FRAMES probabilities presses
+    it at one threshold and lifts it below another. Presses and lifts are dated to the middle of
+    these frames, so they are as late as early."""
 
     def __init__(self, on_threshold: float, off_threshold: float, frame_seconds: float) -> None:
         self._on = on_threshold
         self._off = off_threshold
         self._frame_seconds = frame_seconds
+        self._latest = deque([0.0] * MEAN_FRAMES, MEAN_FRAMES)  # silence precedes a stream
         self.down = False
 
-    def moves(self, probability: float) -> bool:
-        """Whether this is beyond the threshold that ends its state."""
-        return probability < self._off if self.down else probability >= self._on
+    def hear(self, probability: float) -> bool:
+        """Takes the next frame's probability that the pedal is down; returns whether the mean is
+        now beyond the threshold that ends the pedal's state."""
+        self._latest.append(probability)
+        mean = sum(self._latest) / MEAN_FRAMES
+        return mean < self._off if self.down else mean >= self._on
 
-    def step(self, frame: int, probability: float, present: bool = True) -> list[PedalEvent]:
-        """Process the next frame.
-
-        Args:
-            probability: that the pedal is down.
-            present: whether an instrument with a pedal plays; without one nothing is pressed.
-        """
-        moves = self.moves(probability) and (self.down or present)
-        return [self._move(frame)] if moves else []
+    def move(self, frame: int) -> PedalEvent:
+        """Presses or lifts the pedal, given the frame that was heard last."""
+        return self._moved(max(0, frame - (MEAN_FRAMES - 1) // 2))
 
     def close(self, frame: int) -> list[PedalEvent]:
-        return [self._move(frame)] if self.down else []
+        """Lifts a pedal that is down as the stream ends."""
+        return [self._moved(frame)] if self.down else []
 
-    def _move(self, frame: int) -> PedalEvent:
+    def _moved(self, frame: int) -> PedalEvent:
         self.down = not self.down
         return PedalEvent(self.down, frame, round(frame * self._frame_seconds, 6))

@@ -147,7 +147,8 @@ class Passages:
         for frame, probability in enumerate(heard.pedal.tolist()):
             score.add(namer.step(frame, heard.events.get(frame, ())))
             present = namer.belief.share(PEDALLED) >= settings.pedal_presence_threshold
-            score.add(presses.step(frame, probability, present))
+            if presses.hear(probability) and (presses.down or present):
+                score.add([presses.move(frame)])
         end = len(heard.pedal)
         for frame in sorted(frame for frame in heard.events if frame >= end):
             score.add(namer.step(frame, heard.events[frame]))

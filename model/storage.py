@@ -7,6 +7,7 @@ flushed and renamed, so a full disk or a kill leaves the old ones intact.
 
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +22,7 @@ from model.precision import fastest_dtype
 from model.transcriber import TranscriptionModel
 
 WEIGHTS = Path(__file__).parent / "weights"
+_building = threading.Lock()
 
 
 class WeightsError(ValueError):
@@ -91,7 +93,8 @@ def load(
         config = ModelConfig.from_json(card["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{path} is not a transcription network: {error!r}") from error
-    transcriber = TranscriptionModel(config, card)
+    with _building, torch.random.fork_rng(devices=()):  # leaves the caller's random numbers alone
+        transcriber = TranscriptionModel(config, card)
     load_weights(transcriber, read_tensors(path), path)
     transcriber = transcriber.to(device).eval()
     return transcriber.compute_in(dtype or fastest_dtype(torch.device(device)))

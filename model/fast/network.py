@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import skip_init
 
 from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
 from model.fast.columns import ColumnNetwork
@@ -257,12 +258,13 @@ def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) ->
     """A convolution without bias and the batch norm after it, as one convolution."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
-    folded = nn.Conv2d(
+    folded: nn.Conv2d = skip_init(
+        nn.Conv2d,
         convolution.in_channels,
         convolution.out_channels,
-        convolution.kernel_size,  # type: ignore[arg-type]
-        convolution.stride,  # type: ignore[arg-type]
-        convolution.padding,  # type: ignore[arg-type]
+        convolution.kernel_size,
+        convolution.stride,
+        convolution.padding,
         device=convolution.weight.device,
     ).requires_grad_(False)
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)

@@ -43,7 +43,7 @@ from service.engine.batching import (
 )
 from service.engine.interface import EngineObserver
 from service.engine.runner import Transcriber
-from service.engine.runners import runner_of
+from service.engine.runners import runner_of, set_own_threads
 from service.engine.segments import SegmentedStream
 
 __all__ = [
@@ -268,7 +268,7 @@ class Engine:
                 self._beats[number] = time.monotonic()
                 if threads != self._threads and self._threads is not None:
                     threads = self._threads
-                    torch.set_num_threads(threads)  # per thread
+                    set_own_threads(threads)
                 self._running[number] = batch
                 if self._given_up is not None:  # possibly since the batch was taken
                     for part in batch:

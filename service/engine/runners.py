@@ -9,6 +9,7 @@ bit for bit.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ _ALONE_MS = 40.0
 # Windows that a core computes in one go: more gain little and delay others.
 _CHUNK = 4
 _TRIED = slice(48, 56)  # a usual block's positions
+_setting_threads = threading.Lock()
 
 
 class PlainRunner:
@@ -99,7 +101,8 @@ class CrewRunner:
         """Whether so many windows give the same bits together as alone; tried once, on noise."""
         key = (windows, new_hops)
         if key not in self._agreeing:
-            noise = 0.1 * torch.randn(WINDOW + windows * new_hops * HOP)
+            own = torch.Generator().manual_seed(0)
+            noise = 0.1 * torch.randn(WINDOW + windows * new_hops * HOP, generator=own)
             first, *others = noise.unfold(0, WINDOW, new_hops * HOP)
             alone, together = self._fast.open_stream(_TRIED), self._fast.open_stream(_TRIED)
             assert isinstance(together, NetworkStream)
@@ -137,7 +140,7 @@ class CrewRunner:
         (row,) = self.rows(self.open_stream(_TRIED), [np.zeros(WINDOW, np.float32)], 1)
 
         def window_ms() -> float:
-            torch.set_num_threads(1)  # of this thread
+            set_own_threads(1)
             return least_ms(lambda: self._alone([row], _TRIED), time.thread_time)
 
         with ThreadPoolExecutor(1) as thread:
@@ -159,6 +162,19 @@ def runner_of(transcriber: Transcriber) -> Runner:
         if fast is not None and device.type == "cuda":
             return GraphRunner(fast, device, common_positions(fast.sample_rate))
     return PlainRunner(transcriber)
+
+
+def set_own_threads(count: int) -> None:
+    """``torch.set_num_threads`` for the calling thread alone.
+
+    Torch's own also sets the default of threads to come, which belongs to the caller's program;
+    another thread sets that back.
+    """
+    torch.get_num_threads()  # takes the default now; later it would replace the count
+    with _setting_threads, ThreadPoolExecutor(1) as another:
+        usual = another.submit(torch.get_num_threads).result()
+        torch.set_num_threads(count)
+        another.submit(torch.set_num_threads, usual).result()
 
 
 def available_cores() -> int:

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from model import storage
 from model.config import HOP, PAPER, WINDOW, ModelConfig
 from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
@@ -132,6 +134,40 @@ def test_streams_get_the_same_bits_from_any_number_of_workers(
             np.testing.assert_array_equal(future.result(), expected)
         answers.append(np.concatenate([first, second]))
     np.testing.assert_array_equal(answers[0], answers[1])
+
+
+def test_the_callers_threads_and_random_numbers_stay_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def threads_of_a_new_thread() -> int:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(torch.get_num_threads).result()
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(runners, "_ALONE_MS", math.inf)
+    own = torch.get_num_threads()
+    seen = []
+    predict = CrewRunner.predict
+
+    def watched(*args: Any) -> NDArray[np.float32]:
+        seen.append(torch.get_num_threads())
+        return predict(*args)
+
+    monkeypatch.setattr(CrewRunner, "predict", watched)
+    try:
+        torch.set_num_threads(2)
+        state = torch.get_rng_state()
+        with Engine(storage.load("light")) as engine:
+            engine.warm_up()
+            streams = [engine.open_stream(Priority.LIVE, POSITIONS) for _ in range(6)]
+            for future in [stream.submit(noise(4), 32) for stream in streams]:
+                future.result(60)
+            assert threads_of_a_new_thread() == 2
+        assert threads_of_a_new_thread() == torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(own)
+    assert set(seen) == {1}  # those of the workers
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_other_transcribers_run_plainly() -> None:

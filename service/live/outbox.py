@@ -42,9 +42,11 @@ class Outbox:
     async def finish(self, writer: asyncio.Task[None]) -> None:
         """Waits until the task of `write` has written everything, while the client still reads."""
         await self.put(None)
-        done, _ = await asyncio.wait([writer], timeout=self._send_timeout_s)
-        if not done:
-            self._too_slow()
+        while not writer.done():
+            begun = self._seq
+            done, _ = await asyncio.wait([writer], timeout=self._send_timeout_s)
+            if not done and self._seq == begun:
+                self._too_slow()
 
     async def send(self, message: ServerMessage) -> None:
         """Writes one message immediately, ahead of the queue; for use when `write` does not run.

@@ -24,7 +24,7 @@ from service.engine.engine import Engine, EngineError
 from service.engine.runner import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
-from training.evaluation.reports.breakdown import Heard, by_octave, by_polyphony
+from training.evaluation.reports.breakdown import EvaluatedRecording, by_octave, by_polyphony
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
 from training.evaluation.reports.report import Report, Result, confusion_of, report, row, tables
 from training.music.label_tables import LabelError
@@ -158,15 +158,15 @@ def score(
             None: that is not known.
     """
     matched = matched_onsets(reference, estimated)
-    heard = Heard(reference, estimated, matched, probabilities, frame_s)
+    recording = EvaluatedRecording(reference, estimated, matched, probabilities, frame_s)
     figures = scores(reference, estimated, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
     return Result(
         figures=figures,
         onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
-        octaves=by_octave(heard),
-        polyphony=by_polyphony(heard),
+        octaves=by_octave(recording),
+        polyphony=by_polyphony(recording),
         confusion=confusion(reference, estimated, matched),
     )
 

@@ -55,14 +55,14 @@ class Counts:
         if not self.label_frames:
             return None
         right = np.cumsum(self.sounding[::-1])
-        said = right + np.cumsum(self.silent[::-1])
-        precision = right / np.maximum(1, said)
+        predicted = right + np.cumsum(self.silent[::-1])
+        precision = right / np.maximum(1, predicted)
         return float(np.sum(self.sounding[::-1] * precision) / right[-1])
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One recording's transcription and labels.
+class EvaluatedRecording:
+    """The labels and the transcription of a recording.
 
     Attributes:
         reference: the labels.
@@ -87,29 +87,31 @@ class Heard:
         return label, estimate, bins
 
 
-def by_octave(heard: Heard) -> dict[str, Counts]:
+def by_octave(recording: EvaluatedRecording) -> dict[str, Counts]:
     """Counts of one recording for the octaves that its labels or notes touch."""
-    groups = np.broadcast_to(np.arange(PITCHES) // 12, heard.probabilities.shape)
-    notes, found = heard.reference.pitch // 12, heard.estimated.pitch // 12
-    return _counts(OCTAVES, groups, *heard.rolls(), notes, found, notes[heard.matched[:, 0]])
+    groups = np.broadcast_to(np.arange(PITCHES) // 12, recording.probabilities.shape)
+    notes, found = recording.reference.pitch // 12, recording.estimated.pitch // 12
+    return _counts(
+        OCTAVES, groups, *recording.rolls(), notes, found, notes[recording.matched[:, 0]]
+    )
 
 
-def by_polyphony(heard: Heard) -> dict[str, Counts]:
+def by_polyphony(recording: EvaluatedRecording) -> dict[str, Counts]:
     """Counts of one recording by the number of notes that sound in the labels: at the frame, or
     at the note's onset (that note included). A matched note counts where its label does."""
-    rolls = label, _, _ = heard.rolls()
+    rolls = label, _, _ = recording.rolls()
     group = _POLYPHONY_GROUP[label.sum(axis=1)]
     if not len(group):
         return {}
 
     def at_onset(notes: NoteList) -> NDArray[np.int64]:
-        frames = np.ceil(notes.onset_s / heard.frame_s - 1e-9).astype(int)
+        frames = np.ceil(notes.onset_s / recording.frame_s - 1e-9).astype(int)
         return np.asarray(group[np.minimum(frames, len(group) - 1)])
 
-    matched = heard.matched
-    notes, found = at_onset(heard.reference), at_onset(heard.estimated)
+    matched = recording.matched
+    notes, found = at_onset(recording.reference), at_onset(recording.estimated)
     found[matched[:, 1]] = notes[matched[:, 0]]
-    groups = np.broadcast_to(group[:, None], heard.probabilities.shape)
+    groups = np.broadcast_to(group[:, None], recording.probabilities.shape)
     return _counts(POLYPHONY, groups, *rolls, notes, found, notes[matched[:, 0]])
 
 

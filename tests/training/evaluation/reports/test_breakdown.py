@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.evaluation.reports.breakdown import Heard, by_octave, by_polyphony, pooled
+from training.evaluation.reports.breakdown import (
+    EvaluatedRecording,
+    by_octave,
+    by_polyphony,
+    pooled,
+)
 from training.music.metrics import (
     NoteList,
     frame_average_precision,
@@ -37,7 +42,9 @@ def test_groups_add_up_to_the_whole(seed: int) -> None:
     matched = matched_onsets(reference, estimated)
     label, drawn = reference.roll(100, FRAME_S), estimated.roll(100, FRAME_S)
     for breakdown in (by_octave, by_polyphony):
-        groups = breakdown(Heard(reference, estimated, matched, probabilities, FRAME_S))
+        groups = breakdown(
+            EvaluatedRecording(reference, estimated, matched, probabilities, FRAME_S)
+        )
         assert sum(counts.notes for counts in groups.values()) == len(reference)
         assert sum(counts.estimated for counts in groups.values()) == len(estimated)
         assert sum(counts.matched for counts in groups.values()) == len(matched)
@@ -55,7 +62,7 @@ def test_an_octave_counts_its_own_notes() -> None:
     estimated = notes([(0.1, 0.5, 60), (0.2, 0.6, 72), (0.7, 0.8, 72)])
     probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
     matched = matched_onsets(reference, estimated)
-    groups = by_octave(Heard(reference, estimated, matched, probabilities, FRAME_S))
+    groups = by_octave(EvaluatedRecording(reference, estimated, matched, probabilities, FRAME_S))
     assert list(groups) == ["C4 to B4", "C5 to B5"]
     low, high = (groups[name].figures() for name in groups)
     assert (low["onset_recall"], low["onset_precision"]) == (0.5, 1.0)

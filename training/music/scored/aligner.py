@@ -23,7 +23,7 @@ COLUMNS = ("onset_s", "offset_s", "pitch", "velocity", "confidence")
 
 
 @dataclass(frozen=True)
-class Heard:
+class Activations:
     """A model's probabilities for a recording, (frames, PITCHES), ``frame_s`` apart."""
 
     sounding: NDArray[np.float32]
@@ -31,7 +31,7 @@ class Heard:
     frame_s: float
 
 
-def hear(path: Path, engine: Engine) -> Heard:
+def activations_of(path: Path, engine: Engine) -> Activations:
     """Raises AudioError for unreadable audio, LabelError for a model without an onset head."""
     samples, rate = read_audio(path)
     heads = engine.config.heads
@@ -39,7 +39,7 @@ def hear(path: Path, engine: Engine) -> Heard:
         raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
     probabilities = transcribe_array(samples, rate, engine).probabilities
     frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
-    return Heard(frame, onset, HOP / engine.config.sample_rate)
+    return Activations(frame, onset, HOP / engine.config.sample_rate)
 
 
 def read_score(path: Path) -> NoteList:
@@ -50,17 +50,17 @@ def read_score(path: Path) -> NoteList:
     return score
 
 
-def align(heard: Heard, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
+def align(activations: Activations, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
     """The score's notes moved to where they are heard.
 
     Starts from the coarse alignment and from a computed one, and keeps the result with more notes
     heard.
     """
-    rough = [warp(score, heard.sounding, heard.onset, heard.frame_s)]
+    rough = [warp(score, activations.sounding, activations.onset, activations.frame_s)]
     if coarse is not None:
         rough.insert(0, coarse)
     return max(
-        (refine(score, one, heard.onset, heard.frame_s) for one in rough),
+        (refine(score, one, activations.onset, activations.frame_s) for one in rough),
         key=lambda aligned: aligned.heard.mean(),
     )
 
@@ -69,18 +69,18 @@ def align_files(audio: Path, score: Path, coarse: Path | None, engine: Engine) -
     """As ``align``. Raises AudioError or LabelError for files that cannot be read."""
     notes = read_score(score)
     rough = read_time_map(coarse) if coarse else None
-    return align(hear(audio, engine), notes, rough)
+    return align(activations_of(audio, engine), notes, rough)
 
 
-def unwritten(aligned: Aligned, heard: Heard) -> NDArray[np.float64]:
+def unwritten(aligned: Aligned, activations: Activations) -> NDArray[np.float64]:
     """[n, 3]: second, pitch and probability of heard onsets that the score does not contain.
 
     Peaks of the onset probability of at least FOUND, further than twice the tolerance from every
     note of their pitch.
     """
-    inner = heard.onset[1:-1]
-    frame, pitch = peaks(heard.onset, 1, FOUND)[1:-1].nonzero()
-    times_s = np.asarray((frame + 1) * heard.frame_s, np.float64)
+    inner = activations.onset[1:-1]
+    frame, pitch = peaks(activations.onset, 1, FOUND)[1:-1].nonzero()
+    times_s = np.asarray((frame + 1) * activations.frame_s, np.float64)
     notes = aligned.notes
     near = nearest(notes.onset_s, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
     return np.stack([times_s, pitch, inner[frame, pitch]], axis=1)[~near]

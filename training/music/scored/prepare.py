@@ -16,7 +16,7 @@ from service.engine.engine import Engine
 from training.music.metrics import NoteList
 from training.music.notes import next_strokes
 from training.music.recordings import PCM_SCALE, read_audio
-from training.music.scored.aligner import Heard, align, hear, read_score, unwritten
+from training.music.scored.aligner import Activations, activations_of, align, read_score, unwritten
 from training.music.scored.masks import RELEASE_S
 from training.music.scored.time_map import read_time_map
 
@@ -32,9 +32,9 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
     """
     with Engine(load(MODEL)) as engine:
         for entry, place in entries:
-            heard = hear(root / entry["audio"], engine)
+            activations = activations_of(root / entry["audio"], engine)
             coarse = read_time_map(root / entry["coarse"]) if entry.get("coarse") else None
-            aligned = align(heard, read_score(root / entry["score"]), coarse)
+            aligned = align(activations, read_score(root / entry["score"]), coarse)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
             labels: dict[str, Any] = {
@@ -45,8 +45,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
                 "heard": aligned.heard,
                 "score_s": aligned.time_map.score_s,
                 "audio_s": aligned.time_map.audio_s,
-                "unwritten": unwritten(aligned, heard),
-                "ringing": np.array(ringing(notes, heard)),
+                "unwritten": unwritten(aligned, activations),
+                "ringing": np.array(ringing(notes, activations)),
             }
             audio = model_audio(root / entry["audio"])
             replace_file(place / "audio.npy", partial(np.save, arr=audio))
@@ -60,12 +60,12 @@ def model_audio(path: Path) -> NDArray[np.int16]:
     return np.asarray(np.clip(np.rint(resampled * PCM_SCALE), -PCM_SCALE, PCM_SCALE), np.int16)
 
 
-def ringing(notes: NoteList, heard: Heard) -> float:
+def ringing(notes: NoteList, activations: Activations) -> float:
     """Mean frame probability RELEASE_S after the end of notes whose pitch is not struck again
     before; 0 if there are none."""
     again_s = np.append(notes.onset_s, np.inf)[next_strokes(notes.pitch, notes.onset_s)]
     at_s = notes.offset_s + RELEASE_S
-    frame = np.rint(at_s / heard.frame_s).astype(int)
-    alone = (again_s > at_s + RELEASE_S / 2) & (frame < len(heard.sounding))
-    values = heard.sounding[frame[alone], notes.pitch[alone]]
+    frame = np.rint(at_s / activations.frame_s).astype(int)
+    alone = (again_s > at_s + RELEASE_S / 2) & (frame < len(activations.sounding))
+    values = activations.sounding[frame[alone], notes.pitch[alone]]
     return float(values.mean()) if len(values) else 0.0

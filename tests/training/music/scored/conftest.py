@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
 from training.music.metrics import NoteList, note_list
-from training.music.scored.aligner import Heard
+from training.music.scored.aligner import Activations
 from training.music.scored.refine import HEARD_EARLY_S
 
 FRAME_S = HOP / SAMPLE_RATE
@@ -19,14 +19,14 @@ def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
     return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
 
 
-def heard_of(notes: NoteList, seconds: float) -> Heard:
+def ideal_activations(notes: NoteList, seconds: float) -> Activations:
     """Probabilities as the labels of training would have them, as early as a model hears."""
     frames = int(seconds / FRAME_S)
     onset = np.zeros((frames, PITCHES), np.float32)
     for time_s, pitch in zip(notes.onset_s, notes.pitch, strict=True):
         at = np.arange(frames) - (time_s - HEARD_EARLY_S) / FRAME_S
         onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
-    return Heard(notes.roll(frames, FRAME_S).astype(np.float32), onset, FRAME_S)
+    return Activations(notes.roll(frames, FRAME_S).astype(np.float32), onset, FRAME_S)
 
 
 @pytest.fixture(scope="session")
@@ -50,5 +50,5 @@ def played(score: NoteList) -> NoteList:
 
 
 @pytest.fixture(scope="session")
-def heard(played: NoteList) -> Heard:
-    return heard_of(played, 45.0)
+def activations(played: NoteList) -> Activations:
+    return ideal_activations(played, 45.0)

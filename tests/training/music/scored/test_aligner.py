@@ -14,7 +14,7 @@ from tests.training.music.scored.conftest import FRAME_S
 from training.align import main
 from training.music.label_tables import LabelError, read_table
 from training.music.metrics import NoteList
-from training.music.scored.aligner import Heard, align, align_files, unwritten
+from training.music.scored.aligner import Activations, align, align_files, unwritten
 from training.music.scored.refine import FOUND, PLACED, Aligned
 from training.music.scored.time_map import TimeMap, read_time_map
 
@@ -27,8 +27,10 @@ def errors_s(aligned: Aligned, score: NoteList, played: NoteList) -> np.ndarray:
     return np.abs(aligned.notes.onset_s[found] - played.onset_s[truth])
 
 
-def test_each_note_goes_to_its_own_onset(score: NoteList, played: NoteList, heard: Heard) -> None:
-    aligned = align(heard, score)
+def test_each_note_goes_to_its_own_onset(
+    score: NoteList, played: NoteList, activations: Activations
+) -> None:
+    aligned = align(activations, score)
     assert errors_s(aligned, score, played).max() < FRAME_S
     assert aligned.heard.all()
     assert aligned.confidence.min() > 2 * FOUND
@@ -37,20 +39,20 @@ def test_each_note_goes_to_its_own_onset(score: NoteList, played: NoteList, hear
 
 
 def test_a_useless_coarse_alignment_is_not_followed(
-    score: NoteList, played: NoteList, heard: Heard
+    score: NoteList, played: NoteList, activations: Activations
 ) -> None:
     wrong = TimeMap(np.array([0.0, 30.0]), np.array([20.0, 22.0]))
-    assert errors_s(align(heard, score, wrong), score, played).max() < FRAME_S
+    assert errors_s(align(activations, score, wrong), score, played).max() < FRAME_S
 
 
 def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
-    score: NoteList, played: NoteList, heard: Heard
+    score: NoteList, played: NoteList, activations: Activations
 ) -> None:
-    onset = heard.onset.copy()
+    onset = activations.onset.copy()
     deaf = 31  # a note of a chord of two
     at = int(played.onset_s[deaf] / FRAME_S)
     onset[at - 10 : at + 10, played.pitch[deaf]] = 0
-    aligned = align(dataclasses.replace(heard, onset=onset), score)
+    aligned = align(dataclasses.replace(activations, onset=onset), score)
     (missed,) = np.flatnonzero(~aligned.heard)
     assert aligned.notes.pitch[missed] == played.pitch[deaf]
     assert abs(aligned.notes.onset_s[missed] - played.onset_s[deaf]) < 0.06
@@ -58,11 +60,11 @@ def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
     assert aligned.confidence[missed] == aligned.confidence.min()
 
 
-def test_an_unwritten_onset_is_reported(score: NoteList, heard: Heard) -> None:
-    onset = heard.onset.copy()
+def test_an_unwritten_onset_is_reported(score: NoteList, activations: Activations) -> None:
+    onset = activations.onset.copy()
     onset[1000, 100] = 0.8
-    aligned = align(heard, score)
-    extra = unwritten(aligned, dataclasses.replace(heard, onset=onset))
+    aligned = align(activations, score)
+    extra = unwritten(aligned, dataclasses.replace(activations, onset=onset))
     assert extra.shape == (1, 3)
     assert extra[0] == pytest.approx([1000 * FRAME_S, 100, 0.8])
 

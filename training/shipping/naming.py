@@ -53,7 +53,7 @@ GRID: dict[str, Sequence[Any]] = {
 
 
 @dataclass(frozen=True)
-class Heard:
+class TrackedPassage:
     """What the network and the note tracker made of a passage."""
 
     passage: Passage
@@ -66,7 +66,7 @@ class Heard:
     """By the frame that made them known."""
 
 
-class Passages:
+class NamingPieces:
     """Implements ``tune.Pieces``."""
 
     def __init__(
@@ -91,67 +91,70 @@ class Passages:
         self._names = self.heads[self.heads.index(INSTRUMENT_HEADS[0]) :]
         self._frame_s = HOP / transcriber.config.sample_rate
         with Engine(transcriber) as engine:
-            self.passages = list(self._heard(engine, settings, synth, passages, seconds))
+            self.passages = list(self._tracked(engine, settings, synth, passages, seconds))
 
-    def _heard(
+    def _tracked(
         self,
         engine: Engine,
         settings: TrackerSettings,
         synth: SynthConfig,
         passages: int,
         seconds: float,
-    ) -> Iterator[Heard]:
+    ) -> Iterator[TrackedPassage]:
         rows = [self.heads.index(name) for name in self._names]
         for passage, rate in rendered_passages(synth, passages, seconds):
-            heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
+            probabilities = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
             tracker = NoteTracker(settings, self._frame_s, self.heads)
             events: defaultdict[int, list[NoteEvent]] = defaultdict(list)
-            for frame, event in (*tracker.push(0, heard), *tracker.finish(heard.shape[1])):
+            for frame, event in (
+                *tracker.push(0, probabilities),
+                *tracker.finish(probabilities.shape[1]),
+            ):
                 events[frame].append(event)
-            yield Heard(
+            yield TrackedPassage(
                 passage,
                 len(passage.audio) / rate,
-                heard[rows].astype(np.float16),
-                heard[self.heads.index("pedal"), :, PITCHES // 2],
+                probabilities[rows].astype(np.float16),
+                probabilities[self.heads.index("pedal"), :, PITCHES // 2],
                 events,
             )
 
     def objective(self, settings: TrackerSettings) -> float:
-        """See the module; what no passage tells counts 0."""
+        """See the module; what no passage has counts 0."""
         named = {kind: np.zeros(2) for kind in ("solo", "ensemble", "piano")}  # right, of all
         pedal = np.zeros((2, 3))  # up and down: frames of both, of the labels, as heard
-        for heard in self.passages:
-            score = self._replayed(settings, heard)
+        for tracked in self.passages:
+            score = self._replayed(settings, tracked)
             notes = estimated_notes(score.notes)
-            matched = matched_onsets(heard.passage.notes, notes)
-            counts = confusion(heard.passage.notes, notes, matched)
-            named[heard.passage.kind] += [counts.trace(), counts.sum()]
-            if heard.passage.kind == "piano" and heard.passage.pedal is not None:
-                label = down_frames(heard.passage.pedal, heard.seconds)
+            matched = matched_onsets(tracked.passage.notes, notes)
+            counts = confusion(tracked.passage.notes, notes, matched)
+            named[tracked.passage.kind] += [counts.trace(), counts.sum()]
+            if tracked.passage.kind == "piano" and tracked.passage.pedal is not None:
+                label = down_frames(tracked.passage.pedal, tracked.seconds)
                 presses = [(press.onset_s, press.offset_s) for press in score.pedal]
-                found = pedal_frames(np.array(presses).reshape(-1, 2), heard.seconds)
+                found = pedal_frames(np.array(presses).reshape(-1, 2), tracked.seconds)
                 for down in (0, 1):
                     one, other = label == down, found == down
                     pedal[down] += [(one & other).sum(), one.sum(), other.sum()]
         accuracy = sum(right / max(1, total) for right, total in (named["solo"], named["ensemble"]))
         return float(accuracy + np.mean(2 * pedal[:, 0] / np.maximum(1, pedal[:, 1:].sum(axis=1))))
 
-    def _replayed(self, settings: TrackerSettings, heard: Heard) -> Score:
-        """The notes with their names, and the pedal, as ``service.notes.listener`` tells them."""
+    def _replayed(self, settings: TrackerSettings, tracked: TrackedPassage) -> Score:
+        """The notes with their names, and the pedal, as ``service.notes.listener`` gives them."""
         namer = InstrumentNamer(self._names, self._frame_s, settings=settings.belief)
         presses = PedalTracker(
             settings.pedal_on_threshold, settings.pedal_off_threshold, self._frame_s
         )
         score = Score()
-        namer.remember(0, heard.probabilities.astype(np.float32), heard.probabilities.shape[1])
-        for frame, probability in enumerate(heard.pedal.tolist()):
-            score.add(namer.step(frame, heard.events.get(frame, ())))
+        namer.remember(0, tracked.probabilities.astype(np.float32), tracked.probabilities.shape[1])
+        for frame, probability in enumerate(tracked.pedal.tolist()):
+            score.add(namer.step(frame, tracked.events.get(frame, ())))
             present = namer.belief.share(PEDALLED) >= settings.pedal_presence_threshold
             if presses.hear(probability) and (presses.down or present):
                 score.add([presses.move(frame)])
-        end = len(heard.pedal)
-        for frame in sorted(frame for frame in heard.events if frame >= end):
-            score.add(namer.step(frame, heard.events[frame]))
+        end = len(tracked.pedal)
+        for frame in sorted(frame for frame in tracked.events if frame >= end):
+            score.add(namer.step(frame, tracked.events[frame]))
         score.add(presses.close(end))
         return score
 
@@ -162,7 +165,7 @@ def naming_settings(
     """The settings in the card of the weights, with the best of GRID."""
     settings = TrackerSettings.from_card(transcriber.card)
     other = replace(synth, seed=synth.seed + 1)
-    return tune(Passages(transcriber, settings, other, passages, seconds), settings, GRID)
+    return tune(NamingPieces(transcriber, settings, other, passages, seconds), settings, GRID)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FakeTranscriber
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
-from training.shipping.naming import STREAM, Passages, naming_settings
+from training.shipping.naming import STREAM, NamingPieces, naming_settings
 
 SECONDS = 3.0
 
@@ -22,7 +22,7 @@ def fake(heads: tuple[str, ...] = HEADS) -> TranscriptionModel:
 
 def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> None:
     settings = TrackerSettings()
-    passages = Passages(fake(), settings, synth_config, 1, SECONDS)
+    passages = NamingPieces(fake(), settings, synth_config, 1, SECONDS)
     measured = evaluate_instruments(FakeTranscriber(HEADS), STREAM, synth_config, 1, SECONDS)
     found = passages.objective(settings)
     accuracy = sum(measured[kind]["instrument_accuracy"] for kind in ("solo", "ensemble"))
@@ -46,4 +46,4 @@ def test_the_other_settings_of_the_card_are_kept(
 
 def test_weights_without_these_heads_are_refused(synth_config: SynthConfig) -> None:
     with pytest.raises(ValueError, match="no instruments and no pedal"):
-        Passages(fake(HEADS[:3]), TrackerSettings(), synth_config, 1, SECONDS)
+        NamingPieces(fake(HEADS[:3]), TrackerSettings(), synth_config, 1, SECONDS)

@@ -98,7 +98,7 @@ def evaluate_collection(
         if pictures and of_all["confusion"]:
             path = pictures / f"confusion_{options.lookahead_ms:g}ms.png"
             draw_confusion(path, f"Instruments, {name}", confusion_of(so_far))
-        told = {
+        conditions = {
             "model": name,
             "mode": options.mode.value,
             "lookahead_ms": options.lookahead_ms,
@@ -107,7 +107,7 @@ def evaluate_collection(
             "failures": failures,
             "unlabelled": [str(path) for path in collection.unlabelled],
         }
-        reports.append(told | of_all)
+        reports.append(conditions | of_all)
     return reports
 
 

@@ -26,7 +26,7 @@ from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
-from training.shipping.tracking import hear_windows, tracked
+from training.shipping.tracking import run_windows, tracked
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the s
 
 
 @dataclass(frozen=True)
-class Evidence:
+class OnsetPeaks:
     """Onset peaks of all ages in one piece; columns of equal length.
 
     Attributes:
@@ -56,20 +56,20 @@ class Evidence:
     waited: NDArray[np.float64]
 
 
-def choose(evidence: Evidence, settings: TrackerSettings, last_age: int) -> TrackerSettings:
+def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:
     """The settings with ``early_onset_thresholds`` and ``usual_onset_age``."""
     thresholds: list[float] = []
     least = settings.onset_threshold
     for age in range(last_age - 1, -1, -1):
-        of_age = evidence.age == age
-        new_false = (evidence.false & evidence.new)[of_age]
-        least = max(least, lowest_threshold(evidence.probability[of_age], new_false))
+        of_age = peaks.age == age
+        new_false = (peaks.false & peaks.new)[of_age]
+        least = max(least, lowest_threshold(peaks.probability[of_age], new_false))
         thresholds.insert(0, least)
     chosen = replace(settings, early_onset_thresholds=tuple(thresholds))
-    needed = np.array([*thresholds, settings.onset_threshold])[evidence.age]
-    sent = (evidence.probability >= needed) & (evidence.note >= 0)
+    needed = np.array([*thresholds, settings.onset_threshold])[peaks.age]
+    sent = (peaks.probability >= needed) & (peaks.note >= 0)
     first: dict[int, float] = {}
-    for note, waited in zip(evidence.note[sent].tolist(), evidence.waited[sent], strict=True):
+    for note, waited in zip(peaks.note[sent].tolist(), peaks.waited[sent], strict=True):
         first[note] = min(waited, first.get(note, np.inf))
     if not first:
         return chosen
@@ -88,8 +88,8 @@ def lowest_threshold(probability: NDArray[np.float64], bad: NDArray[np.bool_]) -
 
 
 def gather(
-    engine: Engine, audio: NDArray[np.float32], told: Truth, settings: TrackerSettings, notes: int
-) -> Evidence:
+    engine: Engine, audio: NDArray[np.float32], truth: Truth, settings: TrackerSettings, notes: int
+) -> OnsetPeaks:
     """The peaks of a piece, [samples] at the model's rate; ``notes``: written in earlier pieces."""
     frame_s = HOP / engine.config.sample_rate
     newest_hops = engine.config.newest_hops
@@ -103,28 +103,28 @@ def gather(
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
 
-    hear_windows(engine, audio, tracker.columns, last_age, take)
+    run_windows(engine, audio, tracker.columns, last_age, take)
     late = tracked(settings, np.stack(full[last_age:], axis=1), frame_s, engine.config.heads)
     table = np.array(peaks).reshape(-1, 4)
     newest, age, pitch = (table[:, column].astype(int) for column in range(3))
     frame = newest - age
     kept = (frame >= 0) & (frame < len(full) - last_age)
-    kept[kept] &= told.knows(frame[kept] * frame_s, pitch[kept])
+    kept[kept] &= truth.knows(frame[kept] * frame_s, pitch[kept])
     newest, age, pitch, frame, probability = (
         column[kept] for column in (newest, age, pitch, frame, table[:, 3])
     )
-    note = nearest(told.onset_s, told.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
+    note = nearest(truth.onset_s, truth.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
     near_s = (_NEAR_FRAMES + 0.5) * frame_s
     same = nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
-    waited = newest - told.onset_s[note] / frame_s if len(told.onset_s) else newest.astype(float)
-    return Evidence(
+    waited = newest - truth.onset_s[note] / frame_s if len(truth.onset_s) else newest.astype(float)
+    return OnsetPeaks(
         age, probability, note < 0, same < 0, np.where(note < 0, -1, note + notes), waited
     )
 
 
-def together(parts: Sequence[Evidence]) -> Evidence:
-    names = [field.name for field in dataclasses.fields(Evidence)]
-    return Evidence(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+def together(parts: Sequence[OnsetPeaks]) -> OnsetPeaks:
+    names = [field.name for field in dataclasses.fields(OnsetPeaks)]
+    return OnsetPeaks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def early_settings(
@@ -139,14 +139,14 @@ def early_settings(
     """
     settings = TrackerSettings.from_card(transcriber.card)
     rate = transcriber.config.sample_rate
-    heard = list(pieces_with_truth(synth, rate, pieces, seconds, 11, "validation"))
-    parts: list[Evidence] = []
+    material = list(pieces_with_truth(synth, rate, pieces, seconds, 11, "validation"))
+    parts: list[OnsetPeaks] = []
     notes = 0
     with Engine(transcriber) as engine:
-        for audio, told in heard:
-            parts.append(gather(engine, audio, told, settings, notes))
-            notes += len(told.onset_s)
-            logger.info("piece %d of %d", len(parts), len(heard))
+        for audio, truth in material:
+            parts.append(gather(engine, audio, truth, settings, notes))
+            notes += len(truth.onset_s)
+            logger.info("piece %d of %d", len(parts), len(material))
     options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
     last_age = options.lookahead_hops(rate) - transcriber.config.newest_hops
     return choose(together(parts), settings, last_age)

@@ -32,7 +32,7 @@ from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
-from training.shipping.tracking import hear_windows, heard, note_heads
+from training.shipping.tracking import lookahead_probabilities, note_heads, run_windows
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Examples:
     begins: NDArray[np.bool_]
 
 
-def of_stream(probabilities: NDArray[np.float32], heads: tuple[str, ...], told: Truth) -> Examples:
+def of_stream(probabilities: NDArray[np.float32], heads: tuple[str, ...], truth: Truth) -> Examples:
     """The peaks of a stream with its full look-ahead, [heads, frames, PITCHES]."""
     seen = np.pad(probabilities, ((0, 0), (onsets.HISTORY, onsets.AFTER), (0, 0)))
     onset = probabilities[heads.index("onset")]
@@ -68,12 +68,12 @@ def of_stream(probabilities: NDArray[np.float32], heads: tuple[str, ...], told: 
     known = np.full(len(at), onsets.AFTER)  # silence follows the stream
     rows = onsets.cell_rows(heads)
     return _labelled(
-        onsets.surroundings(seen, rows, onsets.HISTORY + at, pitch, known), at, pitch, told
+        onsets.surroundings(seen, rows, onsets.HISTORY + at, pitch, known), at, pitch, truth
     )
 
 
 def of_windows(
-    engine: Engine, audio: NDArray[np.float32], told: Truth, rng: np.random.Generator
+    engine: Engine, audio: NDArray[np.float32], truth: Truth, rng: np.random.Generator
 ) -> Examples:
     """Peaks of all ages that the anytime mode's windows show, a share of them at random."""
     heads, rows = note_heads(engine.config.heads)
@@ -96,19 +96,19 @@ def of_windows(
         inputs = onsets.surroundings(seen, cell_rows, onsets.HISTORY + at, pitch, known)
         found.append((inputs, newest - last_age + at, pitch))
 
-    hear_windows(engine, audio, columns, last_age, take)
+    run_windows(engine, audio, columns, last_age, take)
     inputs, frame, pitch = (np.concatenate(column) for column in zip(*found, strict=True))
-    inside = (frame >= 0) & (frame < len(told.unknown))
-    return _labelled(inputs[inside], frame[inside], pitch[inside], told)
+    inside = (frame >= 0) & (frame < len(truth.unknown))
+    return _labelled(inputs[inside], frame[inside], pitch[inside], truth)
 
 
 def _labelled(
-    inputs: NDArray[np.float64], frame: NDArray[np.int64], pitch: NDArray[np.int64], told: Truth
+    inputs: NDArray[np.float64], frame: NDArray[np.int64], pitch: NDArray[np.int64], truth: Truth
 ) -> Examples:
     """Those whose truth is known."""
-    at_s = np.asarray(frame * told.frame_s, np.float64)
-    begins = nearest(told.onset_s, told.pitch, at_s, pitch, ONSET_TOLERANCE_S) >= 0
-    known = told.knows(at_s, pitch)
+    at_s = np.asarray(frame * truth.frame_s, np.float64)
+    begins = nearest(truth.onset_s, truth.pitch, at_s, pitch, ONSET_TOLERANCE_S) >= 0
+    known = truth.knows(at_s, pitch)
     return Examples(inputs[known], begins[known])
 
 
@@ -127,8 +127,8 @@ def fit(examples: Examples, seed: int = 0) -> OnsetClassifier:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(inputs)).split(BATCH):
-            said = network(inputs[rows])[:, 0]
-            loss = nn.functional.binary_cross_entropy_with_logits(said, begins[rows])
+            logits = network(inputs[rows])[:, 0]
+            loss = nn.functional.binary_cross_entropy_with_logits(logits, begins[rows])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -188,9 +188,10 @@ def classifier_for(
     material = pieces_with_truth(synth, rate, pieces, seconds, SEED, "train", elsewhere=True)
     sounds = unmusical(synth, rate, seconds)
     with Engine(transcriber) as engine:
-        for number, (audio, told) in enumerate(chain(sounds, material), start=1):
-            parts += [of_stream(said, heads, told) for said in heard(engine, audio, rows)]
-            parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], told, rng))
+        for number, (audio, truth) in enumerate(chain(sounds, material), start=1):
+            for probabilities in lookahead_probabilities(engine, audio, rows):
+                parts.append(of_stream(probabilities, heads, truth))
+            parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], truth, rng))
             logger.info("piece %d: %d peaks", number, sum(len(part.begins) for part in parts))
     inputs = np.concatenate([part.inputs for part in parts])
     begins = np.concatenate([part.begins for part in parts])

@@ -22,7 +22,7 @@ from training.music.synth.acoustics.augment import augment
 from training.music.synth.acoustics.surroundings import Surroundings, load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
-from training.shipping.tracking import heard, note_heads, tracked
+from training.shipping.tracking import lookahead_probabilities, note_heads, tracked
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class RecordedPieces:
             rng = np.random.default_rng(0)
             for recording in recordings:
                 for audio in copies(recording, int(seconds * rate), rate, surroundings, rng):
-                    for probabilities in heard(engine, audio, rows):
-                        told = truth(recording, probabilities.shape[1], self.frame_s)
-                        self.pieces.append((probabilities, told))
+                    for probabilities in lookahead_probabilities(engine, audio, rows):
+                        truth = truth_of(recording, probabilities.shape[1], self.frame_s)
+                        self.pieces.append((probabilities, truth))
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean onset F1 over pieces."""
@@ -139,10 +139,10 @@ def pieces_with_truth(
     rng = np.random.default_rng(seed)
     for recording in load_recordings(synth.real_root, synth.cache, split, synth.real_left_out):
         for audio in copies(recording, HOP * frames, rate, surroundings, rng):
-            yield audio, truth(recording, -(-len(audio) // HOP), frame_s)
+            yield audio, truth_of(recording, -(-len(audio) // HOP), frame_s)
 
 
-def truth(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
+def truth_of(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
     """The onsets in the first ``frames`` of a recording."""
     unknown = np.zeros((frames, PITCHES), bool)
     for begin_s, end_s, pitch, what in recording.unknown:

@@ -28,7 +28,7 @@ def note_heads(heads: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
     return tuple(heads[row] for row in rows), rows
 
 
-def heard(
+def lookahead_probabilities(
     engine: Engine, audio: NDArray[np.float32], rows: list[int]
 ) -> Iterator[NDArray[np.float32]]:
     """[heads, frames, PITCHES] of audio at the model's rate, for each of LOOKAHEADS_MS."""
@@ -53,7 +53,7 @@ def tracked(
     return estimated_notes(score.notes)
 
 
-def hear_windows(
+def run_windows(
     engine: Engine,
     audio: NDArray[np.float32],
     columns: int,
@@ -64,11 +64,11 @@ def hear_windows(
     [heads, columns, PITCHES]: of audio at the model's rate, a window every hop."""
     files = Priority.FILE
 
-    async def hear() -> None:
+    async def run() -> None:
         schedule = WindowSchedule(engine.config.newest_hops, 1, columns - 1, last_age)
         framer = Framer(engine, files, schedule, 0, 0, engine.settings.limit(files), take)
         await framer.write(audio)
         await framer.finish()
         framer.close()
 
-    asyncio.run(hear())
+    asyncio.run(run())

@@ -27,7 +27,7 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import RecordedPieces
-from training.shipping.tracking import heard, note_heads, tracked
+from training.shipping.tracking import lookahead_probabilities, note_heads, tracked
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class HeldOutPieces:
         self.pieces: list[tuple[NDArray[np.float32], NoteList]] = []
         with Engine(transcriber) as engine:
             for piece in validation_pieces(synth, pieces, seconds, seed=11):
-                for probabilities in heard(engine, piece.audio, rows):
+                for probabilities in lookahead_probabilities(engine, piece.audio, rows):
                     self.pieces.append((probabilities, note_list(piece.notes)))
 
     def objective(self, settings: TrackerSettings) -> float:

@@ -44,17 +44,17 @@ def test_false_notes_have_a_kind_and_what_is_found_an_octave() -> None:
 def test_recordings_add_up(tones: Path) -> None:
     (tones / "again.wav").write_bytes((tones / "tones.wav").read_bytes())
     (tones / "again.tsv").write_text((tones / "tones.tsv").read_text())
-    told: list[str] = []
+    shown: list[str] = []
     with Engine(FakeTranscriber()) as engine:
         report = analyse(
-            read_collection(tones).recordings, engine, StreamOptions(), 0.0, told.append
+            read_collection(tones).recordings, engine, StreamOptions(), 0.0, shown.append
         )
     one, two = report["recordings"].values()
     assert one == two
     assert report["overall"]["onset_recall"] == one["onset_recall"]
     assert report["overall"]["false_frames"] == 2 * one["false_frames"]
     assert set(one["onset_recall"].values()) == {1.0}
-    assert [text.splitlines()[0] for text in told] == ["again", "tones", "overall"]
+    assert [text.splitlines()[0] for text in shown] == ["again", "tones", "overall"]
 
 
 def test_the_command_writes_json(tones: Path, tmp_path: Path, tiny_weights: Path) -> None:

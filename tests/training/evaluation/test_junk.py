@@ -20,14 +20,14 @@ GHOSTS = play([(69, 0.1, 0.3), (69, 0.5, 0.7), (81, 0.5, 0.7)], 1.0, FAKE_RATE_H
 
 
 def test_every_note_is_a_false_one() -> None:
-    told: list[str] = []
+    shown: list[str] = []
     sounds = [
         ("white noise", GHOSTS, FAKE_RATE_HZ),
         ("drums", GHOSTS, FAKE_RATE_HZ),
         ("digital silence", np.zeros(FAKE_RATE_HZ * 2, np.float32), FAKE_RATE_HZ),
         ("nothing", np.zeros(0, np.float32), FAKE_RATE_HZ),
     ]
-    figures = evaluate_junk(FakeTranscriber(), StreamOptions(), iter(sounds), told.append)
+    figures = evaluate_junk(FakeTranscriber(), StreamOptions(), iter(sounds), shown.append)
     assert figures["model"] == "fake"
     drums = {
         "seconds": 1.0,
@@ -41,7 +41,7 @@ def test_every_note_is_a_false_one() -> None:
     assert found["digital silence"]["met"]
     assert found["digital silence"]["false_notes_a_minute"] == 0
     assert found["nothing"]["false_notes_a_minute"] == 0
-    assert "MISSED" in told[1]
+    assert "MISSED" in shown[1]
 
 
 def test_the_command_writes_json_with_sounds_of_ones_own(
@@ -52,8 +52,8 @@ def test_the_command_writes_json_with_sounds_of_ones_own(
     out = tmp_path / "deep" / "out.json"
     where = ["--model", str(tiny_weights), "--data-dir", str(tmp_path), "--json", str(out)]
     assert main(["junk", *where, "--seconds", "0.2"]) == 0
-    told = json.loads(out.read_text())["sounds"]
-    assert {name: sound["seconds"] for name, sound in told.items()} == {
+    sounds = json.loads(out.read_text())["sounds"]
+    assert {name: sound["seconds"] for name, sound in sounds.items()} == {
         **dict.fromkeys(SOUNDS, pytest.approx(0.2)),
         "a.wav": 1.0,
     }

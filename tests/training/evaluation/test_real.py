@@ -88,14 +88,14 @@ def test_unreadable_recordings_are_reported_and_the_others_scored(tones: Path) -
     (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
     (tones / "short.tsv").write_text("9182\t90782\t60\t64")
     (tones / "garbled.tsv").write_text("la la la")
-    told: list[str] = []
+    shown: list[str] = []
     (alone,) = evaluate_collection(
         Collection("tones", read_collection(tones).recordings[-1:], {}),
         FakeTranscriber,
         [StreamOptions()],
         0.0,
     )
-    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=told.append)
+    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=shown.append)
     failures = report["failures"]
     assert sorted(failures) == ["broken", "garbled", "short", "spoilt"]
     assert re.search(r"cannot read .*broken\.wav", failures["broken"])
@@ -103,7 +103,7 @@ def test_unreadable_recordings_are_reported_and_the_others_scored(tones: Path) -
     assert report["unlabelled"] == [str(tones / "orphan.wav")]
     assert re.search("1 of 1 labels .* are their times in seconds", failures["short"])
     assert re.search(r"spoilt\.wav: sample 1000 is nan", failures["spoilt"])
-    assert all(f"not scored: {reason}" in told for reason in failures.values())
+    assert all(f"not scored: {reason}" in shown for reason in failures.values())
     assert report["recordings"] == alone["recordings"]
     assert report["mean"] == alone["mean"]
 
@@ -116,8 +116,8 @@ def test_where_nothing_can_be_scored_the_report_says_why(tones: Path) -> None:
 
 
 def test_labels_beyond_the_audio_are_reported(tones: Path) -> None:
-    told: list[str] = []
+    shown: list[str] = []
     with (tones / "tones.tsv").open("a") as labels:
         labels.write("\n99\t99.5\t60\t64")
-    evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=told.append)
-    assert told[0] == "tones: 1 of 7 labels begin after the end of the audio (3.0 s)"
+    evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=shown.append)
+    assert shown[0] == "tones: 1 of 7 labels begin after the end of the audio (3.0 s)"

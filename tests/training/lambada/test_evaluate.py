@@ -50,7 +50,7 @@ def test_json_and_table(
     assert "| answer in the passage, the most possible | 95.00 % |" in table
 
 
-def test_too_long_passages_count_as_wrong_and_are_told(
+def test_too_long_passages_count_as_wrong_and_are_reported(
     tiny_config: LambadaConfig,
     passages_file: Path,
     tmp_path: Path,

@@ -79,21 +79,21 @@ def test_instruments_that_agree_and_that_do_not() -> None:
     rows = [(0.2 * i, 0.2 * i + 0.1, 60 + i, 80, violin) for i in range(4)]
     played = note_list(np.array(rows))
     # One of another instrument, one missed, one too many.
-    told = note_list(np.array([*rows[:2], (*rows[2][:4], viola), (2.0, 2.1, 90, 80, violin)]))
-    figures = instrument_figures(played, told)
+    found = note_list(np.array([*rows[:2], (*rows[2][:4], viola), (2.0, 2.1, 90, 80, violin)]))
+    figures = instrument_figures(played, found)
     assert figures["instrument_accuracy"] == pytest.approx(2 / 3)
     assert figures["multi_onset_f1"] == pytest.approx(2 * 2 / (4 + 4))
-    counts = confusion(played, told, matched_onsets(played, told))
+    counts = confusion(played, found, matched_onsets(played, found))
     assert (counts[violin, violin], counts[violin, viola], counts.sum()) == (2, 1, 3)
     roll = played.roll(300, FRAME_S).astype(float)
-    assert figures.items() <= scores(played, told, roll, FRAME_S).items()
+    assert figures.items() <= scores(played, found, roll, FRAME_S).items()
 
 
 def test_notes_of_unknown_instruments_do_not_count() -> None:
     rows = np.array([(0.0, 0.1, 60, 80, 5), (0.2, 0.3, 62, 80, -1)])
-    played, told = note_list(rows), note_list(np.abs(rows))
-    assert instrument_figures(played, told) == {"instrument_accuracy": 1.0, "multi_onset_f1": 1.0}
+    played, found = note_list(rows), note_list(np.abs(rows))
+    assert instrument_figures(played, found) == {"instrument_accuracy": 1.0, "multi_onset_f1": 1.0}
     assert not note_list(rows[:, :4]).has_instruments
     assert "multi_onset_f1" not in scores(
-        note_list(rows[:, :4]), told, told.roll(40, FRAME_S).astype(float), FRAME_S
+        note_list(rows[:, :4]), found, found.roll(40, FRAME_S).astype(float), FRAME_S
     )

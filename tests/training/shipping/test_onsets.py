@@ -28,8 +28,8 @@ def test_peaks_are_labelled_by_the_notes_that_begin_there() -> None:
         draw(drawn, pitch, onset, int(onset) + 10)
     unknown = np.zeros((100, 128), bool)
     unknown[75:85, 50] = True  # an ornament that the score leaves open
-    told = Truth(np.array([20.3, 53.0]) * FRAME_S, np.array([60, 64], np.int16), unknown, FRAME_S)
-    found = of_stream(drawn, ALL_HEADS, told)
+    truth = Truth(np.array([20.3, 53.0]) * FRAME_S, np.array([60, 64], np.int16), unknown, FRAME_S)
+    found = of_stream(drawn, ALL_HEADS, truth)
     # 60 begins, its overtone 72 does not, 64 begins within 50 ms; nobody knows about 50.
     assert sorted(found.begins.tolist()) == [False, True, True]
     assert found.inputs.shape == (3, INPUTS)
@@ -44,9 +44,9 @@ def test_every_peak_in_speech_drums_and_noise_is_false(tmp_path: Path) -> None:
         unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, frames * HOP / SAMPLE_RATE)
     )
     assert len(stretches) > 10
-    for audio, told in stretches:
+    for audio, truth in stretches:
         assert len(audio) == frames * HOP
-        assert of_stream(drawn, ALL_HEADS, told).begins.tolist() == [False]
+        assert of_stream(drawn, ALL_HEADS, truth).begins.tolist() == [False]
 
 
 def test_without_recorded_sounds_there_are_none(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from training.music.scored.corpus import ScoredRecording
 from training.shipping.recorded_pieces import (
     RecordedPieces,
     known_onset_f1,
-    truth,
+    truth_of,
 )
 
 FRAME_S = HOP / SAMPLE_RATE
@@ -35,17 +35,17 @@ def found(*notes: tuple[float, int]) -> NoteList:
 
 
 def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
-    told = truth(recording([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES), 500, FRAME_S)
+    truth = truth_of(recording([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES), 500, FRAME_S)
     all_but_the_doubtful = found((1.0, 57), (3.0, 81), (4.0, 57))
-    assert known_onset_f1(told, all_but_the_doubtful) == 1.0
-    assert known_onset_f1(told, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert known_onset_f1(truth, all_but_the_doubtful) == 1.0
+    assert known_onset_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
     more = found((1.0, 57), (2.3, 69), (3.0, 81), (4.0, 57), (5.5, 40))
-    assert known_onset_f1(told, more) == 1.0
-    assert known_onset_f1(told, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
-    assert known_onset_f1(told, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
+    assert known_onset_f1(truth, more) == 1.0
+    assert known_onset_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
+    assert known_onset_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
         pytest.approx(2 * 3 / (3 + 4))
     )
-    frames_alone = truth(recording([(1.9, 2.6, 69, 1)], TONES), 500, FRAME_S)
+    frames_alone = truth_of(recording([(1.9, 2.6, 69, 1)], TONES), 500, FRAME_S)
     assert known_onset_f1(frames_alone, all_but_the_doubtful) < 1
 
 
@@ -53,7 +53,7 @@ def test_recordings_are_transcribed_and_scored() -> None:
     played = recording([], TONES)
     pieces = RecordedPieces(FakeTranscriber(), [played], seconds=3.5)  # type: ignore[arg-type]
     assert len(pieces.pieces) == 2  # one for each look-ahead
-    assert all(len(told.onset_s) == 3 for _, told in pieces.pieces)
+    assert all(len(truth.onset_s) == 3 for _, truth in pieces.pieces)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
     assert pieces.objective(settings) > 0.8
     assert abs(np.median(pieces.onset_errors_s(settings))) < 0.015

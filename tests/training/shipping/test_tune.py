@@ -94,14 +94,14 @@ def test_the_command_writes_what_it_finds_into_the_card(
     found = TrackerSettings(onset_threshold=0.45, restrike_threshold=0.6)
     monkeypatch.setattr("training.shipping.tune.tune", lambda *_: found)
     monkeypatch.setattr(
-        "training.shipping.choosing.write_card", lambda path, card: told.append(card)
+        "training.shipping.choosing.write_card", lambda path, card: written.append(card)
     )
-    told: list[dict[str, Any]] = []
+    written: list[dict[str, Any]] = []
     where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     little = ["--pieces", "1", "--seconds", "4"]
     assert main(["--model", str(tiny_weights), *where, *little]) == 0
-    assert told == []
+    assert written == []
     assert main(["--model", str(tiny_weights), *where, *little, "--write"]) == 0
-    assert told[0]["tracker"]["onset_threshold"] == 0.45
-    assert told[0]["config"]
+    assert written[0]["tracker"]["onset_threshold"] == 0.45
+    assert written[0]["config"]
     assert main(["--model", str(tmp_path / "none.safetensors"), *where, "--write"]) == 1

@@ -4,6 +4,7 @@ Memory is bounded by one block, regardless of the length in the header.
 """
 
 import io
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Self
@@ -18,6 +19,10 @@ from service.protocol.options import AudioFormat, Encoding
 
 _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
 _UNKNOWN_LENGTH = 1 << 62  # libsndfile gives more than this if the header has no length
+# Bytes of audio by a header, and in the file: from libsndfile's log, as its length is the latter.
+_CUT_OFF = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
+_UNKNOWN_BYTES = 0x7FFFF000  # what a pipe's header states at least, for want of a length
+_TOLERANCE_S = 0.1  # headers that are a little wrong are no damage
 
 
 class DecodeError(ValueError):
@@ -66,6 +71,7 @@ class AudioDecoder:
         self._max_duration_s = max_duration_s
         self._position = 0
         size = file.seek(0, io.SEEK_END)
+        counted = _frames_are_counted(file)
         file.seek(0)
         if not size:
             raise DecodeError("the file is empty", ErrorCode.EMPTY_AUDIO)
@@ -81,6 +87,7 @@ class AudioDecoder:
             )
             if self.stated_duration_s is not None:
                 self._check_duration(self._sound.frames)
+            self._promised_s = self._promise(counted)
             # Some headers state no length, or a wrong one: only reading shows that there is audio.
             self._first: NDArray[np.float32] | None = self._read_values()
             if len(self._first) == 0:
@@ -100,8 +107,8 @@ class AudioDecoder:
         """The next block, shape [n], the channels mixed; None at the end or once closed.
 
         Raises:
-            DecodeError: the file is damaged here, or the limit is passed. All blocks before were
-                good.
+            DecodeError: the file is damaged or cut off here, or the limit is passed. All blocks
+                before were good.
             BadAudioError: a sample of a float file is NaN or infinite.
         """
         with self._lock:
@@ -111,6 +118,8 @@ class AudioDecoder:
             if values is None:
                 values = self._read_values()
         if len(values) == 0:
+            if self._promised_s > self._position / self._sound.samplerate + _TOLERANCE_S:
+                raise self._damaged(f"its header states {self._promised_s:.1f} s")
             return None
         self._check_duration(self._position + len(values))
         samples = check_and_mix(values, self._position)
@@ -138,16 +147,39 @@ class AudioDecoder:
         try:
             return self._sound.read(frames, dtype="float32", always_2d=True)
         except soundfile.SoundFileError as error:
-            at_s = self._position / self._sound.samplerate
-            raise DecodeError(
-                f"the file is damaged after {at_s:.1f} s: {_reason(error)}"
-            ) from error
+            raise self._damaged(_reason(error)) from error
+
+    def _damaged(self, reason: str) -> DecodeError:
+        at_s = self._position / self._sound.samplerate
+        return DecodeError(f"the file is damaged after {at_s:.1f} s: {reason}")
+
+    def _promise(self, counted: bool) -> float:
+        """Seconds that a whole file would have by its header; 0 where that is not known."""
+        length_s = self.stated_duration_s or 0.0
+        if cut := _CUT_OFF.search(self._sound.extra_info):
+            stated, there = map(int, cut.groups())
+            return length_s * stated / there if there and stated < _UNKNOWN_BYTES else 0.0
+        return length_s if counted or self._sound.format == "FLAC" else 0.0
 
     def _check_duration(self, samples: int) -> None:
         most_s = self._max_duration_s
         if most_s is not None and samples > most_s * self._sound.samplerate:
             message = f"the file holds more than {most_s:g} s of audio"
             raise DecodeError(message, ErrorCode.AUDIO_TOO_LONG)
+
+
+def _frames_are_counted(file: BinaryIO) -> bool:
+    """Whether it is an MP3 whose first frame counts the others; elsewhere libsndfile guesses."""
+    file.seek(0)
+    tag = file.read(10)
+    length = 0
+    if tag[:3] == b"ID3" and len(tag) == 10:
+        for seven_bits in tag[6:]:
+            length = length << 7 | seven_bits
+        length += len(tag)
+    file.seek(length)
+    frame = file.read(64)
+    return frame[:1] == b"\xff" and (b"Xing" in frame or b"Info" in frame)
 
 
 def _raw(pcm: AudioFormat | None) -> dict[str, Any]:

@@ -95,6 +95,51 @@ def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_allclose(got, tone()[: len(got)], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("container", "subtype", "before"),
+    [
+        ("WAV", "PCM_16", b""),
+        ("WAV", "FLOAT", b""),
+        ("AIFF", "PCM_16", b""),
+        ("MP3", "MPEG_LAYER_III", b""),
+        ("MP3", "MPEG_LAYER_III", b"ID3\x04\0\0\0\0\1\0" + bytes(128)),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_file_that_was_cut_off_is_damaged(
+    container: str, subtype: str, before: bytes, channels: int
+) -> None:
+    sound = np.repeat(tone()[:, None], channels, axis=1)
+    data = before + sound_file(sound, container, subtype, RATE_HZ)
+    decoder = AudioDecoder(io.BytesIO(data[: len(data) * 3 // 4]))
+    blocks: list[NDArray[np.float32]] = []
+    with pytest.raises(DecodeError, match=r"damaged after 1.[45] s: its header states 2.0 s"):
+        blocks.extend(decoder)
+    assert sum(map(len, blocks)) == pytest.approx(1.5 * RATE_HZ, rel=0.1)
+
+
+@pytest.mark.parametrize("stated", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000, 4 * RATE_HZ + 44])
+def test_a_wav_from_a_pipe_is_whole(stated: int) -> None:
+    """Its header was written before its length was known."""
+    data = bytearray(sound_file(tone(), "WAV", "PCM_16", RATE_HZ))
+    data[40:44] = stated.to_bytes(4, "little")
+    with AudioDecoder(io.BytesIO(data)) as decoder:
+        assert sum(map(len, decoder)) == 2 * RATE_HZ
+
+
+def test_the_guessed_length_of_an_mp3_is_no_promise() -> None:
+    """Without the first frame, which counts the others, it is guessed from a soft beginning's."""
+    sound = np.zeros(10 * RATE_HZ)
+    sound[-RATE_HZ:] = np.random.default_rng(0).uniform(-0.5, 0.5, RATE_HZ)
+    memory = io.BytesIO()
+    how = {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "VARIABLE"}
+    soundfile.write(memory, sound, RATE_HZ, **how)
+    data = memory.getvalue()
+    with AudioDecoder(io.BytesIO(data[data.index(data[:2], 2) :])) as decoder:
+        heard_s = sum(map(len, decoder)) / RATE_HZ
+        assert decoder.stated_duration_s > heard_s + 1  # type: ignore[operator]
+
+
 def test_closing_waits_for_a_read_and_reading_after_it_gives_nothing() -> None:
     decoder = AudioDecoder(io.BytesIO(sound_file(tone(), "WAV", "PCM_16", RATE_HZ)))
     reader = threading.Thread(target=lambda: list(decoder))

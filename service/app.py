@@ -17,8 +17,7 @@ from service.access import problems
 from service.access.problems import ProblemDetails
 from service.access.tokens import TokenBook, token_router
 from service.engine.engine import Engine, EngineSettings
-from service.engine.interface import EngineLike, EngineObserver
-from service.engine.runner import Transcriber
+from service.engine.interface import EngineLike, EngineObserver, Transcriber
 from service.live import websocket
 from service.ops import health, metrics
 from service.ops.capacity import capacity, default_cache

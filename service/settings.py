@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     """Default mode of sessions: block, centre or anytime."""
 
     keys_file: str = ""
-    """File of API keys, one per line, as printed by `python -m service.keys new NAME`."""
+    """File of API keys, one per line, as printed by `rse-transcribe keys new NAME`."""
 
     keys: SecretStr = SecretStr("")
     """Further API keys in the same form, separated by spaces."""

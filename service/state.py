@@ -2,14 +2,14 @@
 
 import asyncio
 
+from service.access.clients import ClientPlaces, Places
 from service.access.keys import KeysError, read_keys
-from service.access.places import ClientPlaces, Places
 from service.access.problems import Problem, busy
 from service.access.tokens import TokenBook
 from service.engine.interface import EngineLike
-from service.engine.slot import NOT_RUNNING, EngineSlot
-from service.ops.admission import SessionRoom
+from service.ops.capacity import SessionRoom
 from service.ops.metrics import Metrics
+from service.ops.watchdog import NOT_RUNNING, EngineSlot
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings

@@ -26,7 +26,7 @@ LAYERS = [
     ["service.state"],
     ["service.live", "service.upload", "service.page"],
     ["service.app"],
-    ["service.cluster", "service.__main__", "service.keys", "service.schema"],
+    ["service.cluster", "service.__main__"],
     ["service.library"],
     ["training.commands", "training.loop.parallel"],
     ["training.task"],

@@ -1,6 +1,12 @@
-"""Clients: API keys or, without keys, addresses."""
+"""Clients: API keys or, without keys, addresses; and places for their sessions and uploads."""
 
+from __future__ import annotations
+
+import asyncio
 import ipaddress
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,6 +15,7 @@ from starlette.types import Scope
 from service.access.keys import ApiKey
 
 _SCOPE_KEY = "rse.client"
+_ROUNDING = 1e-6  # of sums of sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +53,81 @@ def client_of(scope: Scope) -> Client:
 
 def set_client(scope: Scope, client: Client) -> None:
     scope[_SCOPE_KEY] = client
+
+
+class Places:
+    """Limited room, taken without waiting.
+
+    Attributes:
+        total: all the room. A place takes up 1, or the size that is asked for.
+        taken: the room that is taken.
+        count: places taken.
+    """
+
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self.taken = 0.0
+        self.count = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def has(self, size: float = 1.0) -> bool:
+        """Whether this much room is free."""
+        return self.taken + size <= self.total + _ROUNDING
+
+    @contextmanager
+    def take(self, size: float = 1.0) -> Iterator[Place | None]:
+        """Holds a place while the block runs; yields None, and holds none, if there is no room."""
+        if not self.has(size):
+            yield None
+            return
+        place = Place(self, size)
+        self.count += 1
+        self.taken += size
+        self._empty.clear()
+        try:
+            yield place
+        finally:
+            self.count -= 1
+            self.taken = self.taken - place.size if self.count else 0.0
+            if not self.count:
+                self._empty.set()
+
+    async def wait_until_empty(self) -> None:
+        await self._empty.wait()
+
+
+class Place:
+    def __init__(self, places: Places, size: float) -> None:
+        self._places = places
+        self.size = size
+
+    def resize(self, size: float) -> bool:
+        """Changes the room that it takes up; False, and no change, if there is not so much."""
+        if not self._places.has(size - self.size):
+            return False
+        self._places.taken += size - self.size
+        self.size = size
+        return True
+
+
+class ClientPlaces:
+    """A fixed number of places for each client."""
+
+    def __init__(self, each: int) -> None:
+        self.each = each
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def take(self, client: Client, most: int | None = None) -> Iterator[bool]:
+        """Holds a place while the block runs; yields False, and holds none, where all are taken."""
+        if self._taken[client.name] >= (most or self.each):
+            yield False
+            return
+        self._taken[client.name] += 1
+        try:
+            yield True
+        finally:
+            self._taken[client.name] -= 1
+            if not self._taken[client.name]:
+                del self._taken[client.name]

@@ -28,9 +28,8 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.access.problems import Problem
+from service.access.problems import Problem, deny, offered_token, refuse
 from service.access.rate import RateLimiter
-from service.access.refusal import deny, offered_token, refuse
 from service.access.tokens import TokenBook
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings, is_loopback

@@ -1,4 +1,4 @@
-"""API keys: `python -m service.keys new NAME` makes one; the server keeps only hashes.
+"""API keys: `rse-transcribe keys new NAME` makes one; the server keeps only hashes.
 
 A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256` or `NAME:SHA256:LIMITS`:
 
@@ -106,7 +106,9 @@ def read_keys(text: str, path: str) -> KeyRing:
 def _parse(where: str, entry: str) -> ApiKey:
     match = _ENTRY.fullmatch(entry)
     if match is None:
-        raise KeysError(f"{where} is not NAME:SHA256[:LIMITS], as `service.keys new` prints it")
+        raise KeysError(
+            f"{where} is not NAME:SHA256[:LIMITS], as `rse-transcribe keys new` prints it"
+        )
     entries = filter(None, (match["limits"] or "").split(","))
     limits = [entry.partition("=")[::2] for entry in entries]
     given = dict(limits)
@@ -120,7 +122,7 @@ def _parse(where: str, entry: str) -> ApiKey:
     return ApiKey(name=match["name"], digest=bytes.fromhex(match["digest"]), **own.model_dump())
 
 
-def main(arguments: Sequence[str] | None = None, prog: str = "python -m service.keys") -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:
     """Makes a key; returns the exit status."""
     about = f"`{prog} new NAME >> keys` shows the key and appends its hash to the file."
     parser = argparse.ArgumentParser(prog=prog, description=about)
@@ -143,7 +145,3 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service.
     print(line)
     print(f"The key of {given['name']}, shown this once: {secret}", file=sys.stderr)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

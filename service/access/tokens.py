@@ -20,8 +20,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.access.clients import Client, client_of
-from service.access.problems import busy, responses
-from service.access.refusal import asks_for_status
+from service.access.problems import asks_for_status, busy, responses
 from service.protocol.faults import ErrorCode, ProtocolError
 
 MAX_SPENT = 10_000  # used tokens remembered until they expire; beyond it no token is valid

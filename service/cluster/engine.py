@@ -25,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
-from service.cluster.attempts import attempts, describe
 from service.cluster.calls import (
     Description,
     ModelReplicas,
     OtherWeightsError,
     WindowRequest,
+    attempts,
+    describe,
     refill_windows,
 )
 from service.engine.batching import (

@@ -18,8 +18,7 @@ import torch
 
 from service.cluster.calls import Description, OtherWeightsError, WindowRequest, refill_windows
 from service.engine.batching import Priority, Probabilities, Window
-from service.engine.interface import EngineLike, EngineStreamLike
-from service.engine.runner import Transcriber
+from service.engine.interface import EngineLike, EngineStreamLike, Transcriber
 from service.ops.health import version_of
 from service.settings import ClusterSettings
 

@@ -22,7 +22,7 @@ from model.config import WINDOW
 from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
 from service.engine.batching import EngineSettings, Probabilities, Window
-from service.engine.runner import Plan, least_ms
+from service.engine.interface import Plan, least_ms
 
 _MOST_GRAPHS = 64
 _LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing
@@ -76,7 +76,7 @@ class _Bucket:
 
 
 class GraphRunner:
-    """A network on a GPU (see ``service.engine.runner.Runner``)."""
+    """A network on a GPU (see ``service.engine.interface.Runner``)."""
 
     batches_pay = True
     threads = None

@@ -41,8 +41,7 @@ from service.engine.batching import (
     RequestStream,
     Window,
 )
-from service.engine.interface import EngineObserver
-from service.engine.runner import Transcriber
+from service.engine.interface import EngineObserver, Transcriber
 from service.engine.runners import runner_of, set_own_threads
 from service.engine.segments import SegmentedStream
 

@@ -25,7 +25,7 @@ from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.batching import EngineSettings, Probabilities, Window
 from service.engine.cuda_graphs import GraphRunner
-from service.engine.runner import Plan, Runner, Transcriber, least_ms
+from service.engine.interface import Plan, Runner, Transcriber, least_ms
 from service.engine.windows import common_positions
 
 # A window that takes one core longer than this is split across all cores.

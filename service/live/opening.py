@@ -1,13 +1,13 @@
 """The opening of a live session: its options, its checks, and `ready`."""
 
 from model.config import HOP
-from service.access.places import Place
-from service.live.heat import HeatLog
+from service.access.clients import Place
+from service.live.progress import HeatLog
 from service.protocol.client_messages import Checkpoint, Start
 from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat, OptionsError
 from service.protocol.server_messages import Limits, Ready
-from service.session.description import chosen
+from service.session.listening import chosen
 from service.session.session import TranscriptionSession
 from service.session.wire import resume_point
 from service.state import ServiceState

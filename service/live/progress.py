@@ -1,19 +1,63 @@
-"""What a live session sends while it runs: notes and progress."""
+"""What a live session sends while it runs: notes, progress, and the heat map behind the notes."""
 
 import asyncio
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from service.live.heat import HeatLog
+import numpy as np
+from numpy.typing import NDArray
+
 from service.live.inbox import Inbox
 from service.live.outbox import Outbox
 from service.notes.events import Event, is_update
 from service.ops.metrics import Metrics
 from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import Lagging, Progress
+from service.protocol.server_messages import Frames, Lagging, Progress
 from service.session.session import TranscriptionSession
 from service.session.wire import checkpoint_of, event_message
 from service.settings import Settings
+
+LOWEST_PITCH = 21
+PITCHES = 88  # those of a piano: A0 to C8
+_FULL = 255  # the byte of probability 1
+
+
+class HeatLog:
+    """Keeps the probabilities of the frames that a session has computed until they are sent.
+
+    Bounded, because the owner takes them after every push.
+    """
+
+    def __init__(self, first_frame: int = 0) -> None:
+        """Args:
+        first_frame: the client has earlier frames from the session that this one resumes.
+        """
+        self._first_frame = first_frame
+        self._next = first_frame
+        self._blocks: list[NDArray[np.uint8]] = []
+
+    def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
+        """Adds the next frames, shape [heads, n, 128]; only the first head is used."""
+        known = max(0, self._first_frame - first_frame)
+        pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PITCHES]
+        if len(pitches):
+            self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
+
+    def take(self) -> Frames | None:
+        if not self._blocks:
+            return None
+        values = np.concatenate(self._blocks)
+        self._blocks = []
+        message = Frames(
+            frame=self._next,
+            count=len(values),
+            lowest_pitch=LOWEST_PITCH,
+            pitches=PITCHES,
+            probabilities_base64=base64.b64encode(values.tobytes()).decode(),
+        )
+        self._next += len(values)
+        return message
 
 
 @dataclass(kw_only=True)

@@ -6,7 +6,7 @@ from time import monotonic
 from service.access.clients import Client
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
-from service.session.session_state import Totals
+from service.session.session import Totals
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
-from service.access.clients import client_of
-from service.access.places import Place
-from service.access.refusal import chosen_subprotocol, refuse
+from service.access.clients import Place, client_of
+from service.access.problems import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
 from service.live.inbox import End, Inbox
 from service.live.opening import Opening
@@ -39,8 +38,7 @@ from service.protocol.client_messages import (
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat
 from service.protocol.server_messages import Done, Draining, Error, Flushed, Totals
-from service.session.session import TranscriptionSession
-from service.session.session_state import TooManyNotesError
+from service.session.session import TooManyNotesError, TranscriptionSession
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)

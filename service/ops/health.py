@@ -9,8 +9,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from service.access.problems import busy, responses
-from service.engine.slot import NOT_RUNNING, EngineSlot
-from service.ops.admission import SessionRoom
+from service.ops.capacity import SessionRoom
+from service.ops.watchdog import NOT_RUNNING, EngineSlot
 from service.protocol.faults import ErrorCode
 from service.settings import Settings
 

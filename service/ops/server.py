@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from service.access.places import Places
+from service.access.clients import Places
 from service.ops.metrics import Metrics
 from service.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The live protocol as JSON Schema, made from its messages: ``python -m service.schema``."""
+"""The live protocol as JSON Schema: ``python -m service.protocol.schema`` prints it."""
 
 import json
 import sys

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +18,48 @@ from service.notes.events import Event, Note, PedalPress
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, StreamOptions
-from service.session.delay import Delay, stated_delay
-from service.session.listening import listening, with_full_lookahead
+from service.session.listening import Delay, listening, stated_delay, with_full_lookahead
 from service.session.resume import Replay, ResumePoint
-from service.session.session_state import (
-    SessionState,
-    SessionStateError,
-    TooManyNotesError,
-    Totals,
-)
 
 OnEvents = Callable[[list[Event], int], None]
 
 MAX_NOTES = 200_000
 MAX_PENDING_WINDOWS = 4
 _SLICE_SAMPLES = 1 << 15  # resampled at once: a large chunk must not block the event loop
+
+
+class SessionState(Enum):
+    OPEN = "open"  # takes audio
+    FAILED = "failed"  # takes no more audio; to be finished or aborted
+    FINISHED = "finished"  # all frames are out, all notes have ended
+    ABORTED = "aborted"  # ended early, all notes have ended
+
+
+class TooManyNotesError(RuntimeError):
+    """A performance has more notes than the session may keep for its MIDI file."""
+
+
+class SessionStateError(RuntimeError):
+    """A call that is not valid in the session's state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Counts of a session so far.
+
+    Attributes:
+        notes: notes begun.
+        frames: frames that have left the engine.
+        audio_s: seconds of audio received.
+        received_samples: samples taken, per channel, at the sent rate.
+        dropped_samples: samples rejected: a bad one and the rest of its chunk.
+    """
+
+    notes: int
+    frames: int
+    audio_s: float
+    received_samples: int
+    dropped_samples: int
 
 
 class TranscriptionSession:

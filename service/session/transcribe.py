@@ -16,8 +16,13 @@ from service.engine.framer import OnFrames
 from service.engine.interface import EngineLike
 from service.notes.events import Event, Note, PedalPress
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
-from service.session.session import MAX_NOTES, MAX_PENDING_WINDOWS, TranscriptionSession
-from service.session.session_state import TooManyNotesError, Totals
+from service.session.session import (
+    MAX_NOTES,
+    MAX_PENDING_WINDOWS,
+    TooManyNotesError,
+    Totals,
+    TranscriptionSession,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_upd
 from service.protocol.faults import ErrorCode
 from service.protocol.options import SampleRateError, StreamOptions
 from service.protocol.server_messages import Done, Error, Totals
-from service.session.description import chosen
-from service.session.session_state import TooManyNotesError
+from service.session.listening import chosen
+from service.session.session import TooManyNotesError
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
 from service.state import ServiceState
@@ -44,7 +44,7 @@ class Answer(StrEnum):
 
 
 class Chosen(BaseModel):
-    """What the server chose; see `service.session.description`."""
+    """What the server chose; see `service.session.listening`."""
 
     model: str
     mode: str

@@ -30,7 +30,7 @@ from service.protocol.options import (
     OptionsError,
     check_instruments,
 )
-from service.session.description import chosen
+from service.session.listening import chosen
 from service.session.transcribe import FileItem, Performance, transcribe_file
 from service.state import ServiceState
 from service.upload.answer import (

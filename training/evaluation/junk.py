@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from model.config import SAMPLE_RATE
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
-from service.engine.runner import Transcriber
+from service.engine.interface import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.junk_sounds import NOISES, RATE_HZ, SOUNDS

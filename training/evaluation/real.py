@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from model.config import HOP
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine, EngineError
-from service.engine.runner import Transcriber
+from service.engine.interface import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.reports.breakdown import EvaluatedRecording, by_octave, by_polyphony

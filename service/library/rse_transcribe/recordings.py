@@ -16,14 +16,13 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
+from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
 from rse_transcribe.models import Model, loaded
-from rse_transcribe.options import stream_options
-from rse_transcribe.samples import Rate, as_float, as_rate
 from rse_transcribe.transcription import Transcription
 from service.engine.engine import Engine
 from service.protocol.options import FILE_OPTIONS, StreamOptions
-from service.session.description import chosen
-from service.session.session_state import TooManyNotesError
+from service.session.listening import chosen
+from service.session.session import TooManyNotesError
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 
 Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor

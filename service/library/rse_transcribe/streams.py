@@ -9,15 +9,13 @@ from typing import Any, Self
 import torch
 from numpy.typing import ArrayLike
 
+from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
 from rse_transcribe.models import Model, loaded
-from rse_transcribe.options import stream_options
-from rse_transcribe.samples import Rate, as_float, as_rate
 from rse_transcribe.transcription import Note, notes_of
 from service.engine.engine import Engine
 from service.notes.events import Event, is_update
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.session.session import TranscriptionSession
-from service.session.session_state import SessionState
+from service.session.session import SessionState, TranscriptionSession
 
 _DEFAULTS = StreamOptions()
 

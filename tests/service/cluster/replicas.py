@@ -10,7 +10,7 @@ from service.cluster.calls import Description, WindowRequest
 from service.cluster.model import ModelWorker, weights_digest
 from service.engine.batching import EngineError, Probabilities
 from service.engine.engine import Engine
-from service.engine.runner import Transcriber
+from service.engine.interface import Transcriber
 from service.settings import ClusterSettings
 
 # A machine that does much else may leave a stream alone for long, and take long over a request.

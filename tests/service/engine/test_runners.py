@@ -17,7 +17,7 @@ from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
 from service.engine import runners
 from service.engine.engine import Engine, EngineSettings, Priority
-from service.engine.runner import Plan, Runner
+from service.engine.interface import Plan, Runner
 from service.engine.runners import CrewRunner, PlainRunner, runner_of
 from tests.fakes import FakeTranscriber
 from tests.networks import FILTERBANK, HISTORY, SMALL, STRIDED, noise

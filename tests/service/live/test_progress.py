@@ -5,7 +5,7 @@ import base64
 import numpy as np
 from starlette.testclient import TestClient
 
-from service.live.heat import LOWEST_PITCH, HeatLog
+from service.live.progress import LOWEST_PITCH, HeatLog
 from service.protocol.server_messages import Frames
 from tests.fakes import FAKE_PITCHES
 from tests.service.apps import DURATION_S, of_type, perform

@@ -61,10 +61,16 @@ def test_every_direct_dependency_is_pinned() -> None:
     assert wanted - {"rse-transcribe"} <= set(re.findall(r"^([\w.-]+)==", pins, re.MULTILINE))
 
 
+def test_the_base_install_brings_no_extras() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[\[>;]", requirement)[0].strip() for requirement in project["dependencies"]}
+    assert not names & set(EXTRAS)
+
+
 # Modules that the clients, cluster and training extras bring and a base install lacks.
 EXTRAS = (
     "clients training onnx onnxruntime onnxscript ray rich sounddevice rtmidi matplotlib mir_eval "
-    "pretty_midi scipy sklearn symusic tensorboard tyro"
+    "pretty_midi scipy sklearn soxr symusic tensorboard tyro"
 ).split()
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -94,7 +100,7 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     [
         ("service", EXTRAS),
         ("rse_transcribe", [module for module in EXTRAS if module != "clients"]),
-        ("model", [*EXTRAS, "service", "fastapi", "pydantic", "soxr", "soundfile"]),
+        ("model", [*EXTRAS, "service", "fastapi", "pydantic", "soundfile"]),
         ("clients", ("training", "torch", "fastapi", "soxr")),
     ],
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from rse_transcribe.layers import ResidualShuffleExchange
     from rse_transcribe.models import available_models, load
-    from rse_transcribe.recordings import IncompleteError, transcribe
+    from rse_transcribe.recordings import IncompleteError, Transcriber, transcribe
     from rse_transcribe.streams import Stream
     from rse_transcribe.transcription import Note, Transcription
     from service.notes.events import NoteEvent, PedalEvent
@@ -27,6 +27,7 @@ __all__ = [
     "PedalEvent",
     "ResidualShuffleExchange",
     "Stream",
+    "Transcriber",
     "Transcription",
     "available_models",
     "load",
@@ -40,6 +41,7 @@ _HOMES = {
     "PedalEvent": "service.notes.events",
     "ResidualShuffleExchange": "rse_transcribe.layers",
     "Stream": "rse_transcribe.streams",
+    "Transcriber": "rse_transcribe.recordings",
     "Transcription": "rse_transcribe.transcription",
     "available_models": "rse_transcribe.models",
     "load": "rse_transcribe.models",

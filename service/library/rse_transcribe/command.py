@@ -4,18 +4,24 @@ Exit status: 0 everything is transcribed; 1 something is missing, or the output'
 2 wrong usage; 130 interrupted.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from clients.recordings import find_recordings
 from rse_transcribe import __version__
+
+if TYPE_CHECKING:
+    from rse_transcribe import Transcriber
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
 PROGRAMS = {  # module, and the extra that it needs
@@ -109,7 +115,20 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
     targets = _targets(parser, paths, args.output)
     work = zip(paths, targets, strict=True)
-    return max([_transcribe_file(parser, path, target, args) for path, target in work])
+    with ExitStack() as stack:  # one transcriber for all files, and none where none exists
+        opened = cache(lambda: stack.enter_context(_transcriber(parser, args)))
+        return max([_transcribe_file(parser, path, target, args, opened) for path, target in work])
+
+
+def _transcriber(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Transcriber:
+    from model.storage import WeightsError
+    from rse_transcribe.models import DeviceError
+    from rse_transcribe.recordings import Transcriber
+
+    try:
+        return Transcriber(model=args.model, device=args.device)
+    except (WeightsError, DeviceError) as error:
+        parser.error(str(error))
 
 
 def _targets(parser: argparse.ArgumentParser, paths: list[Path], output: str | None) -> list[Path]:
@@ -142,29 +161,29 @@ def _is_folder(output: str) -> bool:
 
 
 def _transcribe_file(
-    parser: argparse.ArgumentParser, path: Path, target: Path, args: argparse.Namespace
+    parser: argparse.ArgumentParser,
+    path: Path,
+    target: Path,
+    args: argparse.Namespace,
+    opened: Callable[[], Transcriber],
 ) -> int:
     complaint = ""
     if not path.exists():  # known without the seconds that torch takes to load
         complaint = "does not exist"
     else:
-        from model.storage import WeightsError
-        from rse_transcribe.models import DeviceError
-        from rse_transcribe.recordings import IncompleteError, transcribe
+        from rse_transcribe.recordings import IncompleteError
         from rse_transcribe.transcription import write_csv
         from service.protocol.options import OptionsError
 
         try:
-            transcription = transcribe(
+            transcription = opened().transcribe(
                 path,
-                model=args.model,
                 lookahead_ms=args.lookahead_ms,
-                device=args.device,
                 instruments=[name.strip() for name in args.instruments.split(",") if name],
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)
-        except (WeightsError, DeviceError, OptionsError) as error:
+        except OptionsError as error:
             parser.error(str(error))
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
 
 from rse_transcribe import Note, command
+from service.engine.engine import Engine
 from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of
@@ -47,6 +49,22 @@ def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["one.mid", "two.mid"]
     assert command.main([str(album / "t*.wav")]) == 0
     assert pitches_of((album / "two.mid").read_bytes()) == PITCHES
+
+
+def test_one_engine_serves_all_files(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = []
+
+    class Watched(Engine):
+        def __init__(self, transcriber: Any) -> None:
+            super().__init__(transcriber)
+            engines.append(self)
+
+    monkeypatch.setattr("rse_transcribe.recordings.Engine", Watched)
+    assert command.main([str(album / "gone.wav")]) == 1
+    assert engines == []
+    assert command.main([str(album)]) == 0
+    (engine,) = engines
+    assert not engine.ready  # closed
 
 
 @pytest.mark.parametrize("out", ["midi", "midi.2024/"])

@@ -102,6 +102,22 @@ def test_bad_instruments_get_one_clear_error(song: Path) -> None:
         transcribe(song, instruments="piano")  # which this network does not tell
 
 
+def test_one_transcriber_takes_many_recordings_in_threads_too(song: Path) -> None:
+    whole = transcribe(song)
+    transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
+    with transcriber, ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(transcriber.transcribe, [song] * 6)) == [whole] * 6
+    with pytest.raises(RuntimeError, match="the transcriber is closed"):
+        transcriber.transcribe(song)
+
+
+def test_a_forgotten_transcriber_leaves_no_threads() -> None:
+    transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
+    (worker,) = transcriber._engine._workers
+    del transcriber
+    assert not worker.is_alive()
+
+
 def test_within_a_running_event_loop(song: Path) -> None:
     async def cell() -> list[int]:
         return pitches(transcribe(song))

@@ -83,16 +83,16 @@ def evaluate_instruments(
         show: is given lines to print.
     """
     tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
-    for passage, rate in rendered_passages(config, passages, seconds):
-        tally = tallies[passage.kind]
-        with Engine(transcriber) as engine:
+    with Engine(transcriber) as engine:
+        for passage, rate in rendered_passages(config, passages, seconds):
+            tally = tallies[passage.kind]
             hear = partial(transcribe_array, passage.audio, rate, engine)
             free = hear(options)
             given = hear(replace(options, instruments=passage.instruments))
-        tally.add(passage, estimated_notes(free.notes), estimated_notes(given.notes))
-        if passage.pedal is not None:
-            tally.press(passage.pedal, free.pedal, len(passage.audio) / rate)
-        show(f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}")
+            tally.add(passage, estimated_notes(free.notes), estimated_notes(given.notes))
+            if passage.pedal is not None:
+                tally.press(passage.pedal, free.pedal, len(passage.audio) / rate)
+            show(f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}")
     both = ("solo", "ensemble")
     figures = {kind: tallies[kind].figures() for kind in both}
     matched = tallies["solo"].confusion

@@ -71,8 +71,8 @@ class PlainRunner:
         return Plan(workers=1, threads=None, batch_windows=fitting)
 
 
-class CrewRunner:
-    """A network on a processor's cores, arranged for inference."""
+class CpuRunner:
+    """A network on the cores of a CPU, arranged for inference."""
 
     batches_pay = False  # batches hold whatever is waiting
     threads = 1
@@ -158,7 +158,7 @@ def runner_of(transcriber: Transcriber) -> Runner:
         device = next(transcriber.parameters()).device
         fast = fast_network(transcriber)
         if fast is not None and device.type == "cpu":
-            return CrewRunner(fast)
+            return CpuRunner(fast)
         if fast is not None and device.type == "cuda":
             return GraphRunner(fast, device, common_positions(fast.sample_rate))
     return PlainRunner(transcriber)

@@ -25,7 +25,7 @@ from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
 from model.transcriber import FeatureStream, TranscriptionModel
 from service.engine.batching import EngineSettings
-from service.engine.runners import CrewRunner
+from service.engine.runners import CpuRunner
 from service.engine.windows import WindowSchedule
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from tests.benchmarks.machine import seconds, spread
@@ -119,7 +119,7 @@ def arranged(
 ) -> Figures:
     """Batches that the service's workers share, as its plan for this machine says."""
     sample_rate = transcriber.config.sample_rate
-    runner = CrewRunner(fast)
+    runner = CpuRunner(fast)
     plan = runner.plan(EngineSettings())
     window = (0.1 * torch.randn(WINDOW)).numpy()
     figures: Figures = {f"{precision}, arranged": str(plan)}

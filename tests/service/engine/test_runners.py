@@ -18,7 +18,7 @@ from model.transcriber import TranscriptionModel
 from service.engine import runners
 from service.engine.engine import Engine, EngineSettings, Priority
 from service.engine.interface import Plan, Runner
-from service.engine.runners import CrewRunner, PlainRunner, runner_of
+from service.engine.runners import CpuRunner, PlainRunner, runner_of
 from tests.fakes import FakeTranscriber
 from tests.networks import FILTERBANK, HISTORY, SMALL, STRIDED, noise
 
@@ -42,12 +42,12 @@ def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tenso
 @BOTH
 @DTYPES
 def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None:
-    crew = runner_of(network(config, dtype))
-    given = rows(crew, noise(4))
-    alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
+    runner = runner_of(network(config, dtype))
+    given = rows(runner, noise(4))
+    alone = np.concatenate([runner.predict([row], POSITIONS) for row in given])
     for _ in range(2):  # at first tried, then known
         for count in (2, 3, 4):
-            np.testing.assert_array_equal(crew.predict(given[:count], POSITIONS), alone[:count])
+            np.testing.assert_array_equal(runner.predict(given[:count], POSITIONS), alone[:count])
 
 
 @DTYPES
@@ -55,11 +55,11 @@ def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None
 def test_a_streams_windows_have_the_same_bits_together(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, agree: bool
 ) -> None:
-    crew = runner_of(network(HISTORY, dtype))
+    runner = runner_of(network(HISTORY, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
     windows = [audio[n * 32 * HOP :][:WINDOW] for n in range(12)]
-    stream = crew.open_stream(POSITIONS)
-    alone = [row for window in windows for row in crew.rows(stream, [window], 32)]
+    stream = runner.open_stream(POSITIONS)
+    alone = [row for window in windows for row in runner.rows(stream, [window], 32)]
     exact = NetworkStream.advance_together
 
     def advance(stream: NetworkStream, given: list[torch.Tensor], hops: int) -> list[torch.Tensor]:
@@ -67,10 +67,10 @@ def test_a_streams_windows_have_the_same_bits_together(
 
     monkeypatch.setattr(NetworkStream, "advance_together", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):
-        stream, left = crew.open_stream(POSITIONS), list(windows)
+        stream, left = runner.open_stream(POSITIONS), list(windows)
         together = []
         for size in sizes:
-            together += crew.rows(stream, left[:size], 32)
+            together += runner.rows(stream, left[:size], 32)
             del left[:size]
         for one, other in zip(alone, together, strict=True):
             assert torch.equal(one, other)
@@ -79,21 +79,21 @@ def test_a_streams_windows_have_the_same_bits_together(
 def test_rows_that_would_change_together_are_computed_alone_though_two_workers_try_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    crew = runner_of(network(FILTERBANK))
-    assert isinstance(crew, CrewRunner)
-    given = rows(crew, noise(2))
-    alone = np.concatenate([crew.predict([row], POSITIONS) for row in given])
-    exact, others = crew._fast.predict_rows, [True]
+    runner = runner_of(network(FILTERBANK))
+    assert isinstance(runner, CpuRunner)
+    given = rows(runner, noise(2))
+    alone = np.concatenate([runner.predict([row], POSITIONS) for row in given])
+    exact, others = runner._fast.predict_rows, [True]
 
     def inexact(asked: Sequence[torch.Tensor], positions: slice) -> torch.Tensor:
         if len(asked) == 2 and others:
             others.clear()
-            crew.predict(given, positions)  # another worker comes to its end meanwhile
+            runner.predict(given, positions)  # another worker comes to its end meanwhile
         return exact(asked, positions) + 1e-3 * (len(asked) - 1)
 
-    monkeypatch.setattr(crew._fast, "predict_rows", inexact)
+    monkeypatch.setattr(runner._fast, "predict_rows", inexact)
     for _ in range(2):  # at first tried, then known
-        np.testing.assert_array_equal(crew.predict(given, POSITIONS), alone)
+        np.testing.assert_array_equal(runner.predict(given, POSITIONS), alone)
     assert not others
 
 
@@ -119,7 +119,7 @@ def test_streams_get_the_same_bits_from_any_number_of_workers(
 ) -> None:
     windows = noise(8)
     answers = []
-    monkeypatch.setattr(runners, "_ALONE_MS", math.inf)  # a crew, however slow this machine is
+    monkeypatch.setattr(runners, "_ALONE_MS", math.inf)  # CpuRunner, however slow this machine is
     for cores in (1, 3):
         monkeypatch.setenv("OMP_NUM_THREADS", str(cores))
         with Engine(network(config), EngineSettings(max_step_ms=1000)) as engine:
@@ -147,13 +147,13 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
     monkeypatch.setattr(runners, "_ALONE_MS", math.inf)
     own = torch.get_num_threads()
     seen = []
-    predict = CrewRunner.predict
+    predict = CpuRunner.predict
 
     def watched(*args: Any) -> NDArray[np.float32]:
         seen.append(torch.get_num_threads())
         return predict(*args)
 
-    monkeypatch.setattr(CrewRunner, "predict", watched)
+    monkeypatch.setattr(CpuRunner, "predict", watched)
     try:
         torch.set_num_threads(2)
         state = torch.get_rng_state()

@@ -33,7 +33,7 @@ _SILENT = -1  # onset frame of a pitch that does not sound
 
 
 @dataclass(slots=True)
-class _Said:
+class _FrameEvidence:
     """What the probabilities imply at each of n new frames, regardless of which notes sound.
 
     All [n, 128]. ``release`` refers to the frame ``off_delay_frames`` earlier, the others to the
@@ -99,13 +99,13 @@ class NoteTracker(Tracker):
         if self._pushed < self._resumed:  # these frames only fill the history
             self._pushed += count
             return []
-        said = self._read(count)
-        begins = np.any(said.peak | said.start, axis=1).tolist()
-        ends = said.release | said.offset
+        evidence = self._read(count)
+        begins = np.any(evidence.peak | evidence.start, axis=1).tolist()
+        ends = evidence.release | evidence.offset
         events: Known = []
         for i in range(count):  # most frames neither begin nor end a note
             if begins[i] or (self._sounding and ends[i, list(self._sounding)].any()):
-                events += [(self._pushed, event) for event in self._step(i, said)]
+                events += [(self._pushed, event) for event in self._step(i, evidence)]
             self._pushed += 1
         return events
 
@@ -116,7 +116,7 @@ class NoteTracker(Tracker):
         last = self.push(end_frame, silence)
         return [*last, *((self._pushed, event) for event in self._end_all(end_frame))]
 
-    def _read(self, count: int) -> _Said:
+    def _read(self, count: int) -> _FrameEvidence:
         """Evaluate the settings' conditions on all new frames at once."""
         settings, delay, radius = self.settings, self._on_delay, self.settings.onset_radius_frames
         frame = self._recent[self._frame]
@@ -141,37 +141,37 @@ class NoteTracker(Tracker):
         never = np.zeros((count, PITCHES), np.bool_)
         silent = np.zeros((count, PITCHES), np.float32)
         low = released < settings.frame_off_threshold
-        said = _Said(silent, never, never, never, release=low)
+        evidence = _FrameEvidence(silent, never, never, never, release=low)
         if self._start_threshold is not None:
             run = over(np.minimum, frame, 1 - self._start_frames, 0)
-            said.start = run >= self._start_threshold
+            evidence.start = run >= self._start_threshold
         if self._onset is not None:
             confirmed = over(np.maximum, frame, -delay, 0) >= settings.frame_on_threshold
             found = peaks(self._onset, self._candidate) & confirmed
             first = self._past - delay
-            said.onset = self._judged(self._recent, found, first, self._past + count)
-            said.peak = found & (said.onset >= settings.onset_threshold)
+            evidence.onset = self._judged(self._recent, found, first, self._past + count)
+            evidence.peak = found & (evidence.onset >= settings.onset_threshold)
             # If an onset is about to peak, let it begin the note.
             coming = over(np.maximum, self._recent[self._onset], -delay, 0)
-            said.start = said.start & (coming < settings.onset_threshold)
+            evidence.start = evidence.start & (coming < settings.onset_threshold)
         if self._offset is not None and settings.offset_threshold is not None:
             gone = over(np.maximum, frame, 0, 0) < settings.frame_on_threshold
-            said.offset = peaks(self._offset, settings.offset_threshold) & gone
-        return said
+            evidence.offset = peaks(self._offset, settings.offset_threshold) & gone
+        return evidence
 
-    def _step(self, i: int, said: _Said) -> list[NoteEvent]:
+    def _step(self, i: int, evidence: _FrameEvidence) -> list[NoteEvent]:
         """The events that the i-th new frame, ``self._pushed``, makes known."""
         past, frame = self._pushed - self._off_delay, self._pushed - self._on_delay
         at = self._past + i - self._on_delay  # the column of ``frame``
         least = self.settings.min_note_frames
-        struck = self._struck(i, said)
-        released = said.release[i] & self._sounds & (past - self._onset_frame >= least)
+        struck = self._struck(i, evidence)
+        released = evidence.release[i] & self._sounds & (past - self._onset_frame >= least)
         if past == frame:
             released &= ~struck  # a re-strike ends its note below
         events = [self._end(pitch, past, past) for pitch in np.flatnonzero(released).tolist()]
         if past < frame:
-            struck = self._struck(i, said)  # given what still sounds
-        faded = said.offset[i] & self._sounds & (frame - self._onset_frame >= least) & ~struck
+            struck = self._struck(i, evidence)  # given what still sounds
+        faded = evidence.offset[i] & self._sounds & (frame - self._onset_frame >= least) & ~struck
         events += [self._end(pitch, frame, frame) for pitch in np.flatnonzero(faded).tolist()]
         may_begin = ~self._sounds | (frame - self._onset_frame >= least)
         begins: dict[int, float] = {}  # pitch -> time in frames
@@ -184,12 +184,14 @@ class NoteTracker(Tracker):
                 earliest = max(past, int(self._onset_frame[pitch]) + least)
                 fell = self._fell(self._recent, at, frame, pitch, earliest)
                 events.append(self._end(pitch, fell, begins[pitch] if fell == frame else fell))
-        by_frames = said.start[i] & ~said.peak[i] & ~self._sounds
+        by_frames = evidence.start[i] & ~evidence.peak[i] & ~self._sounds
         start = max(0.0, frame + self.settings.onset_correction_frames)
         begins |= dict.fromkeys(np.flatnonzero(by_frames).tolist(), start)
         for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
             sure = (
-                self._recent[self._frame, at, pitch] if by_frames[pitch] else said.onset[i, pitch]
+                self._recent[self._frame, at, pitch]
+                if by_frames[pitch]
+                else evidence.onset[i, pitch]
             )
             events.append(self._begin(self._recent, at, frame, pitch, time_frames, float(sure)))
         events.sort(key=lambda event: (event.time_s, event.kind == "note_on", event.pitch))
@@ -199,12 +201,12 @@ class NoteTracker(Tracker):
     def _sounds(self) -> NDArray[np.bool_]:
         return self._onset_frame != _SILENT
 
-    def _struck(self, i: int, said: _Said) -> NDArray[np.bool_]:
+    def _struck(self, i: int, evidence: _FrameEvidence) -> NDArray[np.bool_]:
         """Peaks that begin notes, [128]; a sounding pitch needs a higher one."""
         again = self.settings.restrike_threshold
         if again is None:
-            return said.peak[i]
-        return np.asarray(said.peak[i] & (~self._sounds | (said.onset[i] >= again)))
+            return evidence.peak[i]
+        return np.asarray(evidence.peak[i] & (~self._sounds | (evidence.onset[i] >= again)))
 
     def _hold(self, event: NoteEvent) -> None:
         super()._hold(event)

@@ -33,7 +33,7 @@ from clients.errors import (
 )
 from clients.events import Disconnected, Event, SessionEvent
 from clients.midi.notes import NoteList
-from clients.resumption.outlet import Outlet
+from clients.resumption.event_queue import EventQueue
 from clients.resumption.performance import Performance
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
@@ -93,8 +93,8 @@ class TranscriptionClient:
         self._carry = b""  # an incomplete sample
         self._position = 0  # the next sample to be sent
         self._changes = Changes()
-        self._outlet = Outlet(max_pending_events, hold_notes_s, self._changes.notify)
-        self._performance = Performance(options, self._audio, self._outlet)
+        self._queue = EventQueue(max_pending_events, hold_notes_s, self._changes.notify)
+        self._performance = Performance(options, self._audio, self._queue)
         self._retry = Retry(give_up_s, delays)
         self._performing: asyncio.Task[Done] | None = None
         self._patient = True  # the first session may take several attempts
@@ -161,7 +161,7 @@ class TranscriptionClient:
     @property
     def transcribed_s(self) -> float:
         """Seconds of audio covered by the events so far."""
-        return self._outlet.time_s
+        return self._queue.time_s
 
     def put(self, pcm: bytes) -> None:
         """Add audio of any length without waiting; for audio devices."""
@@ -238,9 +238,9 @@ class TranscriptionClient:
     async def _iterate(self) -> AsyncIterator[Event]:
         """Yields events as they arrive; after the last, raises the failure if there was one."""
         while True:
-            await self._changes.until(lambda: bool(self._outlet.events) or self._over)
-            while self._outlet.events:
-                yield self._outlet.events.popleft()
+            await self._changes.until(lambda: bool(self._queue.events) or self._over)
+            while self._queue.events:
+                yield self._queue.events.popleft()
             if self._over:
                 break
         await self._raise_failure()
@@ -279,8 +279,8 @@ class TranscriptionClient:
             await self._pause(failure, retry_s)
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
-        self._outlet.hold()
-        self._outlet.put(Disconnected(error=failure, retry_s=retry_s))
+        self._queue.hold()
+        self._queue.put(Disconnected(error=failure, retry_s=retry_s))
         self._changes.notify()
         if self._audio.ended:
             await asyncio.sleep(retry_s)

@@ -6,7 +6,7 @@ from clients.connection.backlog import Backlog
 from clients.errors import TranscriptionError
 from clients.events import Connected, Gap, SessionEvent
 from clients.midi.notes import NoteList
-from clients.resumption.outlet import Outlet
+from clients.resumption.event_queue import EventQueue
 from service.protocol.client_messages import Checkpoint, Resume, Start
 from service.protocol.server_messages import (
     Done,
@@ -97,7 +97,7 @@ class Performance:
     Args:
         options: format of the audio, and transcription options.
         audio: drops what no session will need again.
-        outlet: receives the events.
+        queue: receives the events.
 
     Attributes:
         ready: of the latest session.
@@ -106,14 +106,14 @@ class Performance:
         sessions: number of sessions so far.
     """
 
-    def __init__(self, options: Start, audio: Backlog, outlet: Outlet) -> None:
+    def __init__(self, options: Start, audio: Backlog, queue: EventQueue) -> None:
         self.ready: Ready | None = None
         self.notes = NoteList()
         self.lost_samples = 0
         self.sessions = 0
         self._options = options
         self._audio = audio
-        self._outlet = outlet
+        self._queue = queue
         self._part: Part | None = None
         self._ended_at = 0  # samples covered by the parts that have ended
 
@@ -152,10 +152,10 @@ class Performance:
         assert self._part is not None
         event = self._part.hear(message)
         self.notes.event(event)
-        self._outlet.follow(event)
+        self._queue.follow(event)
         if isinstance(event, Progress):
             self._audio.release(self._part.needed)
-            self._outlet.keep(self._part.sounding)
+            self._queue.keep(self._part.sounding)
 
     def _begin(self, ready: Ready) -> None:
         self.ready = ready
@@ -169,9 +169,9 @@ class Performance:
             if lost:
                 self.lost_samples += lost
                 gap = Gap(lost_samples=lost, time_s=origin / self._options.sample_rate)
-                self._outlet.put(gap)
-        self._outlet.release()
-        self._outlet.put(Connected(ready=ready, resumed=resumed))
+                self._queue.put(gap)
+        self._queue.release()
+        self._queue.put(Connected(ready=ready, resumed=resumed))
 
     def end_part(self) -> None:
         """End the part, which nothing resumes, and the notes that sound."""
@@ -179,8 +179,8 @@ class Performance:
             self._ended_at = self._part.decided
             self._part = None
         for note in self.notes.sounding:
-            self.notes.event(self._outlet.off(note.note_id, note.pitch))
-        self._outlet.silence()
+            self.notes.event(self._queue.off(note.note_id, note.pitch))
+        self._queue.silence()
 
     def whole(self, done: Done) -> Done:
         """The last session's ``done``, with the counts of the whole performance."""

@@ -9,7 +9,7 @@ from clients.events import Event, SessionEvent
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Progress
 
 
-class Outlet:
+class EventQueue:
     """Events in order; each ``NoteOn`` is always followed by one ``NoteOff``.
 
     Args:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError, explained
 from service.protocol.server_messages import Error
 
 logger = logging.getLogger(__name__)
@@ -108,10 +108,7 @@ def install(app: FastAPI) -> None:
 
     async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        complaints = [
-            f"{'.'.join(str(part) for part in entry['loc'][1:])}: {entry['msg']}"
-            for entry in error.errors()
-        ]
+        complaints = [explained(entry["loc"][1:], entry) for entry in error.errors()]
         return Problem(ErrorCode.BAD_PARAMETER, "; ".join(complaints)).response()
 
     async def on_fault(request: Request, error: Exception) -> Response:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from model.config import INSTRUMENTS
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError, explained
 from service.protocol.options import (
     MAX_BLOCK_FRAMES,
     MAX_CHANNELS,
@@ -35,12 +35,12 @@ class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _known(name: str) -> str:
-    check_instruments((name,), INSTRUMENTS)
-    return name
+def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+    check_instruments(names, INSTRUMENTS)
+    return names
 
 
-_Instrument = Annotated[str, AfterValidator(_known)]
+_Instrument = Annotated[str, AfterValidator(lambda name: _known((name,))[0])]
 _OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments"}
 
 
@@ -59,9 +59,15 @@ class Choices(_ClientMessage):
     lookahead_ms: float | None = Field(default=None, gt=0)
     block_frames: int | None = Field(default=None, ge=1, le=MAX_BLOCK_FRAMES)
     model: str | None = Field(default=None, max_length=128)
-    instruments: Annotated[tuple[_Instrument, ...], BeforeValidator(_split)] | None = Field(
-        default=None, max_length=len(INSTRUMENTS)
-    )
+    instruments: (
+        Annotated[
+            tuple[str, ...],
+            BeforeValidator(_split),
+            Field(max_length=len(INSTRUMENTS)),
+            AfterValidator(_known),
+        ]
+        | None
+    ) = None
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
@@ -217,17 +223,16 @@ _CODE_BY_FIELD = {
 
 def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
     """Turns pydantic's first error into a code and a message for the client."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     if not starting:
         # The discriminated union puts the message's type in front of the field's name.
         starting = path[:1] == ["start"]
         path = path[1:]
-    where = f"{'.'.join(path)}: " if path else ""
     code = ErrorCode.BAD_MESSAGE
     if starting:
         code = ErrorCode.BAD_START
         if path and (first["type"] != "missing" or len(path) > 1):
             code = _CODE_BY_FIELD.get(path[0], code)
-    # pydantic may quote the input, which is the client's own text: keep the answer short.
-    return ProtocolError(code, f"{where}{first['msg']}"[:300])
+    # It may quote the client's own text: keep the answer short.
+    return ProtocolError(code, explained(path, first)[:300])

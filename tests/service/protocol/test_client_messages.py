@@ -54,6 +54,33 @@ def test_bad_messages_have_a_code_and_a_short_sentence(text: str, code: ErrorCod
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "the message must be an object"),
+        ("{}", "the message has no type"),
+        (
+            '{"type": "sing"}',
+            "type must be one of 'start', 'stop', 'keepalive', 'flush', not 'sing'",
+        ),
+        ('{"type": "stop", "now": true}', "unknown field: now"),
+        ('{"type": "flush"}', "id is missing"),
+        (start_with(channels=3), "channels must be less than or equal to 2"),
+        (start_with(sample_rate="8k"), "sample_rate must be a valid integer"),
+        (start_with(mode="window"), "mode must be 'block', 'centre' or 'anytime'"),
+    ],
+)
+def test_messages_name_the_field_in_plain_words(text: str, message: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_message(text)
+    assert caught.value.message == message
+
+
+def test_unknown_instruments_are_named_together() -> None:
+    with pytest.raises(ProtocolError, match="^instruments must be among .*, not kazoo, saw$"):
+        parse_message(start_with(instruments=["kazoo", "piano", "saw"]))
+
+
+@pytest.mark.parametrize(
     ("query", "code"),
     [
         ("sample_rate=44100", ErrorCode.BAD_START),

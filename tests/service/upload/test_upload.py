@@ -153,6 +153,21 @@ def test_bad_parameters(client: TestClient, wav: bytes, query: dict[str, Any], c
 
 
 @pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ({"tempo": 90}, "unknown field: tempo"),
+        ({"lookahead_ms": -5}, "lookahead_ms must be greater than 0"),
+        ({"encoding": "pcm_s16le"}, "raw PCM needs both encoding and sample_rate"),
+        ({"instruments": "piano,kazoo"}, "instruments must be among piano, "),
+    ],
+)
+def test_bad_parameters_are_named_in_plain_words(
+    client: TestClient, wav: bytes, query: dict[str, Any], detail: str
+) -> None:
+    assert post(client, wav, **query).json()["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize(
     ("query", "block_frames"), [({}, 2), ({"block_frames": 8}, 8), ({"mode": "block"}, 32)]
 )
 def test_a_mode_that_the_operator_chose_has_its_own_block(

@@ -23,7 +23,7 @@ from training.commands import documented_parser
 from training.lambada import evaluate as lambada
 from training.lambada.text.passages import read_passages
 from training.loop.parallel import leave
-from training.loop.state import STATE
+from training.loop.run_folder import STATE
 from training.presets import LAMBADA_PRESETS, AlgorithmicRun, LambadaRun, algorithmic_presets
 from training.run import make_trainer
 

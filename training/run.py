@@ -27,7 +27,7 @@ from model.transcriber import TranscriptionModel
 from training.algorithmic.generators import PROBLEMS
 from training.loop.loop import Trainer
 from training.loop.parallel import leave
-from training.loop.state import STATE
+from training.loop.run_folder import STATE
 from training.loop.warm_start import warm_start
 from training.presets import COMMANDS, MusicRun, Run
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from training.algorithmic.data import BINS
 from training.algorithmic.evaluate import RESULT
 from training.commands import documented_parser
-from training.loop.log import read_metrics
+from training.loop.run_folder import read_metrics
 
 ERROR = "error"  # the metric of validation: wrong symbols on the longest training sequences
 LEAST_ERROR = 1e-4  # an error of zero on a logarithmic axis

@@ -25,8 +25,7 @@ from training.lambada.text.passages import (
     read_training_passages,
     words_by_frequency,
 )
-from training.lambada.words.corpus_vectors import corpus_vectors
-from training.lambada.words.embeddings import read_vectors
+from training.lambada.words.vectors import corpus_vectors, read_vectors
 from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
 from training.loop.parallel import WHOLE, Share, is_first
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss

@@ -26,11 +26,10 @@ from tqdm import tqdm
 from model.precision import fastest_dtype
 from model.storage import WeightsError, save_weights
 from training.loop.config import LoopConfig
-from training.loop.log import MetricsLog
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.parallel import Share, make_fabric, reduce
 from training.loop.released_optim import released_rate
-from training.loop.state import read_state, write_state
+from training.loop.run_folder import MetricsLog, read_state, write_state
 from training.task import Objective, Task
 
 logger = logging.getLogger(__name__)

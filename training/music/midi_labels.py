@@ -15,11 +15,11 @@ import mido
 import numpy as np
 
 from model.instruments import class_of
+from service.protocol.midi_file import SUSTAIN
 from training.music.label_tables import LabelError
 from training.music.metrics import NoteList, note_list
 
 DRUMS = 9  # the channel of percussion in General MIDI, counted from 0
-SUSTAIN = 64  # controller
 PRESSED = 64  # smallest value that means down
 TEMPO = 500_000  # default microseconds per beat
 

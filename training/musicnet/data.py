@@ -9,9 +9,14 @@ from typing import Any
 
 from training.loop.parallel import Share
 from training.music.synth.dataset import Batch
-from training.musicnet.cache import open_tracks
 from training.musicnet.layout import TEST, VALIDATION, Split, TestSet, find, split
-from training.musicnet.windows import TEST_STRIDE, TRAIN_STRIDE, Windows, random_batches
+from training.musicnet.windows import (
+    TEST_STRIDE,
+    TRAIN_STRIDE,
+    Windows,
+    open_tracks,
+    random_batches,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,9 @@ from model.config import CENTRE_FRAME
 from model.transcriber import TranscriptionModel
 from training.music.metrics import frame_average_precision
 from training.music.recordings import Collection, Recording
-from training.musicnet.cache import open_tracks
 from training.musicnet.data import ArchiveConfig
 from training.musicnet.layout import as_notes, find, read_intervals, split
-from training.musicnet.windows import Windows
+from training.musicnet.windows import Windows, open_tracks
 
 BATCH = 64  # windows predicted at once
 

@@ -18,8 +18,7 @@ from training.music.metrics import NoteList, matched_onsets
 from training.music.notes import ONSET_UNKNOWN
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording, load_recordings
-from training.music.synth.acoustics.augment import augment
-from training.music.synth.acoustics.surroundings import Surroundings, load_surroundings
+from training.music.synth.acoustics.augment import Surroundings, augment, load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.tracking import lookahead_probabilities, note_heads, tracked

@@ -22,7 +22,7 @@ from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, note_list
 from training.music.scored.corpus import load_recordings
-from training.music.synth.acoustics.surroundings import load_surroundings
+from training.music.synth.acoustics.augment import load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command

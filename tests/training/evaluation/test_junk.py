@@ -12,8 +12,13 @@ from service.protocol.options import StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.music.synth.acoustics.test_backgrounds import write_noise
 from training.evaluate import main
-from training.evaluation.junk import GOAL_A_MINUTE, evaluate_junk, held_out_sounds, recorded_sounds
-from training.evaluation.junk_sounds import SOUNDS
+from training.evaluation.junk import (
+    GOAL_A_MINUTE,
+    SOUNDS,
+    evaluate_junk,
+    held_out_sounds,
+    recorded_sounds,
+)
 from training.music.recordings import AudioError
 
 GHOSTS = play([(69, 0.1, 0.3), (69, 0.5, 0.7), (81, 0.5, 0.7)], 1.0, FAKE_RATE_HZ)

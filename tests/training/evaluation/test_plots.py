@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from training.evaluation.plots import main
-from training.loop.log import MetricsLog, read_metrics
+from training.loop.run_folder import MetricsLog, read_metrics
 
 
 def write_run(folder: Path, errors: dict[int, float], lengths: dict[int, float]) -> None:

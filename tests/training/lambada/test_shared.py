@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.lambada.baselines import frequent_word, random_word
+from training.lambada.evaluate import frequent_word, random_word
 from training.lambada.text.novels import read_novels
 from training.lambada.text.passages import CutConfig, cut_passages, most_frequent, read_passages
 

@@ -1,4 +1,4 @@
-"""Beginning with the weights of another run, in the same network or a larger one."""
+"""Beginning with the weights of another run, in the same network, a larger or a narrower one."""
 
 import json
 from dataclasses import replace
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.config import HEADS, WINDOW, ModelConfig, RSEConfig
+from model.config import HEADS, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.storage import WeightsError, load, save_weights
-from model.transcriber import TranscriptionModel
+from model.transcriber import FilterbankNetwork, TranscriptionModel
 from tests.networks import TINY as TINY_LIVE
 from training import run
-from training.loop.warm_start import warm_start
+from training.loop.warm_start import narrow, warm_start
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig
 from training.presets import MUSIC_PRESETS
@@ -128,3 +128,39 @@ def test_a_run_begins_with_the_weights_and_tells_of_every_stage(
     card = json.loads((tmp_path / "run" / "last.json").read_text())
     assert card["training"]["steps"] == 2
     assert [stage["steps"] for stage in card["training"]["earlier"]] == [7]
+
+
+def wide() -> TranscriptionModel:
+    assert isinstance(TINY_LIVE.front_end, FilterbankConfig)
+    front_end = replace(TINY_LIVE.front_end, channels=8)
+    config = replace(TINY_LIVE, front_end=front_end, rse=replace(TINY_LIVE.rse, hidden_factor=2))
+    torch.manual_seed(0)
+    return TranscriptionModel(config).eval()
+
+
+@torch.no_grad()
+def test_features_that_nothing_listens_to_are_the_ones_left_out() -> None:
+    network = wide()
+    filterbank = network.network
+    assert isinstance(filterbank, FilterbankNetwork)
+    for deaf in (1, 4, 5):
+        filterbank.convolutions.stem.weight[deaf] = 0
+        for norm in [filterbank.convolutions.stem_norm, *filterbank.convolutions.norms]:
+            norm.weight[deaf] = 0
+    windows = 0.3 * torch.randn(2, WINDOW)
+    narrowed = narrow(network, channels=5, hidden_factor=2).eval()
+    assert torch.allclose(narrowed.predict(windows), network.predict(windows), atol=1e-5)
+
+
+@torch.no_grad()
+def test_hidden_features_are_halved_and_the_rest_is_kept() -> None:
+    network = wide()
+    narrowed = narrow(network, channels=8, hidden_factor=1)
+    before, after = network.state_dict(), narrowed.state_dict()
+    unit = "network.rse.last."
+    kept = [row.tolist() in after[f"{unit}z.weight"].tolist() for row in before[f"{unit}z.weight"]]
+    assert sum(kept) == len(kept) // 2
+    importance = before[f"{unit}z.weight"].norm(dim=1) * before[f"{unit}w.weight"].norm(dim=0)
+    assert importance[torch.tensor(kept)].min() >= importance[~torch.tensor(kept)].max()
+    same = [name for name in before if before[name].shape == after[name].shape]
+    assert all(torch.equal(before[name], after[name]) for name in same)

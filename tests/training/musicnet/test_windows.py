@@ -14,11 +14,10 @@ from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import TRAIN, scale
 from training.loop.parallel import Share
-from training.musicnet import cache
-from training.musicnet.cache import Track, open_tracks
+from training.musicnet import windows as cutting
 from training.musicnet.data import Archive, ArchiveConfig
 from training.musicnet.layout import find
-from training.musicnet.windows import Windows, random_batches
+from training.musicnet.windows import Track, Windows, open_tracks, random_batches
 
 RELEASED_RATE = 11_000
 
@@ -107,7 +106,7 @@ def test_recordings_are_resampled_once_and_mapped(
     def refuse(*_: object) -> None:
         raise AssertionError("resampled again")
 
-    monkeypatch.setattr(cache, "resample", refuse)
+    monkeypatch.setattr(cutting, "resample", refuse)
     open_tracks([source], rate, archive / "c")
     # Another recording in its place.
     stamp = (archive / "c" / "1727.npy").stat().st_mtime_ns + 10**9

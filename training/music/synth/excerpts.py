@@ -1,20 +1,25 @@
 """Excerpts, audio with notes: scores performed by instruments in a room, or real recordings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
+from model.config import PITCHES
 from training.music.notes import Notes, joined
+from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording, load_recordings
+from training.music.scored.masks import ALL_PITCHES
 from training.music.synth.acoustics import noise
-from training.music.synth.acoustics.augment import augment
-from training.music.synth.acoustics.surroundings import (
+from training.music.synth.acoustics.augment import (
     NOWHERE,
     Surroundings,
+    augment,
     load_surroundings,
 )
-from training.music.synth.config import SynthConfig
+from training.music.synth.config import RecordingConfig, SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.instruments.casting import choose, ensemble_group
 from training.music.synth.material import random_notes
@@ -27,9 +32,55 @@ from training.music.synth.perform import (
 )
 from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
 from training.music.synth.pianos.pedal import held_by_pedal, invented_pedal, pedal_depths
-from training.music.synth.recorded import recorded_excerpt
 from training.music.synth.render import Rendered, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces
+
+SEMITONES = (-2, -1, 0, 0, 0, 1, 2)
+"""Transpositions, which also change the tempo, as on tape."""
+CENTS = 25.0
+"""Largest additional detuning."""
+SECOND_ROOM = 0.15
+"""Room probability relative to rendered excerpts, as recordings already have a room."""
+
+
+def recorded_excerpt(
+    recordings: Sequence[ScoredRecording],
+    seconds: float,
+    sample_rate: int,
+    config: RecordingConfig,
+    rng: np.random.Generator,
+    surroundings: Surroundings = NOWHERE,
+) -> Rendered:
+    """An augmented excerpt of one of the recordings, chosen in proportion to length.
+
+    If a recording is shorter than ``seconds``, the excerpt is all of it.
+    """
+    lengths = np.array([len(recording.audio) for recording in recordings], float)
+    recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
+    semitones = int(rng.choice(SEMITONES))
+    speed = 2 ** ((semitones + rng.uniform(-CENTS, CENTS) / 100) / 12)
+    span = min(len(recording.audio), int(seconds * speed * sample_rate))
+    begin = int(rng.integers(len(recording.audio) - span + 1))
+    source = recording.audio[begin : begin + span].astype(np.float32) / PCM_SCALE
+    audio = soxr.resample(source, speed * sample_rate, sample_rate)
+    length_s = len(audio) / sample_rate
+    notes = recording.notes
+    begin_s = begin / sample_rate
+    onset, offset = (notes.onset - begin_s) / speed, (notes.offset - begin_s) / speed
+    pitch = notes.pitch + np.int16(semitones)
+    notes = notes.moved(onset=onset, offset=offset, pitch=pitch)
+    inside = (offset > 0) & (onset < length_s) & (pitch >= 0) & (pitch < PITCHES)
+    doubts = recording.unknown.copy()
+    doubts[:, :2] = (doubts[:, :2] - begin_s) / speed
+    one = doubts[:, 2] != ALL_PITCHES
+    doubts[one, 2] = np.clip(doubts[one, 2] + semitones, 0, PITCHES - 1)
+    lighter = replace(config, room=SECOND_ROOM * config.room)
+    return Rendered(
+        augment(audio, sample_rate, rng, lighter, surroundings),
+        notes.where(inside),
+        unknown=doubts[(doubts[:, 1] > 0) & (doubts[:, 0] < length_s)],
+    )
+
 
 OVERLAY_DB = (-8.0, 4.0)
 _ATTEMPTS = 20

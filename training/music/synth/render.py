@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from training.music.notes import Notes, joined
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument
 from training.music.synth.instruments.layers import mixed, neighbours
-from training.music.synth.pianos.dampers import Dampers
-from training.music.synth.pianos.ends import Dampings, Releases
+from training.music.synth.pianos.dampers import Dampers, Dampings, Releases
 from training.music.synth.pianos.mechanics import Mechanics, random_noise
 from training.music.synth.pianos.pedal import contact_time, pedal_depth
 from training.music.synth.pianos.sympathy import random_sympathy

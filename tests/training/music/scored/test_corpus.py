@@ -12,12 +12,11 @@ import soundfile
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests.fakes import FakeTranscriber, play
 from tests.training.conftest import write_midi
-from training.music.scored import prepare
 from training.music.scored.corpus import load_recordings
 from training.music.synth.config import RecordingConfig, SynthConfig
 from training.music.synth.dataset import generate_batches
+from training.music.synth.excerpts import recorded_excerpt
 from training.music.synth.labels import segment_labels
-from training.music.synth.recorded import recorded_excerpt
 
 PITCHES = (57, 69, 81, 93)
 PLAYED = [(PITCHES[i % 4], 1.0 + 0.5 * i, 1.4 + 0.5 * i) for i in range(20)]
@@ -43,7 +42,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     entries[3]["score"] = None
     (root / "ornaments" / "one.tsv").write_text("score_s\tsign\n2.0\ttrill\n")
     (root / "index.json").write_text(json.dumps(entries))
-    monkeypatch.setattr(prepare, "load", lambda _: FakeTranscriber())
+    monkeypatch.setattr("training.music.scored.corpus.load", lambda _: FakeTranscriber())
     return root
 
 
@@ -62,7 +61,9 @@ def test_a_split_is_aligned_once(
     assert set(two.notes.instrument) == {-1}
     assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the sign
     assert set(two.unknown[:, 3]) == {1}
-    monkeypatch.setattr(prepare, "prepare", None)  # what is in the cache is not aligned again
+    monkeypatch.setattr(
+        "training.music.scored.corpus.prepare", None
+    )  # what is in the cache is not aligned again
     assert [r.name for r in load_recordings(corpus, cache, "train")] == ["one", "two"]
 
 

@@ -3,19 +3,38 @@
 No step moves the direct sound: labels stay aligned with the audio to within a millisecond.
 """
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
 from training.music.synth.acoustics import codec, noise
-from training.music.synth.acoustics.backgrounds import Backgrounds
-from training.music.synth.acoustics.rooms import Room, measured_response
+from training.music.synth.acoustics.backgrounds import Backgrounds, load_backgrounds
+from training.music.synth.acoustics.rooms import Room, load_rooms, measured_response
 from training.music.synth.acoustics.speech import speech
-from training.music.synth.acoustics.surroundings import NOWHERE, Surroundings
 from training.music.synth.config import RecordingConfig
 
 IMPULSE_MIN_S = 0.1  # space for the ringing of the equaliser without reverberation
 EVERYDAY = RecordingConfig()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Measured rooms and recorded backgrounds; without them all are synthesised."""
+
+    rooms: tuple[Room, ...] = ()
+    sounds: Backgrounds | None = None
+
+
+NOWHERE = Surroundings()
+
+
+def load_surroundings(folder: Path, cache: Path, sample_rate: int) -> Surroundings:
+    """Those found in ``folder``. Raises ValueError if their rate differs."""
+    sounds = load_backgrounds(folder, cache, sample_rate)
+    return Surroundings(load_rooms(folder, sample_rate), sounds)
 
 
 def augment(

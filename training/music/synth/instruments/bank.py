@@ -18,8 +18,42 @@ import soxr
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
+from model.instruments import UNKNOWN
 from model.storage import replace_file
-from training.music.synth.instruments.classes import UNKNOWN, instrument_class
+
+_CLASSES = {
+    "electric_grand": "electric piano",
+    "electric_piano": "electric piano",
+    "flute_staccato": "flute",
+    "trumpet": "brass",
+    "trombone": "brass",
+    "tuba": "brass",
+    "tuba_staccato": "brass",
+    "choir": "voice",
+    "tremolo": None,
+}
+"""Classes of instruments that are not named like their class or family."""
+
+
+def instrument_class(entry: dict[str, Any]) -> int:
+    """Index of the class of a bank entry in ``INSTRUMENTS``; UNKNOWN where it is unclear,
+    as of a mixed string section.
+
+    Plucked strings of all instruments are one class: a pizzicato sounds more like a guitar than
+    like a bowed string. A section of one instrument counts as that instrument.
+    """
+    instrument, family = entry["instrument"], entry["family"]
+    if "sections" in entry.get("source", ""):  # one entry made of several instruments
+        return UNKNOWN
+    if family in ("plucked", "mallets"):
+        return INSTRUMENTS.index(family)
+    if family == "strings" and entry["kind"] == "decaying":
+        return INSTRUMENTS.index("plucked")
+    if instrument.endswith("_sax"):
+        return INSTRUMENTS.index("saxophone")
+    name = _CLASSES.get(instrument, instrument)
+    return INSTRUMENTS.index(name) if name in INSTRUMENTS else UNKNOWN
+
 
 OVERSAMPLING = 2
 """Stored samples per output sample: keeps linear interpolation's images 26 dB down at 4 kHz."""

@@ -8,9 +8,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics.augment import augment
+from training.music.synth.acoustics.augment import Surroundings, augment
 from training.music.synth.acoustics.backgrounds import Backgrounds, load_backgrounds
-from training.music.synth.acoustics.surroundings import Surroundings
 from training.music.synth.config import RecordingConfig
 
 SEGMENTS: tuple[tuple[str, str, str, bool, int], ...] = (

@@ -1,7 +1,8 @@
 import pytest
 
 from model.config import INSTRUMENTS
-from training.music.synth.instruments.classes import UNKNOWN, instrument_class
+from model.instruments import UNKNOWN
+from training.music.synth.instruments.bank import instrument_class
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, next_strokes, notes_of
 from training.music.synth.instruments.bank import Bank
-from training.music.synth.pianos.dampers import Dampers
-from training.music.synth.pianos.ends import Dampings
+from training.music.synth.pianos.dampers import Dampers, Dampings
 from training.music.synth.pianos.pedal import (
     changed_pedal,
     contact_time,

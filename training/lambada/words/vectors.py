@@ -1,19 +1,24 @@
-"""Word vectors from text files, read line by line: fastText's .vec and GloVe's format.
+"""Word vectors, from text files or from the novels themselves by gensim's word2vec.
 
-A line is a word and its numbers, separated by spaces; fastText's first line holds the number of
-words and of dimensions, GloVe has none.
+Files are fastText's .vec or in GloVe's format, read line by line. A line is a word and its numbers,
+separated by spaces; fastText's first line holds the number of words and of dimensions, GloVe has
+none.
 """
 
 from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.lambada.text.novels import TextError
+from training.lambada.text.novels import Novels, TextError
 
 SEED = 0  # of the vectors of special symbols, which no file has
+CORPUS_SEED = 1
+EPOCHS = 2
+WINDOW = 5  # words predicted on either side
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,43 @@ def _vector(values: list[str], dimensions: int, where: str) -> NDArray[np.float3
     if not np.isfinite(vector).all():
         raise TextError(f"{where}: a vector that is not finite")
     return vector
+
+
+@dataclass(frozen=True)
+class _Sentences:
+    """The sentences as lists of words; iterable more than once, as gensim needs it."""
+
+    novels: Novels
+
+    def __iter__(self) -> Iterator[list[str]]:
+        words = self.novels.words
+        for sentence in np.split(self.novels.text, self.novels.starts[1:]):
+            yield [words[word] for word in sentence]
+
+
+def corpus_vectors(
+    novels: Novels, words: Sequence[str], dimensions: int, deviation: float
+) -> NDArray[np.float32]:
+    """(words, dimensions) skip-gram vectors (Mikolov et al. 2013), the same in every run.
+
+    words: words of the novels. The vectors are scaled to a standard deviation over all numbers.
+    """
+    from gensim.models import Word2Vec  # takes seconds to import
+
+    index = {word: at for at, word in enumerate(novels.words)}
+    model = Word2Vec(
+        vector_size=dimensions,
+        window=WINDOW,
+        sg=1,
+        min_count=1,
+        workers=1,
+        seed=CORPUS_SEED,
+        epochs=EPOCHS,
+    )
+    model.build_vocab_from_freq({word: int(novels.counts[index[word]]) for word in words})
+    model.train(
+        _Sentences(novels), total_examples=len(novels.starts), epochs=EPOCHS
+    )  # other words are passed over
+    vectors: NDArray[np.float32] = model.wv[list(words)]
+    vectors -= vectors.mean(axis=0)
+    return vectors * (deviation / vectors.std())

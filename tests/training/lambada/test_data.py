@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from model.storage import WeightsError
-from training.lambada.encoding import encode_clean, encode_released, place
+from training.lambada.data import encode_clean, encode_released, place
 from training.lambada.text.novels import read_novels
 from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
 

@@ -1,10 +1,16 @@
-"""The log of a run: metrics.jsonl, and optionally TensorBoard events."""
+"""The files of a run: its log, and the state that it resumes from."""
 
+import io
 import json
 import logging
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import torch
+
+from model.storage import WeightsError, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -52,3 +58,49 @@ def _summary_writer(folder: Path) -> Any:
         logger.warning("tensorboard is not installed: writing metrics.jsonl only")
         return None
     return SummaryWriter(str(folder / "tensorboard"))
+
+
+STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
+
+
+def write_state(folder: Path, state: dict[str, Any]) -> None:
+    """Writes the state of a run, which includes ``config``, to its folder atomically."""
+    buffer = io.BytesIO()
+    torch.save({**state, "config": _jsonable(state["config"])}, buffer)
+    write_whole(folder / STATE, buffer.getvalue())
+
+
+def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any]:
+    """The state of the run in this folder.
+
+    Raises WeightsError if it is missing, damaged or of another configuration.
+    """
+    path = folder / STATE
+    if not path.is_file():
+        raise WeightsError(f"nothing to resume: no {path}")
+    try:
+        state = torch.load(path, weights_only=True, map_location=device)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise WeightsError(f"cannot read {path}: {error}") from error
+    if not isinstance(state, dict):
+        raise WeightsError(f"{path} is not the state of a run")
+    theirs, ours = state.get("config"), _jsonable(config)
+    if theirs is not None and theirs != ours:
+        raise WeightsError(f"{folder} trains another configuration: {_differences(theirs, ours)}")
+    return state
+
+
+def _jsonable(values: Any) -> Any:
+    """As read back from JSON, so that saved values compare equal."""
+    return json.loads(json.dumps(values))
+
+
+def _differences(theirs: Any, ours: Any, path: str = "") -> str:
+    """The fields that differ between two configurations, with both values."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+        return ", ".join(
+            _differences(theirs.get(name), ours.get(name), f"{path}.{name}".strip("."))
+            for name in names
+        )
+    return f"{path} is {theirs!r} there and {ours!r} here"

@@ -6,7 +6,7 @@ from torch import nn
 
 from model.config import RSEConfig
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.loop.muon import ADAM_SIZE, Muon, muon_groups, orthogonal
+from training.loop.optimizer import ADAM_SIZE, Muon, muon_groups, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])

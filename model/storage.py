@@ -18,7 +18,6 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.precision import fastest_dtype
 from model.transcriber import TranscriptionModel
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -129,3 +128,21 @@ def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def fastest_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where the hardware multiplies it, else float32.
+
+    Emulated bfloat16 is slower than float32, also where ``ATEN_CPU_CAPABILITY`` limits torch to
+    older instructions.
+    """
+    match device.type:
+        case "cuda":
+            native = torch.cuda.is_bf16_supported(including_emulation=False)
+        case "cpu":
+            capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+            native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
+            native = native and torch.backends.cpu.get_cpu_capability() not in ("AVX2", "DEFAULT")
+        case _:
+            native = False
+    return torch.bfloat16 if native else torch.float32

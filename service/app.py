@@ -10,7 +10,7 @@ import torch
 from fastapi import FastAPI
 
 from model import storage
-from model.precision import fastest_dtype
+from model.storage import fastest_dtype
 from service import page
 from service.access import gate as access
 from service.access import problems

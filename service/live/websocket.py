@@ -20,10 +20,9 @@ from model.config import HOP
 from service.access.clients import Place, client_of
 from service.access.problems import chosen_subprotocol, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
-from service.live.inbox import End, Inbox
+from service.live.inbox import End, Inbox, Pacer
 from service.live.opening import Opening
 from service.live.outbox import Outbox
-from service.live.pacing import Pacer
 from service.live.progress import ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
 from service.live.session_log import SessionLog

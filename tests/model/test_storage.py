@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.storage import WeightsError, load, save_weights, write_whole
+from model.storage import WeightsError, fastest_dtype, load, save_weights, write_whole
 from model.symbols import SymbolConfig, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
@@ -93,3 +93,25 @@ def test_a_failed_write_leaves_the_old_file_whole(
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "used", "expected"),
+    [
+        ({"avx512_bf16": True}, "AVX512", torch.bfloat16),
+        ({"amx_bf16": True}, "AVX512", torch.bfloat16),
+        ({"amx_bf16": True}, "AVX2", torch.float32),  # torch is held to older instructions
+        ({"avx2": True, "avx512_bf16": False}, "AVX512", torch.float32),
+        ({}, "AVX512", torch.float32),
+    ],
+)
+def test_bfloat16_only_where_the_processor_multiplies_it(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], used: str, expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: used)
+    assert fastest_dtype(torch.device("cpu")) == expected
+
+
+def test_unknown_devices_compute_in_float32() -> None:
+    assert fastest_dtype(torch.device("meta")) == torch.float32

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.precision import fastest_dtype
-from model.storage import WeightsError, save_weights
+from model.storage import WeightsError, fastest_dtype, save_weights
 from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.parallel import Share, make_fabric, reduce

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
+from model.storage import fastest_dtype
 from training.loop.config import LoopConfig
 from training.loop.released_optim import ReleasedRAdam, released_groups
 

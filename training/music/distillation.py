@@ -12,7 +12,7 @@ from torch import Tensor
 
 from model import storage
 from model.config import WINDOW, ModelConfig
-from model.precision import fastest_dtype
+from model.storage import fastest_dtype
 from training.music.losses import Labels
 
 TAUGHT = ("frame", "onset", "velocity", "offset")

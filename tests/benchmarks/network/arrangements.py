@@ -21,8 +21,8 @@ import torch
 from model import storage
 from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
 from model.fast.network import FastNetwork, fast_network
-from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
+from model.storage import fastest_dtype
 from model.transcriber import FeatureStream, TranscriptionModel
 from service.engine.batching import EngineSettings
 from service.engine.runners import CpuRunner

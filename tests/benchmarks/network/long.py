@@ -18,8 +18,8 @@ import torch
 
 from model.config import RSEConfig
 from model.fast.shuffle_exchange import FastShuffleExchange
-from model.precision import fastest_dtype
 from model.rse import ResidualShuffleExchange
+from model.storage import fastest_dtype
 from tests.benchmarks.machine import peak_mb, seconds, spread
 
 MAPS, BLOCKS = 192, 2  # the paper's width and depth

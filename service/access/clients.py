@@ -32,12 +32,16 @@ class Client:
 
     @classmethod
     def of_address(cls, scope: Scope) -> Self:
-        """The peer; an IPv6 /64 network, which has one owner, is one client."""
+        """The peer; an IPv6 /64 network, which has one owner, is one client.
+
+        A dual-stack proxy may write an IPv4 address as ::ffff:a.b.c.d.
+        """
         peer = scope.get("client")
         try:
             address = ipaddress.ip_address(peer[0] if peer else "")
         except ValueError:
             return cls("address unknown")
+        address = getattr(address, "ipv4_mapped", None) or address
         if address.version == 6:
             network = ipaddress.ip_network((address, 64), strict=False)
             return cls(f"address {network.network_address}/64")

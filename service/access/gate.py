@@ -20,7 +20,7 @@ from starlette.routing import Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access.clients import Client, set_client
+from service.access.clients import Client, client_of, set_client
 from service.access.keys import KeyRing
 from service.access.origins import (
     LOOPBACK_HOSTS,
@@ -28,7 +28,7 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.access.problems import Problem, deny, offered_token, refuse
+from service.access.problems import Problem, deny, offered_token, record_refusal, refuse
 from service.access.rate import RateLimiter
 from service.access.tokens import TokenBook
 from service.protocol.faults import ErrorCode, ProtocolError
@@ -104,6 +104,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        set_client(scope, Client.of_address(scope))
         fault = self._foreign(scope, headers)
         if fault is not None:
             await self._answer(fault, scope, receive, send, hidden=True)
@@ -112,7 +113,8 @@ class Gate:
             await self.app(scope, receive, send)
             return
         client = self._authenticate(scope, headers)
-        identity = client or Client.of_address(scope)
+        identity = client or client_of(scope)
+        set_client(scope, identity)
         wait_s = self._rate.admit(identity.name, identity.max_requests_per_s)
         if wait_s:
             fault = ProtocolError(
@@ -133,7 +135,6 @@ class Gate:
             token = offered_token(scope)
             if token is not None:
                 self.tokens.spend(token)
-            set_client(scope, identity)
             await self.app(scope, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
@@ -177,7 +178,7 @@ class Gate:
         hidden: bool = False,
     ) -> None:
         """Refuses; `hidden` does not open a socket to tell a page the reason."""
-        self.refused.labels(fault.code).inc()
+        record_refusal(self.refused, fault.code, fault.message, client_of(scope))
         if scope["type"] == "http":
             problem = Problem(fault.code, fault.message, headers=headers)
             await problem.response()(scope, receive, send)

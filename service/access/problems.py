@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import Counter
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from service.access.clients import Client
 from service.protocol.faults import ErrorCode, ProtocolError, explained
 from service.protocol.server_messages import Error
 
@@ -69,6 +71,12 @@ class Problem(Exception):
 
 def busy(code: ErrorCode, detail: str, retry_after_s: int) -> Problem:
     return Problem(code, detail, headers={"Retry-After": str(retry_after_s)})
+
+
+def record_refusal(refused: Counter, code: ErrorCode, message: str, client: Client) -> None:
+    """Counts and logs a refusal."""
+    refused.labels(code).inc()
+    logger.info("refused: %s", message, extra={"fields": {"code": code, "client": client.name}})
 
 
 def responses(*codes: ErrorCode) -> dict[int | str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from time import monotonic
 from service.access.clients import Client
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
+from service.protocol.faults import ErrorCode
 from service.session.session import Totals
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class SessionLog:
     def closed(self, reason: str) -> None:
         """The socket is closed: `stop`, `draining`, `vanished`, or an error code.
 
-        Only the first call counts.
+        Only the first call counts. An error before a session is open counts as a refusal.
         """
         if self._done:
             return
@@ -49,7 +50,13 @@ class SessionLog:
             "client": self._client.name,
             "duration_s": round(monotonic() - self._began_s, 3),
         }
-        if (totals := self._totals) is not None and (before := self._before) is not None:
+        if self._before is None:
+            if isinstance(reason, ErrorCode):
+                self._metrics.refused.labels(reason).inc()
+            logger.info("no session opened", extra={"fields": about})
+            return
+        if (totals := self._totals) is not None:
+            before = self._before
             notes = totals.notes - before.notes
             about |= {
                 "audio_s": round(totals.audio_s - before.audio_s, 3),

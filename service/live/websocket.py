@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.config import HOP
 from service.access.clients import Place, client_of
-from service.access.problems import chosen_subprotocol, refuse
+from service.access.problems import chosen_subprotocol, record_refusal, refuse
 from service.audio.pcm import BadAudioError, OddBytesError
 from service.live.inbox import End, Inbox, Pacer
 from service.live.opening import Opening
@@ -62,7 +62,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
     ):
         refusal = state.session_refusal(place is not None, client_placed)
         if refusal is not None:
-            state.metrics.refused.labels(refusal.code).inc()
+            record_refusal(state.metrics.refused, refusal.code, refusal.message, client)
             await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))

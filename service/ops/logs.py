@@ -1,6 +1,7 @@
 """Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
-Lines logged while serving a session carry its id. Keys and tokens are never logged.
+Lines logged while serving a session carry its id. Keys and tokens are never logged, nor the queries
+of URLs, where some clients put them.
 """
 
 import json
@@ -65,3 +66,5 @@ def configure(log_format: LogFormat) -> None:
     handler.addFilter(SessionFilter())
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # uvicorn logs every handshake with its query; the service logs refusals and sessions itself.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

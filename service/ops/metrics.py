@@ -41,7 +41,7 @@ class Metrics:
         count, seconds = self._counter, self._histogram
         self.opened = count("sessions_opened", "Live sessions admitted")
         self.closed = count("sessions_closed", "Live sessions ended, by reason", "reason")
-        self.refused = count("refused", "Requests refused, by code", "code")
+        self.refused = count("refused", "Requests and sessions refused, by code", "code")
         self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", "outcome")
         self.audio_s = count("audio_seconds", "Audio received, by way", "way")
         self.notes = count("notes", "Notes begun in live sessions")

@@ -9,6 +9,7 @@ work is refused, and sessions send their last notes and `done`. When they have f
 import asyncio
 import logging
 import socket
+from contextvars import Context
 from functools import partial
 from time import monotonic
 from types import FrameType
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from service.access.clients import Places
@@ -63,6 +65,11 @@ class AbortingProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._patience_s = patience_s
         self._abort: asyncio.TimerHandle | None = None
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        # Else uvicorn logs an error after each handshake that was answered with a status.
+        self.handshake_complete |= self.close_sent
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)
@@ -127,7 +134,8 @@ class DrainingServer(uvicorn.Server):
             self.force_exit = self.should_exit
             self.should_exit = True
             return
-        self._loop.call_soon_threadsafe(self._begin_drain)
+        # An empty context: the signal may interrupt a task, whose session id is not the drain's.
+        self._loop.call_soon_threadsafe(self._begin_drain, context=Context())
 
     def fail(self) -> None:
         """Ends the server as failed; called if the model cannot be loaded."""

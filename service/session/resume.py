@@ -118,8 +118,14 @@ class Replay:
         frames = history_frames + refill_hops + 3 * schedule.block_frames  # to whole blocks
         return HOP * frames + WINDOW
 
-    def check(self, point: ResumePoint, block_frames: int) -> None:
-        """Raises ResumeError if the point does not allow this replay."""
+    def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
+        """Raises ResumeError if the point does not allow this replay or its notes come later."""
+        for note in point.sounding:
+            if note.time_s > (point.frames + 1) * frame_s:
+                raise ResumeError(
+                    f"note {note.note_id} begins at {note.time_s:g} s, after the {point.frames} "
+                    "frames before this point"
+                )
         if point.frames % block_frames:
             raise ResumeError(
                 f"{point.frames} frames are not a whole number of blocks of {block_frames}: resume "

@@ -124,7 +124,7 @@ class TranscriptionSession:
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
-        replay.check(self._point, self._schedule.block_frames)
+        replay.check(self._point, self._schedule.block_frames, self._frame_ms / 1000)
         self._unneeded = replay.from_sample - self._point.from_sample  # samples to skip
         self._decoder = PcmDecoder(audio, self._point.from_sample)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)

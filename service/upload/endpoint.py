@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from model.instruments import distinguished_by
 from service.access.clients import client_of
-from service.access.problems import Problem
+from service.access.problems import Problem, record_refusal
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode
 from service.protocol.options import (
@@ -90,7 +90,7 @@ async def transcribe_recording(
         client_placed = stack.enter_context(state.client_uploads.take(client))
         refusal = state.upload_refusal(placed is not None, client_placed)
         if refusal is not None:
-            state.metrics.refused.labels(refusal.code).inc()
+            record_refusal(state.metrics.refused, refusal.code, refusal.detail, client)
             raise refusal
         if not state.knows(choices.model):
             loaded = state.loaded().config.name  # not the path that it may come from

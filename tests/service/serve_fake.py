@@ -16,6 +16,7 @@ from torch import Tensor
 from model.config import FRAMES, HEADS, PITCHES
 from service.__main__ import leave
 from service.app import create_app
+from service.ops import logs
 from service.ops.server import DrainingServer, server_config
 from service.settings import Settings
 from tests.fakes import FakeStream, FakeTranscriber
@@ -38,6 +39,7 @@ def main(port: int, heads: str = "notes") -> NoReturn:
     told = HEADS if heads == "all" else HEADS[:3]
     model = NullTranscriber() if heads == "none" else FakeTranscriber(told)
     settings = Settings(port=port, device="cpu")
+    logs.configure(settings.log_format)
     app = create_app(settings, load_model=lambda name, device: model)
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))

@@ -12,9 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.storage import WEIGHTS
+from service.access.keys import hash_key
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.conftest import TONES, StartServer
 from tests.service.faults.held import wait_until
@@ -96,6 +98,27 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
         assert code == 1001
     assert exit_code == 0
     assert "Traceback" not in server.log
+
+
+async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: StartServer) -> None:
+    key = "rse_in-a-url"
+    server = start_server(*TONES, RSE_KEYS=f"alice:{hash_key(key).hex()}", RSE_LOG_FORMAT="json")
+    bearer = {"Authorization": f"Bearer {key}"}
+    url = f"{server.websocket_url}?token={key}"
+    with pytest.raises(InvalidStatus):
+        await connect(url)
+    async with connect(url, additional_headers=bearer) as socket:
+        assert "bad_start" in await socket.recv()
+    options = "encoding=pcm_s16le&sample_rate=16000"
+    async with connect(f"{server.websocket_url}?{options}", additional_headers=bearer) as socket:
+        assert "ready" in await socket.recv()
+        await asyncio.to_thread(server.terminate)
+    lines = [json.loads(line) for line in server.log.splitlines()]
+    assert key not in server.log
+    assert {line["level"] for line in lines} == {"info"}
+    assert [line["message"] for line in lines if line.get("code") == "unauthorized"] == [
+        "refused: a valid API key or token is needed"
+    ]
 
 
 # -- `python -m service` --------------------------------------------------------------------------

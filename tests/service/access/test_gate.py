@@ -263,6 +263,7 @@ def test_pages_of_allowed_origins_may() -> None:
     [
         (("192.0.2.7", 5), "address 192.0.2.7"),
         (("2001:db8:1:2:3:4:5:6", 5), "address 2001:db8:1:2::/64"),
+        (("::ffff:203.0.113.1", 5), "address 203.0.113.1"),
         (("testclient", 5), "address unknown"),
         (None, "address unknown"),
     ],

@@ -1,12 +1,16 @@
 """Lines for people and for machines; every line of a session has its id."""
 
+import asyncio
 import json
 import logging
+import signal
 
 import pytest
 
-from service.ops.logs import configure, session_id
-from service.settings import LogFormat
+from service.app import create_app
+from service.ops.logs import SessionFilter, configure, session_id
+from service.ops.server import DrainingServer, server_config
+from service.settings import LogFormat, Settings
 from tests.service.apps import START, perform, serving
 
 
@@ -56,3 +60,20 @@ def test_a_session_logs_its_options_and_what_became_of_it(
     assert closed["reason"] == "stop"
     assert closed["audio_s"] == pytest.approx(1.0)
     assert {"duration_s", "frames", "notes", "dropped_samples"} <= closed.keys()
+
+
+async def test_a_drain_does_not_log_as_the_session_that_the_signal_interrupts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "service")
+    caplog.handler.addFilter(SessionFilter())
+    settings = Settings()
+    app = create_app(settings)
+    server = DrainingServer(server_config(app, settings), app.state.service)
+    server._loop = asyncio.get_running_loop()
+    session_id.set("9f0c")
+    server.handle_exit(signal.SIGTERM, None)
+    async with asyncio.timeout(10):
+        while not server.should_exit:
+            await asyncio.sleep(0.01)
+    assert [vars(line)["session_id"] for line in caplog.records] == ["", ""]

@@ -1,6 +1,7 @@
 """What /metrics says of sessions, uploads, refusals and the model."""
 
 import json
+import logging
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -72,6 +73,35 @@ def test_dropped_samples_and_faults_are_counted(client: TestClient) -> None:
     after = numbers(client)
     assert after["rse_dropped_samples_total"] == 10
     assert after["rse_sessions_closed_total{reason=bad_audio}"] == 1
+
+
+def test_a_socket_that_opens_no_session_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "service")
+    with serving() as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            socket.send_text("{bad")
+            hear(socket)
+        with client.websocket_connect(ADDRESS):
+            pass  # it leaves
+        after = numbers(client)
+    assert after["rse_sessions_opened_total"] == 0
+    assert not any(name.startswith("rse_sessions_closed_total") for name in after)
+    assert after["rse_refused_total{code=bad_message}"] == 1
+    ends = [vars(line)["fields"] for line in caplog.records if line.message == "no session opened"]
+    assert [end["reason"] for end in ends] == ["bad_message", "vanished"]
+
+
+def test_refused_requests_are_logged_without_their_query(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "service")
+    with serving(max_uploads=1) as (client, _):
+        client.get("/info?key=rse_secret", headers={"Host": "evil.example"})
+        with state_of(client).uploads.take():
+            client.post("/transcribe")
+    lines = [line for line in caplog.records if line.message.startswith("refused: ")]
+    fields = [vars(line)["fields"] for line in lines]
+    assert [field["code"] for field in fields] == ["host_not_allowed", "too_many_uploads"]
+    assert fields[0]["client"] == "address unknown"
+    assert "rse_secret" not in caplog.text
 
 
 def test_refusals_are_counted_by_code() -> None:

@@ -1,6 +1,6 @@
 """Frame probabilities to notes: strictly causal, the same for a live stream and a file.
 
-Beginnings are known sooner than ends. When frame n has arrived, a pitch
+Beginnings are known no later than ends. When frame n has arrived, a pitch
 
 * ends at frame n - ``off_delay_frames`` if its frame probability stays below a lower threshold
   for several frames from there on;

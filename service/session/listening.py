@@ -6,7 +6,7 @@ The delay counts from the time a sound is sent until its event can be known:
     + block           a frame waits until the other frames of its block are due
     + resampler       samples that the anti-alias filter holds back
     + tracker         frames after an onset that confirm a peak, or after an end that rule out
-                      a dip (ends need more)
+                      a dip (ends may need more)
 
 ``ready`` states the sum for each kind of event; network and computing time come on top.
 """

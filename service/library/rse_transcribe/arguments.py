@@ -1,7 +1,7 @@
 """Samples, rates and options as callers give them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +16,7 @@ from service.protocol.options import (
     MIN_LOOKAHEAD_HOPS,
     AudioFormat,
     Encoding,
+    InstrumentsError,
     OptionsError,
     StreamOptions,
 )
@@ -25,12 +26,14 @@ Rate = float | np.number
 
 MAX_CHANNELS = 32
 """An array with more has its axes swapped."""
+_INTEGERS = tuple(map(np.dtype, ("int8", "int16", "int32", "uint8")))
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
-    """[n] or [n, channels], floats or integers of up to 32 bits, to float32 of full scale 1.
+    """[n] or [n, channels] to float32 of full scale 1.
 
-    Raises ValueError for other shapes and types.
+    Takes floats of full scale 1, int8, int16, int32, and uint8 as WAV stores it (128 is silence).
+    Raises ValueError for other shapes and types; int64, and so a list of ints, has no known scale.
     """
     if isinstance(samples, torch.Tensor):
         samples = samples.detach().cpu()
@@ -39,10 +42,11 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
         array: NDArray[Any] = np.asarray(samples)
     except (TypeError, ValueError):  # lists of unequal lengths, for one
         raise ValueError("samples have the shape [n] or [n, channels]") from None
-    if array.dtype.kind != "f" and (array.dtype.kind != "i" or array.dtype.itemsize > 4):
+    if array.dtype.kind != "f" and array.dtype not in _INTEGERS:
+        hint = "; a list of ints needs a type: numpy.array(samples, numpy.int16)"
         raise ValueError(
-            f"samples are floats of full scale 1, or signed integers of 8 to 32 bits, "
-            f"not {array.dtype}"
+            f"samples are floats of full scale 1, or {', '.join(map(str, _INTEGERS))}, "
+            f"not {array.dtype}{hint if array.dtype == np.int64 else ''}"
         )
     if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS):
         raise ValueError(
@@ -51,6 +55,8 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
         )
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
+    if array.dtype == np.uint8:
+        return (array.astype(np.float32) - np.float32(128)) / np.float32(128)
     return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
 
 
@@ -69,7 +75,7 @@ def stream_options(
     defaults: StreamOptions,
     config: ModelConfig,
     lookahead_ms: float,
-    instruments: Sequence[str],
+    instruments: Sequence[str] | None,
     block_frames: int | None = None,
 ) -> StreamOptions:
     """The defaults with what the caller asks for. Raises subclasses of ValueError.
@@ -80,7 +86,9 @@ def stream_options(
     least, most = math.floor(MIN_LOOKAHEAD_HOPS * hop_ms), math.ceil(MAX_LOOKAHEAD_HOPS * hop_ms)
     if not isinstance(lookahead_ms, Real) or not least <= float(lookahead_ms) <= most:
         raise OptionsError(f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}")
-    names = [instruments] if isinstance(instruments, str) else instruments
+    names = [instruments] if isinstance(instruments, str) else instruments or ()
+    if not isinstance(names, Iterable):
+        raise InstrumentsError(f"instruments must be a list of names, not {instruments!r}")
     if block_frames is None:
         block_frames = defaults.block_frames
     return replace(

@@ -32,7 +32,7 @@ _BAR_AFTER_S = 1.0  # shorter work shows no bar
 
 
 class IncompleteError(ValueError):
-    """A recording that broke off; ``transcription`` has what was heard until then."""
+    """A recording that breaks off; ``transcription`` has the notes up to there."""
 
     def __init__(self, fault: object, transcription: Transcription) -> None:
         super().__init__(str(fault), transcription)  # what another process is sent
@@ -76,7 +76,7 @@ class Transcriber:
         sample_rate: Rate | None = None,
         *,
         lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
-        instruments: Sequence[str] = (),
+        instruments: Sequence[str] | None = None,
         progress: bool = True,
     ) -> Transcription:
         """See the function ``transcribe``. Raises RuntimeError when closed."""
@@ -105,7 +105,7 @@ def transcribe(
     model: Model = "live",
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
-    instruments: Sequence[str] = (),
+    instruments: Sequence[str] | None = None,
     progress: bool = True,
 ) -> Transcription:
     """Transcribe a recording: the notes that ``POST /transcribe`` gives.
@@ -114,21 +114,21 @@ def transcribe(
     several recordings a ``Transcriber`` is faster.
 
     Args:
-        recording: path or binary file of WAV, FLAC, OGG, MP3 and what else libsndfile reads; or
-            samples, array, tensor or list of shape [n] or [n, channels], floats of full scale 1
-            or integers of up to 32 bits.
-        sample_rate: of samples, a whole number of Hz, 8,000 to 192,000; files know theirs.
+        recording: path or binary file of WAV, FLAC, OGG, MP3 or another format that libsndfile
+            reads; or samples of shape [n] or [n, channels]: an array or tensor of floats (full
+            scale 1), int8, int16, int32 or uint8 (128 is silence), or a list of floats.
+        sample_rate: of samples, a whole number of Hz from 8,000 to 192,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
-        lookahead_ms: audio after a frame that the model hears before it speaks of it, 46 to 372.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; of a loaded network the one it is on.
-        instruments: the only ones of ``model.config.INSTRUMENTS`` that play; none: any may.
-        progress: shows a bar where it takes longer than a second, in a terminal or a notebook.
+        lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
+        instruments: names of ``model.config.INSTRUMENTS`` to assign notes to; None or empty: all.
+        progress: show a bar in a terminal or a notebook if it takes longer than a second.
 
     Raises:
         OSError: the file cannot be opened.
-        IncompleteError: a ValueError; the audio is damaged on the way, or has too many notes.
-        ValueError: no audio, a file opened as text, unknown weights or instruments, another
-            device, or a number out of range.
+        IncompleteError: a ValueError; the audio is damaged part-way, or has too many notes.
+        ValueError: no audio, samples of another type or shape, a file opened as text, unknown
+            weights or instruments, another device, or a number out of range.
     """
     with Transcriber(model=model, device=device) as transcriber:
         return transcriber.transcribe(

@@ -29,8 +29,8 @@ class Stream:
                     print(event.kind, event.pitch, event.time_s)
             last = stream.finish()
 
-    The events depend on the audio alone, not on the lengths of the blocks. Not thread-safe: one
-    thread at a time calls it, which may be one with a running event loop.
+    The events depend on the audio alone, not on the lengths of the blocks. Not thread-safe: call
+    it from one thread at a time, which may have a running event loop.
     """
 
     def __init__(
@@ -41,16 +41,17 @@ class Stream:
         lookahead_ms: float = _DEFAULTS.lookahead_ms,
         block_frames: int = _DEFAULTS.frames_per_window,
         device: str = "auto",
-        instruments: Sequence[str] = (),
+        instruments: Sequence[str] | None = None,
         updates: bool = False,
     ) -> None:
         """Args:
-            sample_rate: of the blocks, a whole number of Hz, 8,000 to 192,000.
+            sample_rate: of the blocks, a whole number of Hz from 8,000 to 192,000.
             model, device, instruments: see ``transcribe``.
-            lookahead_ms: audio after a frame that the model hears before it speaks of it, 46 to
-                372 ms. ``note_on_delay_ms`` is the whole delay.
-            block_frames: frames computed at once, 1 to 32; more cost less time and more delay.
-            updates: events of the pedal too, and of notes whose instrument turns out another.
+            lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
+                ``note_on_delay_ms`` is the whole delay.
+            block_frames: frames computed at once, 1 to 32; more take less time in all and add
+                delay.
+            updates: also return pedal events and corrected instruments.
 
         Raises:
             ValueError: unknown weights or instruments, or a number out of range.
@@ -90,23 +91,27 @@ class Stream:
         return notes_of(self._session.notes)
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
-        """Take the next samples, [n] or [n, channels], floats of full scale 1 or integers of up to
-        32 bits; returns the events that they make known.
+        """Take the next samples, [n] or [n, channels], of the types that ``transcribe`` takes;
+        returns the events that they make known.
 
         Raises:
             ValueError: no samples, or one that is invalid (NaN, infinite, far above full scale);
                 the stream can then only be finished.
             RuntimeError: the stream has been finished or closed.
         """
+        if self._session.state is SessionState.FINISHED:
+            raise RuntimeError("the stream is finished")
+        if self._session.state is SessionState.FAILED:
+            raise RuntimeError("the stream failed at an earlier block; it can only be finished")
         samples = as_float(block)
         mono = samples if samples.ndim == 1 else samples.mean(axis=1)
         return self._wanted(self._call(self._session.push_samples, mono))
 
     def finish(self) -> list[Event]:
-        """Transcribe to the last sample and end all notes; nothing if that has been done.
+        """Transcribe to the last sample and end all notes; nothing if already finished.
 
         Raises:
-            RuntimeError: the stream has been closed without it.
+            RuntimeError: the stream was closed before.
         """
         if self._session.state is SessionState.FINISHED:
             return []

@@ -16,6 +16,7 @@ import soundfile
 import torch
 
 import rse_transcribe
+from rse_transcribe.arguments import as_float
 from rse_transcribe.recordings import IncompleteError
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody, post, serving
@@ -81,6 +82,20 @@ def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
     assert transcribe(whole, sample_rate=rate).notes == notes
 
 
+def test_integers_have_the_full_scale_of_their_type_as_in_wav_files(tmp_path: Path) -> None:
+    samples = np.array([-1.0, -0.5, 0.0, 0.5])
+    for subtype, kind, scale, zero in (
+        ("PCM_U8", np.uint8, 128, 128),
+        ("PCM_16", np.int16, 2**15, 0),
+        ("PCM_32", np.int32, 2**31, 0),
+    ):
+        integers = (samples * scale + zero).astype(kind)
+        np.testing.assert_array_equal(as_float(integers), samples)
+        soundfile.write(tmp_path / "a.wav", samples, 8_000, subtype)
+        assert (tmp_path / "a.wav").read_bytes().endswith(integers.tobytes())
+    np.testing.assert_array_equal(as_float(torch.tensor([0, 128], dtype=torch.uint8)), [-1, 0])
+
+
 def test_a_bar_is_shown_in_a_terminal(
     song: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +115,9 @@ def test_bad_instruments_get_one_clear_error(song: Path) -> None:
         transcribe(song, instruments=["kazoo"])
     with pytest.raises(ValueError, match="instruments must be among none, not piano"):
         transcribe(song, instruments="piano")  # which this network does not tell
+    with pytest.raises(ValueError, match="instruments must be a list of names, not 5"):
+        transcribe(song, instruments=5)  # type: ignore[arg-type]
+    assert transcribe(song, instruments=None) == transcribe(song, instruments=[])
 
 
 def test_one_transcriber_takes_many_recordings_in_threads_too(song: Path) -> None:
@@ -140,7 +158,8 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     [
         (np.zeros(100), None, "samples need their sample_rate in Hz"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
-        ([1000] * 100, 8_000, "signed integers of 8 to 32 bits, not int64"),
+        ([1000] * 100, 8_000, "int16, int32, uint8, not int64; a list of ints needs a type"),
+        (np.zeros(100, np.uint16), 8_000, "uint8, not uint16$"),
         (b"RIFF", 8_000, r"transcribe\(io.BytesIO"),
         (np.full(100, np.nan), 8_000, "sample 0 is nan"),
         (np.zeros(100), 44_100.5, "sample_rate must be .*, not 44100.5"),

@@ -49,8 +49,14 @@ def test_it_states_its_delay() -> None:
 def test_a_finished_or_closed_stream_takes_no_more() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         stream.finish()
-        with pytest.raises(RuntimeError, match="finished"):
+        with pytest.raises(RuntimeError, match="the stream is finished"):
             stream.push(melody())
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        with pytest.raises(ValueError, match="nan"):
+            stream.push([float("nan")])
+        with pytest.raises(RuntimeError, match="it can only be finished"):
+            stream.push(melody())
+        assert stream.finish() == []
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         stream.push(melody())
     stream.close()

@@ -3,17 +3,24 @@
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
 import service
-from service.protocol.client_messages import CLIENT_MESSAGES
+from model.storage import load
+from service.protocol.client_messages import (
+    CLIENT_MESSAGES,
+    Resume,
+    SoundingNote,
+    parse_message,
+)
 from service.protocol.faults import ErrorCode
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
 from service.protocol.schema import main
 from service.protocol.server_messages import SERVER_MESSAGES
+from tests.service.apps import ADDRESS, serving
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
 
@@ -57,6 +64,41 @@ def test_document_states_the_defaults() -> None:
         assert float(stated) == getattr(StreamOptions(), attribute)
         (stated,) = re.findall(rf"`{name}` \(default (\d+)\)", words)
         assert float(stated) == getattr(FILE_OPTIONS, attribute)
+
+
+def example(kind: str) -> dict[str, Any]:
+    """The document's message of a type; what ``...`` leaves out is missing."""
+    begin = re.search(rf'\{{("seq":\d+,)?"type":"{kind}",', DOCUMENT)
+    assert begin is not None
+    text = re.sub(r",?\.\.\.(?=\})", "", DOCUMENT[begin.start() :])
+    message: dict[str, Any] = json.JSONDecoder().raw_decode(text)[0]
+    return message
+
+
+def test_the_example_of_ready_is_what_the_shipped_weights_give() -> None:
+    weights: Any = load("live")
+    with (
+        serving(weights, max_sessions=1) as (client, _),
+        client.websocket_connect(f"{ADDRESS}?encoding=pcm_s16le&sample_rate=48000") as socket,
+    ):
+        ready = socket.receive_json()
+    stated = example("ready")
+    assert ready.keys() == stated.keys()
+    assert ready["checkpoint"].keys() == stated["checkpoint"].keys()
+    assert stated["instruments"].items() <= ready["instruments"].items()
+    for abridged in ("session_id", "instruments", "limits"):
+        del ready[abridged], stated[abridged]
+    del ready["checkpoint"]["session_id"], stated["checkpoint"]["session_id"]
+    assert ready == stated
+
+
+def test_the_example_of_resume_is_a_message_with_a_whole_checkpoint() -> None:
+    start = example("start")
+    resume = start["resume"]
+    assert resume.keys() == Resume.model_fields.keys()
+    assert resume["sounding"][0].keys() == SoundingNote.model_fields.keys()
+    resume["session_id"] = "9f0c"
+    parse_message(json.dumps(start))
 
 
 def test_the_printed_schema_has_every_message_with_its_side_and_its_type(

@@ -9,10 +9,12 @@ trained and loaded.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import field, replace
+from typing import Annotated, Any, Literal
 
-from model.ranges import check_choices, check_each, check_number, check_whole, is_number, is_whole
+from pydantic import Field
+
+from model.ranges import Count, FromZero, NotNegative, Positive, Share, checked
 
 HOP = 128  # samples between two frames
 WINDOW = 8192  # samples the network sees at once
@@ -49,29 +51,32 @@ STEM_REACH = 2  # columns that the first convolution sees on either side
 KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
+_Kernel = Annotated[int, Field(gt=0, le=WINDOW, multiple_of=HOP)]
+_LISTED = Field(min_length=1, strict=False)  # JSON has no tuples
 
-@dataclass(frozen=True)
+
+@checked()
 class RSEConfig:
     """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
 
-    maps: int = 192
+    maps: Count = 192
     """m, features per position."""
-    blocks: int = 2
+    blocks: Count = 2
     """Beneš blocks; the final switch layer comes on top."""
     norm: Literal["feature", "sequence", "none"] = "feature"
     """Normalisation in each switch unit: over features (paper's LayerNorm) or over the sequence
     (released code)."""
     activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
     """The paper's GELU, the released code's x sigma(1.702 x), or ReLU (an ablation)."""
-    hidden_factor: int = 2
+    hidden_factor: Count = 2
     """Width of the hidden layer divided by the width of the unit's input (2m)."""
-    residual: float = 0.9
+    residual: Annotated[float, Field(gt=0, lt=1)] = 0.9
     """r: initial residual scale sigma(S); also fixes h = sqrt(1 - r^2) / 4."""
-    residual_speed: float = 1.0
+    residual_speed: Positive = 1.0
     """The stored S is multiplied by this inside the sigmoid (released code: 2)."""
     shuffle: Literal["released", "paper"] = "released"
     """"released" pairs neighbours, then distance 2, 4, ...; "paper" follows its text."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Divided by log2 of the sequence length and applied after every switch layer."""
     unit: Literal["residual", "gated"] = "residual"
     """The paper's unit, or the gated one of the original Shuffle-Exchange network, which uses only
@@ -79,63 +84,51 @@ class RSEConfig:
     residual_scale: Literal["learned", "one", "none"] = "learned"
     """sigma(S), or one of the paper's ablations: o = i + h c ("one"), o = c ("none")."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_whole(self, 1, "maps", "blocks", "hidden_factor")
-        check_number(self, "residual", lambda r: 0 < r < 1, "between 0 and 1")
-        check_number(self, "residual_speed", lambda speed: speed > 0, "above 0")
-        check_number(self, "dropout", lambda rate: 0 <= rate <= 1, "from 0 to 1")
-
 
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
 """The switch units of the authors' released code."""
 
 
-@dataclass(frozen=True)
+@checked()
 class StridedConfig:
     """Stride-2 convolutions on the raw waveform (paper, section "Prepending convolutions")."""
 
-    convolutions: int = 2
+    convolutions: Annotated[int, Field(ge=0, lt=HOP.bit_length())] = 2  # a position a frame
     """Each halves the length of the sequence."""
-    input_noise: float = 0.001
+    input_noise: NotNegative = 0.001
     """Standard deviation of the noise added to the waveform in training (released code)."""
     fourier: bool = False
     """Read the interleaved complex spectrum of the window instead of its samples, as the
     published MusicNet weights do."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_whole(self, 0, "convolutions", high=HOP.bit_length() - 1)  # a position a frame
-        check_number(self, "input_noise", lambda deviation: deviation >= 0, "from 0")
 
-
-@dataclass(frozen=True)
+@checked()
 class FilterbankConfig:
     """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
 
-    lowest_pitch: int = 21
+    lowest_pitch: Annotated[int, Field(ge=0, lt=PITCHES)] = 21
     """MIDI note of the lowest filter (A0)."""
-    semitones: int = 91
+    semitones: Count = 91
     """Pitches with filters; the highest are just below the Nyquist frequency."""
-    bins_per_semitone: int = 3
+    bins_per_semitone: Count = 3
     """Filters of each pitch, evenly spaced."""
-    kernel_lengths: tuple[int, ...] = (1024, 2048, 4096)
+    kernel_lengths: Annotated[tuple[_Kernel, ...], _LISTED] = (1024, 2048, 4096)
     """Samples; each filter uses the shortest kernel that resolves its semitone."""
-    quality: float = 40.0
+    quality: Positive = 40.0
     """Periods in a filter's window, where the kernel length allows."""
-    lookahead: int = 512
+    lookahead: Annotated[int, Field(ge=0, multiple_of=HOP)] = 512
     """Samples of a kernel after the moment its frame describes."""
-    floor_db: float = -90.0
+    floor_db: Annotated[float, Field(lt=0)] = -90.0
     """Power relative to a full-scale sine at which the logarithm flattens."""
-    harmonics: tuple[float, ...] = (0.5, 1, 2, 3, 4, 5, 6, 7)
+    harmonics: Annotated[tuple[Positive, ...], _LISTED] = (0.5, 1, 2, 3, 4, 5, 6, 7)
     """Multiples of a pitch's frequency whose filters become its channels."""
-    octaves: int = 8
+    octaves: Count = 8
     """Patches of 12 pitches in a column; each is a position of the shuffle-exchange network."""
-    channels: int = 32
+    channels: Count = 32
     """Output channels of every convolution."""
-    convolutions: int = 3
+    convolutions: FromZero = 3
     """3 x 3 convolutions over pitch and time after the first convolution."""
-    frames_per_patch: int = 2
+    frames_per_patch: Count = 2
     """Adjacent frames that share a position."""
     history: bool = False
     """Columns see the audio before the window (:attr:`context` samples), so a column is the same
@@ -143,22 +136,11 @@ class FilterbankConfig:
     begin before the window read silence."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_whole(self, 0, "lowest_pitch", high=PITCHES - 1)
-        check_whole(self, 1, "semitones", "bins_per_semitone", "octaves", "channels")
-        check_whole(self, 0, "convolutions", "lookahead")
-        check_whole(self, 1, "frames_per_patch", high=WINDOW // HOP)
-        check_number(self, "quality", lambda periods: periods > 0, "above 0")
-        check_number(self, "floor_db", lambda power: power < 0, "below 0")
-        check_each(self, "harmonics", lambda h: is_number(h) and h > 0, "numbers above 0")
-        if self.lookahead % HOP:
-            raise ValueError(f"lookahead must be a multiple of {HOP}, not {self.lookahead}")
-        check_each(
-            self,
-            "kernel_lengths",
-            lambda k: is_whole(k) and k % HOP == 0 and self.lookahead < k <= WINDOW,
-            f"multiples of {HOP} above the lookahead of {self.lookahead} and up to {WINDOW}",
-        )
+        if self.lookahead >= min(self.kernel_lengths):
+            raise ValueError(
+                f"lookahead must be below all of kernel_lengths {self.kernel_lengths}, "
+                f"not {self.lookahead}"
+            )
         if WINDOW // HOP % self.frames_per_patch:
             raise ValueError(
                 f"frames_per_patch must divide {WINDOW // HOP}, not {self.frames_per_patch}"
@@ -177,27 +159,23 @@ class FilterbankConfig:
         return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
 
 
-@dataclass(frozen=True)
+@checked()
 class ModelConfig:
     """A transcription network: front-end, shuffle-exchange network, heads."""
 
-    name: str = "paper"
+    name: Annotated[str, Field(min_length=1)] = "paper"
     """Shown in cards and by the service."""
-    sample_rate: int = 11_000
+    sample_rate: Count = 11_000
     """Hz of the audio in the window."""
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
-    heads: tuple[str, ...] = ("frame",)
+    heads: Annotated[tuple[str, ...], _LISTED] = ("frame",)
     """Predictions: "frame" first, then any others of :data:`HEADS`."""
     calibration: bool = True
     """Per-note scale and offset of the frame logits, trained with the network (released code)."""
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError(f"name must not be empty: {self.name!r}")
-        check_choices(self)
-        check_whole(self, 1, "sample_rate")
-        if not self.heads or self.heads[0] != "frame" or not set(self.heads) <= set(HEADS):
+        if self.heads[0] != "frame" or not set(self.heads) <= set(HEADS):
             raise ValueError(f"heads must begin with 'frame' and come from {HEADS}: {self.heads}")
         if len(set(self.heads)) < len(self.heads):
             raise ValueError(f"heads must differ from each other: {self.heads}")
@@ -237,25 +215,12 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ModelConfig:
         """Raises ValueError for unknown fields or kinds."""
-        values = dict(data)
-        front = dict(values.pop("front_end"))
+        front = dict(data["front_end"])
         kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        try:
-            return cls(
-                front_end=kinds[kind](**_tuples(front)),
-                rse=RSEConfig(**values.pop("rse")),
-                **_tuples(values),
-            )
-        except TypeError as error:
-            raise ValueError(f"not a model configuration: {error}") from error
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples; frozen dataclasses need them."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**data | {"front_end": kinds[kind](**front), "rse": RSEConfig(**data["rse"])})
 
 
 PAPER = ModelConfig()

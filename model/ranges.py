@@ -1,54 +1,53 @@
-"""Checks of a configuration's fields; the ValueError names the field, its range and its value.
+"""Dataclasses that check their fields: pydantic's, with errors of one line."""
 
-Not pydantic's dataclasses: their errors take several lines and do not state the range.
-"""
-
-import math
+import reprlib
 from collections.abc import Callable
-from numbers import Integral, Real
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import wraps
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
+
+Count = Annotated[int, Field(ge=1)]
+FromZero = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_Kind = TypeVar("_Kind", bound=type)
 
 
-def check_choices(config: object) -> None:
-    """Fields that take one of a few words, and booleans."""
-    for name, kind in get_type_hints(type(config)).items():
-        value = getattr(config, name)
-        if get_origin(kind) is Literal and value not in get_args(kind):
-            words = ", ".join(map(repr, get_args(kind)))
-            raise ValueError(f"{name} must be one of {words}, not {value!r}")
-        if kind is bool and not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, not {value!r}")
+@dataclass_transform(frozen_default=True)
+def checked(**options: Any) -> Callable[[_Kind], _Kind]:
+    """A frozen dataclass whose fields must be as annotated; `options`: of dataclasses.
+
+    Its ValueError names the first wrong field, what it must be and its value.
+    """
+
+    def decorate(kind: _Kind) -> _Kind:
+        made: Any = dataclass(kind, frozen=True, config=_STRICT, **options)
+        validate = made.__init__
+
+        @wraps(validate)
+        def init(self: object, *args: object, **fields: object) -> None:
+            try:
+                validate(self, *args, **fields)
+            except ValidationError as error:
+                raise ValueError(_one_line(error)) from None
+
+        made.__init__ = init
+        return made
+
+    return decorate
 
 
-def check_whole(config: object, low: int, *names: str, high: int | None = None) -> None:
-    """Fields that are whole numbers from ``low`` to ``high``, inclusive."""
-    for name in names:
-        value = getattr(config, name)
-        within = is_whole(value) and low <= value and (high is None or value <= high)
-        if not within:
-            bounds = f"from {low}" if high is None else f"from {low} to {high}"
-            raise ValueError(f"{name} must be a whole number {bounds}, not {value!r}")
-
-
-def check_number(config: object, name: str, holds: Callable[[float], bool], must: str) -> None:
-    """A field that is a finite number for which ``holds`` is true; ``must`` says it in words."""
-    value = getattr(config, name)
-    if not is_number(value) or not holds(value):
-        raise ValueError(f"{name} must be a number {must}, not {value!r}")
-
-
-def check_each(config: object, name: str, holds: Callable[[Any], bool], must: str) -> None:
-    """A field that is a non-empty tuple; ``holds`` is true for each item."""
-    values = getattr(config, name)
-    if not isinstance(values, tuple) or not values or not all(holds(value) for value in values):
-        raise ValueError(f"{name} must be {must}, at least one, not {values!r}")
-
-
-def is_whole(value: object) -> bool:
-    """Whether it is an integer of any type other than bool."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a finite number of any type other than bool."""
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+def _one_line(error: ValidationError) -> str:
+    """Its first complaint."""
+    first = error.errors(include_url=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    said = first["msg"].removeprefix("Value error, ")
+    _, should, what = said.partition(" should ")
+    if name and should:
+        return f"{name} must {what.partition(', not ')[0]}, not {reprlib.repr(first['input'])}"
+    return f"{name}: {said}" if name else said

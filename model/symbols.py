@@ -5,7 +5,7 @@ An embedding, the shuffle-exchange network and a linear output at every position
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import RSEConfig
-from model.ranges import check_whole
+from model.ranges import Count, FromZero, checked
 from model.rse import ResidualShuffleExchange
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 
@@ -22,21 +22,17 @@ EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen em
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 
-@dataclass(frozen=True)
+@checked()
 class SymbolConfig:
     """An embedding-to-classes network."""
 
-    vocabulary: int
+    vocabulary: Count
     """Input symbols; 0 is padding."""
-    classes: int
+    classes: Count
     """Output classes at each position."""
     rse: RSEConfig = field(default_factory=RSEConfig)
-    word_features: int = 0
+    word_features: FromZero = 0
     """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
-
-    def __post_init__(self) -> None:
-        check_whole(self, 1, "vocabulary", "classes")
-        check_whole(self, 0, "word_features")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that :meth:`from_json` reads back."""
@@ -48,10 +44,7 @@ class SymbolConfig:
         values = dict(data)
         if values.pop("kind", None) != KIND:
             raise ValueError("not the configuration of a symbol network")
-        try:
-            return cls(rse=RSEConfig(**values.pop("rse")), **values)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not the configuration of a symbol network: {error}") from error
+        return cls(**values | {"rse": RSEConfig(**values["rse"])})
 
 
 class SymbolNetwork(nn.Module):
@@ -99,7 +92,7 @@ def load_symbol_network(path: str | Path) -> SymbolNetwork:
     card = read_card(path)
     try:
         config = SymbolConfig.from_json(card["config"])
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{path}: {error}") from error
     network = SymbolNetwork(config)
     tensors = read_tensors(path)

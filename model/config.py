@@ -52,7 +52,7 @@ KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at 
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
 _Kernel = Annotated[int, Field(gt=0, le=WINDOW, multiple_of=HOP)]
-_LISTED = Field(min_length=1, strict=False)  # JSON has no tuples
+_LISTED = Field(min_length=1)
 
 
 @checked()
@@ -220,7 +220,7 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        return cls(**data | {"front_end": kinds[kind](**front), "rse": RSEConfig(**data["rse"])})
+        return cls(**data | {"front_end": kinds[kind](**front)})
 
 
 PAPER = ModelConfig()

@@ -14,7 +14,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 _Kind = TypeVar("_Kind", bound=type)
 
 
@@ -26,7 +26,7 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
     """
 
     def decorate(kind: _Kind) -> _Kind:
-        made: Any = dataclass(kind, frozen=True, config=_STRICT, **options)
+        made: Any = dataclass(kind, frozen=True, config=_CONFIG, **options)
         validate = made.__init__
 
         @wraps(validate)

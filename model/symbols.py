@@ -44,7 +44,7 @@ class SymbolConfig:
         values = dict(data)
         if values.pop("kind", None) != KIND:
             raise ValueError("not the configuration of a symbol network")
-        return cls(**values | {"rse": RSEConfig(**values["rse"])})
+        return cls(**values)
 
 
 class SymbolNetwork(nn.Module):
@@ -92,7 +92,7 @@ def load_symbol_network(path: str | Path) -> SymbolNetwork:
     card = read_card(path)
     try:
         config = SymbolConfig.from_json(card["config"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise WeightsError(f"{path}: {error}") from error
     network = SymbolNetwork(config)
     tensors = read_tensors(path)

@@ -27,6 +27,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from model.ranges import Count, NotNegative, Positive, checked
+
 Window = NDArray[np.float32]  # [WINDOW] samples
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
 
@@ -50,7 +52,7 @@ class EngineClosedError(EngineError):
     """The engine has been closed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked(slots=True, kw_only=True)
 class EngineSettings:
     """Limits of the engine.
 
@@ -64,20 +66,11 @@ class EngineSettings:
         max_queued_windows: windows of all streams waiting for the workers.
     """
 
-    max_batch_windows: int = 32
-    max_file_batch_windows: int = 8
-    max_step_ms: float = 25.0
-    gather_ms: float = 2.0
-    max_queued_windows: int = 4096
-
-    def __post_init__(self) -> None:
-        if min(self.max_batch_windows, self.max_file_batch_windows, self.max_queued_windows) < 1:
-            raise ValueError("the engine's batches and queue must hold at least one window")
-        if self.gather_ms < 0 or self.max_step_ms <= 0:
-            raise ValueError(
-                "gather_ms must not be negative and max_step_ms must be positive: "
-                f"{self.gather_ms}, {self.max_step_ms}"
-            )
+    max_batch_windows: Count = 32
+    max_file_batch_windows: Count = 8
+    max_step_ms: Positive = 25.0
+    gather_ms: NotNegative = 2.0
+    max_queued_windows: Count = 4096
 
     def limit(self, priority: Priority) -> int:
         """Windows in one request of this priority."""

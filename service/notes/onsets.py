@@ -13,10 +13,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict
-from pydantic.dataclasses import dataclass
 
 from model.config import PITCHES
+from model.ranges import checked
 
 CANDIDATE = 0.05
 """Minimum onset probability of a peak that the classifier judges; lower ones begin no note."""
@@ -58,12 +57,12 @@ Layer = tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]
 """Weights [out, in] and biases [out]."""
 
 
-@dataclass(config=ConfigDict(extra="forbid"), frozen=True, eq=False, repr=False)
+@checked(eq=False, repr=False)
 class OnsetClassifier:
     """A perceptron with rectified hidden layers, as in a model's card.
 
     Raises:
-        pydantic.ValidationError: a ValueError; the layers do not fit together or to the inputs.
+        ValueError: the layers do not fit together or to the inputs.
     """
 
     layers: tuple[Layer, ...]

@@ -3,19 +3,18 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
+from model.ranges import Count, NotNegative, Positive, Share, checked
 from service.notes.belief import DEFAULTS, MOST_KEPT, BeliefSettings
 from service.notes.onsets import AFTER, OnsetClassifier
 
 MAX_VELOCITY = 127
 
 Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
-Count = Annotated[int, Field(ge=1)]
 
 
-@dataclass(config=ConfigDict(extra="forbid"), frozen=True, kw_only=True)
+@checked(kw_only=True)
 class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
@@ -54,7 +53,7 @@ class TrackerSettings:
             decided, if measured; stated in ``ready``.
 
     Raises:
-        pydantic.ValidationError: a ValueError; a threshold outside of 0 to 1 or met by silence, a
+        ValueError: a threshold outside of 0 to 1 or met by silence, a
             length below 1, no hysteresis, or a radius too small for the classifier.
     """
 
@@ -64,19 +63,19 @@ class TrackerSettings:
     onset_radius_frames: Count = 2
     onset_correction_frames: Annotated[float, Field(gt=-0.5, lt=0.5)] = 0.0
     frame_on_threshold: Threshold = 0.4
-    frame_off_threshold: Annotated[float, Field(ge=0, le=1)] = 0.25
+    frame_off_threshold: Share = 0.25
     release_frames: Count = 3
     offset_threshold: Threshold | None = None
     frame_start_threshold: Threshold | None = 0.7
     frame_start_frames: Count = 6
     min_note_frames: Annotated[int, Field(ge=2)] = 4  # else two onsets between frames could meet
     default_velocity: Annotated[int, Field(ge=1, le=MAX_VELOCITY)] = 80
-    velocity_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    velocity_scale: Positive = 1.0
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1
-    belief_prior_notes: Annotated[float, Field(gt=0)] = DEFAULTS.prior_notes
-    belief_trust: Annotated[float, Field(ge=0)] = DEFAULTS.trust
+    belief_prior_notes: Positive = DEFAULTS.prior_notes
+    belief_trust: NotNegative = DEFAULTS.trust
     belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = DEFAULTS.kept
     early_onset_thresholds: tuple[float, ...] = ()
     usual_onset_age: float | None = None
@@ -109,7 +108,7 @@ class TrackerSettings:
     def from_card(cls, card: Mapping[str, Any]) -> Self:
         """The settings that a model's card recommends under "tracker"; defaults for the rest.
 
-        Raises pydantic.ValidationError, a ValueError, also for unknown names.
+        Raises ValueError, also for unknown names.
         """
         return cls(**(card.get("tracker") or {}))
 

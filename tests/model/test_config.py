@@ -22,13 +22,13 @@ from model.transcriber import TranscriptionModel
 
 CONFIGURATIONS = (RSEConfig, StridedConfig, FilterbankConfig, ModelConfig, SymbolConfig)
 OUT_OF_RANGE: list[tuple[type, dict[str, list[Any]]]] = [
-    (RSEConfig, {"maps": [0, 1.0, "1", True], "norm": ["", "other"], "dropout": [-0.1, 1.1, "0"]}),
-    (RSEConfig, {"residual": [0, 1, math.nan], "residual_speed": [0, math.inf, True]}),
-    (StridedConfig, {"convolutions": [-1, 8], "input_noise": [-0.1], "fourier": [0, "true"]}),
+    (RSEConfig, {"maps": [0, 1.5], "norm": ["", "other"], "dropout": [-0.1, 1.1]}),
+    (RSEConfig, {"residual": [0, 1, math.nan], "residual_speed": [0, math.inf]}),
+    (StridedConfig, {"convolutions": [-1, 8], "input_noise": [-0.1], "fourier": [2]}),
     (FilterbankConfig, {"lowest_pitch": [-1, PITCHES], "semitones": [0], "convolutions": [-1]}),
-    (FilterbankConfig, {"kernel_lengths": [(), (1000,), (2 * WINDOW,), (1024.0,), 1024]}),
-    (FilterbankConfig, {"lookahead": [-128, 100, 1024, 128.0], "frames_per_patch": [0, 3, 65]}),
-    (FilterbankConfig, {"harmonics": [(), (0,), (math.nan,), ("1",)], "floor_db": [0, 10.0]}),
+    (FilterbankConfig, {"kernel_lengths": [(), (1000,), (2 * WINDOW,), 1024]}),
+    (FilterbankConfig, {"lookahead": [-128, 100, 1024], "frames_per_patch": [0, 3, 65]}),
+    (FilterbankConfig, {"harmonics": [(), (0,), (math.nan,)], "floor_db": [0, 10.0]}),
     (ModelConfig, {"name": [""], "sample_rate": [0]}),
     (ModelConfig, {"heads": [(), ("onset",), ("frame", "loudness"), ("frame", "onset", "onset")]}),
     (SymbolConfig, {"vocabulary": [0], "classes": [0], "word_features": [-1]}),

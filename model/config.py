@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from model.ranges import Count, FromZero, NotNegative, Positive, Share, checked
+from model.ranges import Count, Fraction, FromZero, NotNegative, Positive, checked
 
 HOP = 128  # samples between two frames
 WINDOW = 8192  # samples the network sees at once
@@ -76,7 +76,7 @@ class RSEConfig:
     """The stored S is multiplied by this inside the sigmoid (released code: 2)."""
     shuffle: Literal["released", "paper"] = "released"
     """"released" pairs neighbours, then distance 2, 4, ...; "paper" follows its text."""
-    dropout: Share = 0.1
+    dropout: Fraction = 0.1
     """Divided by log2 of the sequence length and applied after every switch layer."""
     unit: Literal["residual", "gated"] = "residual"
     """The paper's unit, or the gated one of the original Shuffle-Exchange network, which uses only

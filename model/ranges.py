@@ -12,7 +12,7 @@ Count = Annotated[int, Field(ge=1)]
 FromZero = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 _Kind = TypeVar("_Kind", bound=type)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.ranges import Count, NotNegative, Positive, Share, checked
+from model.ranges import Count, Fraction, NotNegative, Positive, checked
 from service.notes.belief import DEFAULTS, MOST_KEPT, BeliefSettings
 from service.notes.onsets import AFTER, OnsetClassifier
 
@@ -63,7 +63,7 @@ class TrackerSettings:
     onset_radius_frames: Count = 2
     onset_correction_frames: Annotated[float, Field(gt=-0.5, lt=0.5)] = 0.0
     frame_on_threshold: Threshold = 0.4
-    frame_off_threshold: Share = 0.25
+    frame_off_threshold: Fraction = 0.25
     release_frames: Count = 3
     offset_threshold: Threshold | None = None
     frame_start_threshold: Threshold | None = 0.7

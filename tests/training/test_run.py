@@ -161,7 +161,7 @@ def test_a_field_out_of_its_range_is_named(
         status = stop.code
     printed = capsys.readouterr()
     assert status not in (0, None)
-    assert f"loop.{field.replace('-', '_')} must be" in printed.err + printed.out
+    assert f"{field.replace('-', '_')} must be" in printed.err + printed.out
     assert not (tmp_path / "a").exists()
 
 

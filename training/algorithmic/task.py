@@ -7,7 +7,7 @@ The released code trains all bins from the first step, each example in the small
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import RELEASED_RSE, RSEConfig
+from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
 from training.algorithmic.data import (
     BINS,
@@ -32,7 +33,7 @@ from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
 
 
-@dataclass(frozen=True)
+@checked()
 class AlgorithmicConfig:
     """Data, network and objective of an algorithmic task."""
 
@@ -43,19 +44,19 @@ class AlgorithmicConfig:
     multiplication."""
     bins: tuple[int, ...] = BINS
     """Sequence lengths, powers of two in rising order; each has its own batch."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Examples of each bin in an optimiser step."""
-    curriculum_steps: int = 0
+    curriculum_steps: FromZero = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
-    uneven_keys: float = 0.0
+    uneven_keys: Fraction = 0.0
     """Share of the training sequences to sort in which some keys are far more frequent than others,
     at random; the released code has none. Helps beyond the lengths that are trained."""
-    examples_per_length: int = EXAMPLES_PER_LENGTH
+    examples_per_length: Count = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
-    smoothing: float = 0.01
+    smoothing: Fraction = 0.01
     """Probability taken from the right class and shared by the others."""
-    validation_examples: int = 1024
+    validation_examples: Count = 1024
     """Of each bin; drawn independently of the training set, with overlap where lengths are
     short (released code)."""
     seed: int = 1
@@ -66,12 +67,8 @@ class AlgorithmicConfig:
             raise ValueError(f"bins must be powers of two from 2: {self.bins}")
         if list(self.bins) != sorted(set(self.bins)):
             raise ValueError(f"bins must rise: {self.bins}")
-        if min(self.batch_size, self.examples_per_length, self.validation_examples) < 1:
-            raise ValueError("batch size and numbers of examples must be at least 1")
-        if not 0 <= self.uneven_keys <= 1 or (self.uneven_keys and self.task != "sorting"):
-            raise ValueError(f"uneven_keys must be 0 to 1, and is for sorting: {self.uneven_keys}")
-        if self.curriculum_steps < 0:
-            raise ValueError(f"curriculum_steps must be 0 or more: {self.curriculum_steps}")
+        if self.uneven_keys and self.task != "sorting":
+            raise ValueError(f"uneven_keys is for sorting, not for {self.task}")
 
     def joined(self, step: int) -> tuple[int, ...]:
         """The bins that train at an optimiser step, counted from 0."""

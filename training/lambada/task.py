@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from model.config import RSEConfig
+from model.ranges import Count, Fraction, FromZero, checked
 from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
 from training.lambada.data import Batch, Batches
@@ -36,7 +37,7 @@ VECTORS = "vectors.safetensors"
 """The frozen embedding, shared by the weights beside it."""
 
 
-@dataclass(frozen=True)
+@checked()
 class LambadaConfig:
     """Data, network and objective."""
 
@@ -65,24 +66,22 @@ class LambadaConfig:
     """Positions of the network, a power of two."""
     padding: Literal["random", "front"] = "random"
     """Passages begin anywhere, as in the paper, or all end at the last position."""
-    votes: int = 10
+    votes: Count = 10
     """Placings of a passage that vote when it is tested with random padding."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Passages in an optimiser step."""
     objective: Literal["released", "sum"] = "released"
     """Every place of the answer gets an equal share, or only their sum counts."""
-    smoothing: float = 0.1
+    smoothing: Fraction = 0.1
     """Probability that is spread over all positions; released objective only."""
-    word_dropout: float = 0.05
+    word_dropout: Fraction = 0.05
     """Probability of a word's vector being zero while training."""
-    validation_passages: int = 0
+    validation_passages: FromZero = 0
     """Passages from the start of the validation file; 0 for all."""
 
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):
             raise ValueError(f"length must be a power of two: {self.length}")
-        if min(self.batch_size, self.votes) < 1:
-            raise ValueError("batch size and number of votes must be at least 1")
         if self.corpus_vectors and (self.vectors or not is_collection(self.train)):
             raise ValueError("corpus_vectors needs novels to train on, and no other vectors")
 

@@ -5,13 +5,14 @@ what its overtones look like (Hinton et al., 2015). Cross-entropy is linear in i
 mixture of both losses is the loss of the mixed targets.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from model import storage
 from model.config import WINDOW, ModelConfig
+from model.ranges import Fraction, checked
 from model.storage import fastest_dtype
 from training.music.losses import Labels
 
@@ -19,18 +20,14 @@ TAUGHT = ("frame", "onset", "velocity", "offset")
 """Heads that learn from the teacher; classes of instruments and the pedal have labels alone."""
 
 
-@dataclass(frozen=True)
+@checked()
 class DistillationConfig:
     """The teacher and how much its predictions count."""
 
     teacher: str = ""
     """A shipped name or a .safetensors file; empty trains on the labels alone."""
-    share: float = 0.7
+    share: Fraction = 0.7
     """Of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"share must be from 0 to 1, not {self.share}")
 
 
 class Teacher:

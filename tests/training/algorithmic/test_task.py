@@ -87,7 +87,7 @@ def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
     [
         ({"bins": ()}, "powers of two"),
         ({"bins": (16, 8)}, "must rise"),
-        ({"batch_size": 0}, "at least 1"),
+        ({"batch_size": 0}, "^batch_size must"),
         ({"uneven_keys": 1.5}, "uneven_keys"),
         ({"task": "addition", "uneven_keys": 0.5}, "uneven_keys"),
     ],

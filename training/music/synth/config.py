@@ -1,50 +1,54 @@
 """Settings of the synthesised training data."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from model.ranges import Count, Fraction, FromZero, Positive, checked
 from training.music.synth.instruments.bank import HELD_OUT
 
 
-@dataclass(frozen=True)
+@checked()
 class RecordingConfig:
     """Degradation of a sound on its way to the file. Probabilities per excerpt."""
 
-    room: float = 0.75
+    room: Fraction = 0.75
     """A room: early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured."""
-    measured: float = 0.5
+    measured: Fraction = 0.5
     """Fraction of the rooms that are measured, if any exist."""
-    recorded: float = 0.7
+    recorded: Fraction = 0.7
     """Fraction of noise, drums and voices that are recorded, if any exist."""
-    equaliser: float = 1.0
+    equaliser: Fraction = 1.0
     """Random shelves, peaks and band edges of microphones and loudspeakers."""
-    compressor: float = 0.2
+    compressor: Fraction = 0.2
     """Compression of loud passages."""
-    saturation: float = 0.15
+    saturation: Fraction = 0.15
     """Soft clipping, as by tape and tubes."""
     quietest_db: float = -40.0
     """Peak level of the quietest excerpts, below full scale; the loudest reach it."""
-    quiet: float = 0.35
+    quiet: Fraction = 0.35
     """Levels uniform over the whole range; others are in its upper 18 dB."""
-    clipping: float = 0.05
+    clipping: Fraction = 0.05
     """Driven 3 to 12 dB over full scale."""
-    noise: float = 0.9
+    noise: Fraction = 0.9
     """Steady noise, 10 to 60 dB below the music."""
-    hum: float = 0.12
+    hum: Fraction = 0.12
     """Mains hum with overtones, 15 to 50 dB below the music."""
-    clicks: float = 0.08
+    clicks: Fraction = 0.08
     """Clicks as of old records, 10 to 35 dB below the music."""
-    drums: float = 0.08
+    drums: Fraction = 0.08
     """Drums or drum-like noise bursts, -15 to 5 dB relative to the music."""
-    voice: float = 0.08
+    voice: Fraction = 0.08
     """Speech, -20 to 5 dB relative to the music."""
-    telephone: float = 0.04
+    telephone: Fraction = 0.04
     """300 to 3400 Hz in 8 bits of mu-law."""
-    mp3: float = 0.08
+    mp3: Fraction = 0.08
     """MP3 coding at 16 to 64 kbit/s."""
 
 
-@dataclass(frozen=True)
+@checked()
 class SynthConfig:
     """The data and how excerpts are made from it. Probabilities are per excerpt."""
 
@@ -59,25 +63,25 @@ class SynthConfig:
 
     real_root: Path | None = None
     """Folder of real recordings with their scores (training.music.scored.corpus); None for none."""
-    real_probability: float = 0.25
+    real_probability: Fraction = 0.25
     """Excerpts of those recordings, if `real_root` is given."""
     real_left_out: tuple[str, ...] = ("chopin_op10_12", "wtc1_bwv847_prelude:75.9-90.9")
     """Recordings not used, by ID, and parts of them, ID:SECOND-SECOND: their scores do not fit."""
 
-    excerpt_min_s: float = 20.0
+    excerpt_min_s: Annotated[float, Field(ge=1)] = 20.0
     """Seconds of the shortest excerpt."""
     excerpt_max_s: float = 30.0
     """Seconds of the longest."""
-    seconds_per_window: float = 0.35
+    seconds_per_window: Positive = 0.35
     """One window is cut from an excerpt per this much of its duration."""
-    pool_excerpts: int = 32
+    pool_excerpts: Count = 32
     """Excerpts from which a worker draws windows (about 2 MB each)."""
-    queue_batches: int = 4
+    queue_batches: Count = 4
     """Finished batches that may wait in each worker's queue."""
 
-    random_probability: float = 0.12
+    random_probability: Fraction = 0.12
     """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
-    background_probability: float = 0.12
+    background_probability: Fraction = 0.12
     """Noise, hum, speech, drums and clicks without notes."""
     background_kinds: dict[str, float] = field(
         default_factory=lambda: {
@@ -93,17 +97,17 @@ class SynthConfig:
         }
     )
     """Relative frequency of each kind of excerpt without notes."""
-    overlay_probability: float = 0.15
+    overlay_probability: Fraction = 0.15
     """A second excerpt of another score at the same time, for larger ensembles."""
-    vibrato_probability: float = 0.7
+    vibrato_probability: Fraction = 0.7
     """Bowed voices with vibrato; for others 0.4 times as many."""
-    edge_probability: float = 0.04
+    edge_probability: Fraction = 0.04
     """Per window: silence before or after a random sample, as where a stream starts or ends."""
-    piano_probability: float = 0.42
+    piano_probability: Fraction = 0.42
     """Ensemble scores given to a piano; others keep their instruments or get new ones."""
-    string_solo_piano_probability: float = 0.35
+    string_solo_piano_probability: Fraction = 0.35
     """The same for solo strings, which are rarely recorded otherwise."""
-    reorchestrate_probability: float = 0.5
+    reorchestrate_probability: Fraction = 0.5
     """Scores that stay with ensembles but get other instruments: strings, winds, any, or one that
     plays all the parts, such as a guitar or an organ."""
     ensemble_weights: dict[str, float] = field(
@@ -126,7 +130,7 @@ class SynthConfig:
     """Fastest."""
     pedal_cap_s: float = 8.0
     """Longer pedal presses are split by a change; 1 in 100 human presses is this long."""
-    context: int = 0
+    context: FromZero = 0
     """Samples before each window that come with it (``ModelConfig.context``)."""
     tuning_max_cents: float = 30.0
     """Farthest concert pitch from 440 Hz, in cents."""
@@ -135,9 +139,5 @@ class SynthConfig:
     def __post_init__(self) -> None:
         if self.random_probability + self.background_probability > 1:
             raise ValueError("random_probability and background_probability add up to over 1")
-        if not 0 <= self.real_probability <= 1:
-            raise ValueError("real_probability must be from 0 to 1")
-        if not 1 <= self.excerpt_min_s <= self.excerpt_max_s:
-            raise ValueError("excerpts must last at least 1 s, excerpt_max_s the longest")
-        if self.pool_excerpts < 1 or self.queue_batches < 1 or self.seconds_per_window <= 0:
-            raise ValueError("pool_excerpts, queue_batches and seconds_per_window must be positive")
+        if self.excerpt_min_s > self.excerpt_max_s:
+            raise ValueError(f"excerpt_min_s {self.excerpt_min_s} is above excerpt_max_s")

@@ -18,7 +18,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
 from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
 from model.fast.columns import ColumnNetwork
@@ -258,20 +257,12 @@ def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) ->
     """A convolution without bias and the batch norm after it, as one convolution."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
-    folded: nn.Conv2d = skip_init(
-        nn.Conv2d,
-        convolution.in_channels,
-        convolution.out_channels,
-        convolution.kernel_size,
-        convolution.stride,
-        convolution.padding,
-        device=convolution.weight.device,
-    ).requires_grad_(False)
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    folded = deepcopy(convolution)  # a new one would draw random weights
     with torch.no_grad():
-        folded.weight.copy_(convolution.weight.float() * scale[:, None, None, None])
-        assert folded.bias is not None
-        folded.bias.copy_(norm.bias - norm.running_mean * scale)
+        weight = convolution.weight.float() * scale[:, None, None, None]
+        folded.weight = nn.Parameter(weight, requires_grad=False)
+        folded.bias = nn.Parameter(norm.bias - norm.running_mean * scale, requires_grad=False)
     folded = folded.to(dtype)
     folded.weight.data = folded.weight.contiguous(memory_format=torch.channels_last)
     return folded

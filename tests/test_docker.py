@@ -178,6 +178,20 @@ def test_kubernetes_scales_by_sessions() -> None:
         assert (selector.get("matchLabels") or selector).items() <= labels
 
 
+def test_kubernetes_scrapes_the_pods_with_a_key() -> None:
+    monitor = kubernetes("PodMonitor")["spec"]
+    pod = kubernetes("Deployment")["spec"]["template"]
+    assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert "annotations" not in pod["metadata"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    (container,) = pod["spec"]["containers"]
+    assert endpoint["port"] in [port["name"] for port in container["ports"]]
+    assert endpoint["path"] in create_app(Settings()).openapi()["paths"]
+    secret = endpoint["authorization"]["credentials"]
+    text = (DOCKER / "kubernetes.yaml").read_text(encoding="utf-8")
+    assert f"secret generic {secret['name']} --from-file={secret['key']}=" in text
+
+
 def metric_names() -> set[str]:
     text = ServiceState(Settings()).metrics.text().decode()
     families = set(re.findall(r"^# TYPE (\w+) \w+$", text, re.MULTILINE))

@@ -207,18 +207,25 @@ def post_nothing(url: str) -> int:
     return httpx.post(f"{url}/transcribe", headers=BEARER, timeout=PATIENCE_S).status_code
 
 
+async def begin_post(
+    port: int, path: str, key: str = ""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A request whose body does not end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
+        "Content-Length: 1000000\r\nContent-Type: multipart/form-data; boundary=x\r\n\r\n"
+    )
+    writer.write(head.encode() + FILE_HEAD)
+    await writer.drain()
+    return reader, writer
+
+
 async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
     """An upload finds the process that has a place, and its notes come in each form."""
     (busy, _), url = pair
-    reader, writer = await asyncio.open_connection("127.0.0.1", busy.port)
+    _, writer = await begin_post(busy.port, "/transcribe", KEY)
     try:
-        head = (
-            f"POST /transcribe HTTP/1.1\r\nHost: 127.0.0.1:{busy.port}\r\n"
-            f"Authorization: Bearer {KEY}\r\nContent-Length: 1000000\r\n"
-            "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
-        )
-        writer.write(head.encode() + FILE_HEAD)
-        await writer.drain()
         await wait_until(lambda: post_nothing(busy.url) == 503)
         async with httpx.AsyncClient(timeout=PATIENCE_S, headers=BEARER) as http:
             for _ in range(2):
@@ -230,6 +237,38 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
         assert midi_pitches(json.loads(lines.text.splitlines()[-1])["midi_base64"]) == PITCHES
     finally:
         writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [("/transcribe", 401, '"code":"unauthorized"'), ("/token", 413, "")],
+)
+async def test_no_body_of_a_stranger_is_held(
+    pair: tuple[list[RunningServer], str], path: str, status: int, words: str
+) -> None:
+    """The answer comes before the body, and to an upload it is the service's own."""
+    port = int(pair[1].rpartition(":")[2])
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await begin_post(port, path)
+        answer = (await reader.read(4096)).decode()
+    writer.transport.abort()
+    assert answer.startswith(f"HTTP/1.1 {status} ")
+    assert words in answer
+
+
+async def test_an_upload_beyond_those_that_may_be_held_is_taken(
+    pair: tuple[list[RunningServer], str],
+) -> None:
+    url = pair[1]
+    held = [await begin_post(int(url.rpartition(":")[2]), "/transcribe", KEY) for _ in range(8)]
+    try:
+        await asyncio.sleep(1)
+        async with httpx.AsyncClient(timeout=PATIENCE_S, headers=BEARER) as http:
+            answer = await http.post(f"{url}/transcribe", files={"file": flac(10)})
+        assert answer.status_code == 200, answer.text
+    finally:
+        for _, writer in held:
+            writer.transport.abort()
 
 
 def websocket(url: str) -> str:

@@ -11,8 +11,7 @@ Exit status: 0 everything is transcribed; 1 something is missing; 2 wrong usage;
 import argparse
 import json
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +20,8 @@ from typing import Any
 from clients.connection.websocket import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
 from clients.midi.notes import NoteList
-from clients.options import add_service_options, add_tempo_option, beat_of
-from clients.recordings import find_recordings, pieces
+from clients.options import add_service_options
+from clients.recordings import find_recordings, kept, parts, pieces, targets
 from clients.upload import transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding, Mode
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
@@ -30,10 +29,13 @@ from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 try:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    from service.protocol.tempo import add_tempo_option, beat_of
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 PIPE = "-"
+MIDI, JSON = (".mid", ".midi"), (".json",)
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
 EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
 
@@ -64,11 +66,13 @@ def _parser() -> argparse.ArgumentParser:
         "files", nargs="+", help=f"WAV, FLAC, OGG or MP3; folders; patterns; {PIPE} for raw PCM"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT.mid", help="MIDI file, or a folder for several"
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="MIDI or JSON file, or a folder (default: beside each)",
     )
-    parser.add_argument(
-        "--json", type=Path, metavar="OUT.json", help="notes as JSON; a folder for several files"
-    )
+    parser.add_argument("--json", metavar="OUT.json", help="notes as JSON too; a file or a folder")
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_service_options(
         parser, "future audio a frame may wait for, in ms", f"{', '.join(Mode)}: when frames leave"
     )
@@ -94,24 +98,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--jobs is a number from 1")
     if PIPE in args.files and args.rate is None:
         parser.error(f"{PIPE} needs --rate")
-    paths = find_recordings(args.files)
-    if not paths:
+    found = find_recordings(args.files)
+    if not found:
         parser.error("no recordings there")
-    for folder, suffix in ((args.output, ".mid"), (args.json, ".json")):
-        if len(paths) > 1 and folder is not None:
-            if folder.exists() and not folder.is_dir():
-                parser.error(f"{folder} is a file; several recordings need a folder")
-            folder.mkdir(parents=True, exist_ok=True)
-        elif folder is not None and not folder.parent.is_dir():
-            parser.error(f"{folder.parent} is not a folder")  # before the work, not after it
-        targets = Counter(_target(folder, path, suffix) for path in paths)
-        twice = [str(target) for target, count in targets.items() if count > 1]
-        if twice:
-            parser.error(f"two recordings would be written to {twice[0]}")
-    return _transcribe_all(paths, args)
+    if Path(PIPE) in found:
+        found[Path(PIPE)] = Path("stdin")
+    try:
+        results = [targets(found, args.output, MIDI + JSON)]
+        if args.json is not None:
+            results.append(targets(found, args.json, JSON))
+    except ValueError as error:
+        parser.error(str(error))
+    work = [(path, [each[path] for each in results]) for path in found]
+    return _transcribe_all(work, args)
 
 
-def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> int:
+def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.Namespace) -> int:
     """Transcribe files, ``--jobs`` at a time; returns the exit status."""
     console = Console(stderr=True)
     columns = (
@@ -121,25 +123,46 @@ def _transcribe_all(paths: Sequence[Path], args: argparse.Namespace) -> int:
         TimeRemainingColumn(),
     )
 
-    def one(path: Path) -> int:
+    def one(job: tuple[Path, Sequence[Path]]) -> int:
+        path, results = job
+
+        def say(words: str, style: str | None = None) -> None:
+            console.print(f"{path}: {words}", style=style, markup=False, soft_wrap=True)
+
         try:
-            complaint, status = _transcribe_file(path, args, bar), INCOMPLETE
+            complaint, status = _transcribe_file(path, results, args, bar, say), INCOMPLETE
         except ConnectError as error:
             complaint, status = str(error), NO_SERVICE
         except (TranscriptionError, ValueError, OSError) as error:
             complaint, status = str(error), INCOMPLETE
         if complaint is None:
             return WHOLE
-        console.print(f"{path}: {complaint}", style="red", markup=False, soft_wrap=True)
+        say(complaint, "red")
         return status
 
-    with Progress(*columns, console=console) as bar, ThreadPoolExecutor(args.jobs) as threads:
-        failures = {status for status in threads.map(one, paths) if status != WHOLE}
+    drawn = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),  # else the terminal would get what a file is to get
+    )
+    with drawn as bar, ThreadPoolExecutor(args.jobs) as threads:
+        failures = {status for status in threads.map(one, work) if status != WHOLE}
     return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
 
 
-def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str | None:
-    """Transcribe one file and write the result; returns what went wrong, if anything."""
+def _transcribe_file(
+    path: Path,
+    results: Sequence[Path],
+    args: argparse.Namespace,
+    bar: Progress,
+    say: Callable[[str], None],
+) -> str | None:
+    """Transcribe one file and write the results; returns what went wrong, if anything."""
+    whole = [each for each in results if not args.split or each.suffix.lower() in JSON]
+    if complaint := kept(whole, args.force):
+        return complaint
     options = {
         "mode": args.mode,
         "lookahead_ms": args.lookahead_ms,
@@ -158,21 +181,26 @@ def _transcribe_file(path: Path, args: argparse.Namespace, bar: Progress) -> str
     else:
         audio = path.open("rb")  # type: ignore[assignment]  # both are binary files
     task = bar.add_task(path.name, total=None, notes=0, done="")
-    with audio:
-        transcript = _gather(transcribe(args.url, pieces(audio), options), bar, task)
+    try:
+        with audio:
+            transcript = _gather(transcribe(args.url, pieces(audio), options), bar, task)
+    finally:
+        bar.remove_task(task)
     notes, failure = transcript.notes, transcript.failure
     saved = []
-    # An answer that broke off before its first note does not overwrite an earlier file.
-    if transcript.totals is not None or notes.notes:
-        midi, beat = _target(args.output, path, ".mid"), beat_of(notes, args.tempo)
-        for only in notes.instruments if args.split and notes.instruments else [None]:
-            part = midi.with_suffix(f".{only}{midi.suffix}") if only else midi
-            notes.save_midi(part, beat, only)
-            saved.append(str(part))
-    if args.json is not None:
-        target = _target(args.json, path, ".json")
-        target.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
-        saved.append(str(target))
+    for result in results:
+        if result.suffix.lower() in JSON:
+            result.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
+            saved.append(str(result))
+        # An answer that broke off before its first note does not replace an earlier file.
+        elif transcript.totals is not None or notes.notes:
+            beat = beat_of([note.onset_s for note in notes.notes], args.tempo, say)
+            files = parts(result, notes.instruments if args.split else ())
+            if complaint := kept(files, args.force):
+                return complaint
+            for file, only in files.items():
+                notes.save_midi(file, beat, only)
+                saved.append(str(file))
     if failure is None:
         print(f"{path}: {len(notes.notes)} notes -> {', '.join(saved)}")
         return None
@@ -218,13 +246,6 @@ def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
     for note in notes.sounding:
         notes.event(NoteOff(note_id=note.note_id, pitch=note.pitch, **reached))
     return transcript
-
-
-def _target(chosen: Path | None, source: Path, suffix: str) -> Path:
-    """Where the result goes: beside its source, into the chosen folder, or the chosen file."""
-    if chosen is None:
-        return source.with_suffix(suffix)
-    return chosen / source.with_suffix(suffix).name if chosen.is_dir() else chosen
 
 
 def _describe(path: Path, transcript: Transcript) -> dict[str, Any]:

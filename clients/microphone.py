@@ -17,7 +17,7 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.notes import NoteList
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
-from clients.options import add_service_options, add_tempo_option, beat_of
+from clients.options import add_service_options
 from service.protocol.client_messages import Start
 from service.protocol.midi_file import Beat
 
@@ -33,6 +33,7 @@ try:
         load_sounddevice,
     )
     from clients.live.terminal import Terminal
+    from service.protocol.tempo import add_tempo_option, beat_of
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -170,7 +171,8 @@ def _sound_file(
 
 
 def _save_midi(notes: NoteList, path: Path, tempo: Beat | None) -> None:
-    beat = beat_of(notes, tempo)
+    onsets_s = [note.onset_s for note in notes.notes]
+    beat = beat_of(onsets_s, tempo, lambda words: print(words, file=sys.stderr))
     notes.save_midi(path, beat)
     print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
 

@@ -1,7 +1,8 @@
 """Recordings as a client sends them: files found by name, and raw PCM from a pipe."""
 
 import glob
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,20 +18,77 @@ def pieces(file: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def find_recordings(arguments: Iterable[str]) -> list[Path]:
+def find_recordings(arguments: Iterable[str]) -> dict[Path, Path]:
     """The files that arguments name: files, folders (searched recursively) and patterns.
 
     A name that matches nothing is returned as it is; opening it gives the error.
+
+    Returns:
+        For each file its path within the folder that was named; otherwise its bare name.
     """
-    found: list[Path] = []
+    found: dict[Path, Path] = {}
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
             inside = (p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-            found += sorted(inside)
+            files = sorted(inside)
         elif not path.exists() and glob.has_magic(argument):
             matches = [Path(match) for match in glob.glob(argument, recursive=True)]
-            found += sorted(match for match in matches if match.is_file()) or [path]
+            files = sorted(match for match in matches if match.is_file()) or [path]
         else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+            files = [path]
+        for file in files:
+            found.setdefault(file, file.relative_to(path if path.is_dir() else file.parent))
+    return found
+
+
+def targets(
+    found: Mapping[Path, Path], output: str | None, endings: Sequence[str]
+) -> dict[Path, Path]:
+    """Where the result of each recording goes, found out before the work and not after it.
+
+    Args:
+        found: recordings, from ``find_recordings``.
+        output: a file with one of the endings; a folder, which is made, and keeps the folders of
+            the recordings; None: beside each.
+
+    Raises:
+        ValueError: no such place, or two recordings would be written to the same.
+    """
+    chosen = Path(output or ".")
+    is_folder = chosen.is_dir() or (output or "").endswith(os.sep)
+    if output is None:
+        places = [path.with_name(name.name) for path, name in found.items()]
+    elif chosen.suffix.lower() in endings and not is_folder:
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} recordings need a folder, not {output}")
+        if not chosen.parent.is_dir():
+            raise ValueError(f"there is no folder {chosen.parent}")
+        return dict.fromkeys(found, chosen)
+    elif chosen.suffix and len(found) == 1 and not is_folder:
+        raise ValueError(f"{output} should end in {', '.join(endings)}, or in / for a folder")
+    else:
+        places = [chosen / name for name in found.values()]
+        try:
+            for place in places:
+                place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
+    sources: dict[Path, Path] = {}
+    for source, place in zip(found, places, strict=True):
+        target = place.with_suffix(endings[0])
+        if (first := sources.setdefault(target, source)) != source:
+            raise ValueError(f"{first} and {source} would both be written to {target}")
+    return {source: target for target, source in sources.items()}
+
+
+def kept(files: Iterable[Path], force: bool) -> str:
+    """What to say instead of replacing files; empty if they may be written."""
+    there = [] if force else [file for file in files if file.exists()]
+    return f"{there[0]} exists; --force replaces it" if there else ""
+
+
+def parts(target: Path, instruments: Iterable[str]) -> dict[Path, str | None]:
+    """The MIDI file of each instrument, beside where one of them all would be."""
+    named = {target.with_suffix(f".{name}{target.suffix}"): name for name in instruments}
+    return {**named} or {target: None}

@@ -56,7 +56,9 @@ def _ask(
         connection.connect()
     except OSError as error:
         where = f"{connection.host}:{connection.port}"
-        raise ConnectError(f"cannot connect to {where}: {error}", retryable=True) from error
+        refused = isinstance(error, ConnectionRefusedError)
+        hint = "; `rse-transcribe serve` starts a service" if refused else ""
+        raise ConnectError(f"cannot connect to {where}: {error}{hint}", retryable=True) from error
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", **credentials(key)}
     try:
         connection.request("POST", target, _form(body, boundary), headers)  # sent in chunks

@@ -58,7 +58,12 @@ class Score:
         return midi_file(self._ended, self.pedal)
 
 
-def midi_file(notes: Iterable[Note], pedal: Iterable[PedalPress] = ()) -> bytes:
-    """At 120 BPM, with a track for each instrument, by class number."""
+def midi_file(
+    notes: Iterable[Note],
+    pedal: Iterable[PedalPress] = (),
+    beat: files.Beat = files.DEFAULT_BEAT,
+    only: str | None = None,
+) -> bytes:
+    """With a track for each instrument, by class number, or for one of them ``only``."""
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
-    return files.midi_file(list(notes), moves, PROGRAMS)
+    return files.midi_file(list(notes), moves, PROGRAMS, beat, only)

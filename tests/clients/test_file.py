@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -34,11 +35,13 @@ class Uploads:
     Attributes:
         seconds: of each recording, whatever is in it.
         status: of the answer.
+        instrument: that plays the notes, if it is told.
         fail_at_s, drop_at_s: where the recording turns bad, where the answer breaks off.
     """
 
     seconds: int = 3
     status: int = 200
+    instrument: str | None = None
     fail_at_s: int | None = None
     drop_at_s: int | None = None
     queries: list[dict[str, str]] = field(default_factory=list)
@@ -95,7 +98,7 @@ class Uploads:
             if second == self.drop_at_s:
                 return
             note = {"note_id": second, "pitch": 60 + second}
-            on = {**note, "velocity": 80, "confidence": 0.9}
+            on = {**note, "velocity": 80, "confidence": 0.9, "instrument": self.instrument}
             frame, time_s = 4 * second + 1, second + 0.25
             yield {"type": "note_on", **on, "frame": frame, "time_s": time_s}
             frame, time_s = frame + 1, time_s + 0.25
@@ -156,18 +159,22 @@ def test_folders_and_patterns_are_searched(
     out = tmp_path / "midi"
     with Uploads().running() as service:
         assert run(service, album, tmp_path / "live-*", live[0], "-o", out, "--jobs", "2") == 0
-    names = ["a.mid", "b.mid", "c.mid", "live-1.mid", "live-2.mid"]
-    assert sorted(path.name for path in out.iterdir()) == names
+    names = ["a.mid", "b.mid", "encore/c.mid", "live-1.mid", "live-2.mid"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.mid")) == names
     assert capsys.readouterr().out.count("3 notes") == 5
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{tmp}/a.wav", "{tmp}/other", "-o", "{tmp}/midi"], "two recordings would be written to"),
+        (
+            ["{tmp}/a.wav", "{tmp}/other", "-o", "{tmp}/midi"],
+            "{tmp}/a.wav and {tmp}/other/a.wav would both be written to {tmp}/midi/a.mid",
+        ),
+        (["{tmp}/a.wav", "-o", "n.txt"], "n.txt should end in .mid, .midi, .json, or in / for"),
         (["{tmp}/empty"], "no recordings there"),
         (["-"], "- needs --rate"),
-        (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "nowhere is not a folder"),
+        (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "there is no folder {tmp}/nowhere"),
         (["{tmp}/a.wav", "--tempo", "nan"], "--tempo"),
     ],
 )
@@ -181,7 +188,45 @@ def test_wrong_usage_is_reported_before_the_work(
     with pytest.raises(SystemExit) as caught:
         main([argument.format(tmp=tmp_path) for argument in arguments])
     assert caught.value.code == 2
-    assert words in capsys.readouterr().err
+    assert words.format(tmp=tmp_path) in capsys.readouterr().err
+
+
+def test_the_ending_chooses_the_format(tmp_path: Path) -> None:
+    song, out = write(tmp_path / "song.wav"), tmp_path / "n.json"
+    with Uploads().running() as service:
+        assert run(service, song, "-o", out) == 0
+    assert len(json.loads(out.read_text())["notes"]) == 3
+    assert not list(tmp_path.rglob("*.mid"))
+
+
+@pytest.mark.parametrize("option", ["-o", "--json"])
+def test_files_that_exist_are_kept_unless_forced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: str
+) -> None:
+    first, second = write(tmp_path / "a.wav"), write(tmp_path / "b.wav")
+    out = tmp_path / "out"
+    out.mkdir()
+    kept = out / ("a.mid" if option == "-o" else "a.json")
+    kept.write_text("of yesterday")
+    with Uploads().running() as service:
+        assert run(service, first, second, option, out) == 1
+        assert len(service.bodies) == 1
+        assert kept.read_text() == "of yesterday"
+        assert f"{first}: {kept} exists; --force replaces it" in capfd.readouterr().err
+        assert run(service, first, option, out, "--force") == 0
+    assert kept.read_text(errors="replace") != "of yesterday"
+
+
+def test_each_instrument_has_its_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    song = write(tmp_path / "song.wav")
+    (tmp_path / "song.mid").write_text("of yesterday")
+    with Uploads(instrument="cello").running() as service:
+        assert run(service, song, "--split", "--instruments", "Cello") == 0
+        assert service.queries[0]["instruments"] == "cello"
+        assert (tmp_path / "song.cello.mid").exists()
+        assert run(service, song, "--split") == 1
+    assert f"{tmp_path / 'song.cello.mid'} exists" in capfd.readouterr().err
+    assert (tmp_path / "song.mid").read_text() == "of yesterday"
 
 
 def test_raw_pcm_comes_through_a_pipe(tmp_path: Path) -> None:
@@ -247,13 +292,15 @@ def test_a_full_or_absent_service_is_reported(
         assert "all places are taken" in capfd.readouterr().err
     song.with_suffix(".mid").write_text("of yesterday")
     with Uploads(drop_at_s=0).running() as service:
-        assert run(service, song) == 1
+        assert run(service, song, "--force") == 1
     assert song.with_suffix(".mid").read_text() == "of yesterday"
     with nobody() as service.url:
-        assert run(service, song) == file.NO_SERVICE
-    assert "cannot connect" in capfd.readouterr().err
+        assert run(service, song, "--force") == file.NO_SERVICE
+    told = capfd.readouterr().err
+    assert "cannot connect" in told
+    assert told.endswith("; `rse-transcribe serve` starts a service\n")
     with Uploads(status=422).running() as service:
-        assert run(service, song) == file.INCOMPLETE
+        assert run(service, song, "--force") == file.INCOMPLETE
 
 
 @pytest.mark.parametrize(("tempo", "bpm"), [("96.5", 96.5), ("auto", 60)])
@@ -263,3 +310,28 @@ def test_the_tempo_of_the_file_is_chosen_or_found(tmp_path: Path, tempo: str, bp
         assert run(service, song, "--tempo", tempo) == 0
     told = [m.tempo for m in mido.MidiFile(song.with_suffix(".mid")) if m.type == "set_tempo"]
     assert 60e6 / told[-1] == pytest.approx(bpm, rel=0.003)
+
+
+def test_no_steady_beat_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    song = write(tmp_path / "song.wav")
+    with Uploads().running() as service:  # too short for a beat
+        assert run(service, song, "--tempo", "auto") == 0
+    words = f"{song}: no steady beat: written at 120 beats per minute\n"
+    assert capfd.readouterr().err == words
+
+
+def test_a_terminal_keeps_the_results_and_no_bar(tmp_path: Path) -> None:
+    """What stays on a screen: the last text of each line, less what was drawn over."""
+    song = write(tmp_path / "song.wav")
+    reading, terminal = os.openpty()
+    with Uploads().running() as service:
+        command = [sys.executable, "-m", "clients.file", str(song), "--url", service.url]
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, stderr=terminal, stdout=subprocess.PIPE
+        )
+    os.close(terminal)
+    drawn = os.read(reading, 1 << 16).decode()
+    os.close(reading)
+    assert done.stdout.decode() == f"{song}: 3 notes -> {song.with_suffix('.mid')}\n"
+    assert "song.wav" not in drawn.rpartition("\x1b[2K")[2]

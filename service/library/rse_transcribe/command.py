@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
@@ -17,11 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from clients.recordings import find_recordings
+from clients.recordings import find_recordings, kept, parts, targets
 from rse_transcribe import __version__
 
 if TYPE_CHECKING:
-    from rse_transcribe import Transcriber
+    from rse_transcribe import Transcriber, Transcription
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
 PROGRAMS = {  # module, and the extra that it needs
@@ -31,10 +30,10 @@ PROGRAMS = {  # module, and the extra that it needs
     "train": ("training.run", "[training]"),
     "evaluate": ("training.evaluate", "[training]"),
 }
-FORMATS = (".mid", ".json", ".csv")
+MIDI, TABLES = (".mid", ".midi"), (".json", ".csv")
 STANDARD_OUTPUT = Path("-")
 DESCRIPTION = """\
-Writes the notes of recordings as MIDI, without a server.
+Writes the notes of recordings (WAV, FLAC, OGG, MP3) as MIDI, without a server.
 
   rse-transcribe song.wav -o song.mid      a recording; also to .json and .csv
   rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
@@ -53,18 +52,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from service.protocol.tempo import add_tempo_option  # numpy, which other programs may not need
+
     parser = _Parser(
         prog="rse-transcribe",
         usage="rse-transcribe RECORDING ... [-o OUT] [options]",
         description=DESCRIPTION,
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=27),
     )
-    parser.add_argument(
-        "recordings", nargs="+", metavar="RECORDING", help="WAV, FLAC, OGG, MP3; folder; pattern"
-    )
+    parser.add_argument("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
     parser.add_argument(
         "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
     )
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
     parser.add_argument("--model", default="live", help="shipped weights, or .safetensors")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="only these, such as violin,cello (default: all)",
     )
+    parser.add_argument("--split", action="store_true", help="a MIDI file for each instrument")
+    add_tempo_option(parser)
     parser.add_argument("--version", action="version", version=__version__)
     return parser
 
@@ -110,14 +112,23 @@ def _run(program: str, arguments: list[str]) -> int:
 
 def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
-    paths = find_recordings(args.recordings)
-    if not paths:
+    found = find_recordings(args.recordings)
+    if not found:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
-    targets = _targets(parser, paths, args.output)
-    work = zip(paths, targets, strict=True)
+    if args.output == str(STANDARD_OUTPUT):
+        if len(found) > 1:
+            parser.error(f"{len(found)} recordings need a folder, not {args.output}")
+        work = dict.fromkeys(found, STANDARD_OUTPUT)
+    else:
+        try:
+            work = targets(found, args.output, MIDI + TABLES)
+        except ValueError as error:
+            parser.error(str(error))
     with ExitStack() as stack:  # one transcriber for all files, and none where none exists
         opened = cache(lambda: stack.enter_context(_transcriber(parser, args)))
-        return max([_transcribe_file(parser, path, target, args, opened) for path, target in work])
+        return max(
+            [_transcribe_file(parser, path, target, args, opened) for path, target in work.items()]
+        )
 
 
 def _transcriber(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Transcriber:
@@ -131,35 +142,6 @@ def _transcriber(parser: argparse.ArgumentParser, args: argparse.Namespace) -> T
         parser.error(str(error))
 
 
-def _targets(parser: argparse.ArgumentParser, paths: list[Path], output: str | None) -> list[Path]:
-    """Where each result goes, found out before the work and not after it."""
-    chosen = Path(output or ".")
-    if output is None:
-        targets = [path.with_suffix(FORMATS[0]) for path in paths]
-    elif chosen == STANDARD_OUTPUT or chosen.suffix.lower() in FORMATS and not _is_folder(output):
-        if len(paths) > 1:
-            parser.error(f"{len(paths)} recordings need a folder, not {output}")
-        if not chosen.parent.is_dir():
-            parser.error(f"there is no folder {chosen.parent}")
-        targets = [chosen]
-    elif chosen.suffix and len(paths) == 1 and not _is_folder(output):
-        parser.error(f"{output} should end in {', '.join(FORMATS)}, or in / for a folder")
-    else:
-        try:
-            chosen.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            parser.error(f"{output} cannot be a folder: {error.strerror}")
-        targets = [chosen / f"{path.stem}{FORMATS[0]}" for path in paths]
-    twice = [target for target, count in Counter(targets).items() if count > 1]
-    if twice:
-        parser.error(f"two recordings would be written to {twice[0]}")
-    return targets
-
-
-def _is_folder(output: str) -> bool:
-    return output.endswith(os.sep) or Path(output).is_dir()
-
-
 def _transcribe_file(
     parser: argparse.ArgumentParser,
     path: Path,
@@ -167,40 +149,64 @@ def _transcribe_file(
     args: argparse.Namespace,
     opened: Callable[[], Transcriber],
 ) -> int:
-    complaint = ""
-    if not path.exists():  # known without the seconds that torch takes to load
-        complaint = "does not exist"
-    else:
+    in_parts = args.split and target.suffix.lower() in MIDI
+    result = [] if in_parts or target == STANDARD_OUTPUT else [target]
+    # Known without the seconds that torch takes to load.
+    complaint = kept(result, args.force) if path.exists() else "does not exist"
+    if not complaint:
         from rse_transcribe.recordings import IncompleteError
         from rse_transcribe.transcription import write_csv
-        from service.protocol.options import OptionsError
+        from service.protocol.options import OptionsError, SampleRateError
 
         try:
             transcription = opened().transcribe(
                 path,
                 lookahead_ms=args.lookahead_ms,
-                instruments=[name.strip() for name in args.instruments.split(",") if name],
+                instruments=[name.strip().lower() for name in args.instruments.split(",") if name],
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)
-        except OptionsError as error:
-            parser.error(str(error))
         except (OSError, ValueError) as error:
+            # The sample rate is the recording's, the other options are the same for all.
+            if isinstance(error, OptionsError) and not isinstance(error, SampleRateError):
+                parser.error(str(error))
             print(f"{path}: {error}", file=sys.stderr)
             return INCOMPLETE
         if target == STANDARD_OUTPUT:
             write_csv(transcription.notes, sys.stdout)
         else:
             try:
-                transcription.save(target)
+                saved = _save(transcription, path, target, args)
             except OSError as error:
                 complaint = complaint or str(error)
             else:
-                print(f"{path}: {len(transcription.notes)} notes -> {target}", flush=True)
+                where = ", ".join(map(str, saved))
+                print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)
     if complaint:
         print(f"{path}: {complaint}", file=sys.stderr)
         return INCOMPLETE
     return WHOLE
+
+
+def _save(
+    transcription: Transcription, path: Path, target: Path, args: argparse.Namespace
+) -> list[Path]:
+    """Write the result; returns its files. Raises OSError where that is not possible."""
+    if target.suffix.lower() in TABLES:
+        transcription.save(target)
+        return [target]
+    from service.protocol.tempo import beat_of
+
+    def say(words: str) -> None:
+        print(f"{path}: {words}", file=sys.stderr)
+
+    files = parts(target, transcription.instruments if args.split else ())
+    if complaint := kept(files, args.force):
+        raise FileExistsError(complaint)
+    beat = beat_of([note.onset_s for note in transcription.notes], args.tempo, say)
+    for file, only in files.items():
+        file.write_bytes(transcription.midi(beat, only))
+    return list(files)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from model.instruments import PROGRAMS
 from service.notes import events
+from service.notes.score import midi_file
+from service.protocol.midi_file import DEFAULT_BEAT, Beat, played
 from service.session.transcribe import Performance
 
 if TYPE_CHECKING:
@@ -78,6 +81,11 @@ class Transcription:
         return notes_of(self.performance.notes)
 
     @property
+    def instruments(self) -> list[str]:
+        """Those of the notes, in the order of the MIDI file."""
+        return played(self.notes, PROGRAMS)
+
+    @property
     def duration_s(self) -> float:
         """Seconds of audio."""
         return self.performance.totals.audio_s
@@ -95,6 +103,15 @@ class Transcription:
 
     def __repr__(self) -> str:
         return f"<Transcription: {len(self.performance.notes)} notes in {self.duration_s:.1f} s>"
+
+    def midi(self, beat: Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
+        """A Standard MIDI File.
+
+        Args:
+            beat: the file's, 120 a minute unless given; the notes' times are the same with any.
+            only: one of ``instruments``; the others are left out.
+        """
+        return midi_file(self.performance.notes, self.performance.pedal, beat, only)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers) or ``.csv``.

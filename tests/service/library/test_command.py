@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import mido
 import pytest
 import soundfile
 
@@ -39,6 +40,8 @@ def test_a_recording_becomes_a_midi_file(
     assert command.main([str(album / "one.wav"), "-o", str(target)]) == 0
     assert pitches_of(target.read_bytes()) == PITCHES
     assert capsys.readouterr().out == f"{album / 'one.wav'}: 3 notes -> {target}\n"
+    assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.midi")]) == 0
+    assert (tmp_path / "song.midi").read_bytes() == target.read_bytes()
     assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.json")]) == 0
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
@@ -65,6 +68,58 @@ def test_one_engine_serves_all_files(album: Path, monkeypatch: pytest.MonkeyPatc
     assert command.main([str(album)]) == 0
     (engine,) = engines
     assert not engine.ready  # closed
+
+
+def test_folders_of_an_album_stay(album: Path, tmp_path: Path) -> None:
+    (album / "cd2").mkdir()
+    (album / "one.wav").rename(album / "cd2" / "two.wav")
+    assert command.main([str(album), "-o", str(tmp_path / "midi")]) == 0
+    made = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.mid"))
+    assert made == [Path("midi/cd2/two.mid"), Path("midi/two.mid")]
+
+
+def test_each_instrument_has_its_file(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = ("frame", "onset", "velocity", "instrument:piano", "instrument:violin")
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_: FakeTranscriber(heads))
+    song, whole = album / "one.wav", album / "one.mid"
+    whole.write_text("of yesterday")
+    assert command.main([str(song), "--split"]) == 0
+    made = sorted(path for path in album.glob("one.*.mid"))
+    assert made
+    assert capsys.readouterr().out.endswith(f" -> {', '.join(map(str, made))}\n")
+    assert sum((pitches_of(path.read_bytes()) for path in made), []) == PITCHES
+    assert whole.read_text() == "of yesterday"
+    assert command.main([str(song), "--split"]) == 1
+    assert f"{made[0]} exists" in capsys.readouterr().err
+
+
+def test_the_tempo_of_the_file_is_chosen_or_missed_aloud(
+    album: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([str(album / "one.wav"), "--tempo", "96"]) == 0
+    assert command.main([str(album / "two.wav"), "--tempo", "auto"]) == 0  # three notes
+    for name, bpm in (("one", 96), ("two", 120)):
+        told = [m.tempo for m in mido.MidiFile(album / f"{name}.mid") if m.type == "set_tempo"]
+        assert told == [60_000_000 // bpm]
+    words = f"{album / 'two.wav'}: no steady beat: written at 120 beats per minute\n"
+    assert capsys.readouterr().err == words
+
+
+def test_files_that_exist_are_kept_unless_forced(
+    album: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = album / "one.mid"
+    kept.write_text("of yesterday")
+    assert command.main([str(album)]) == 1
+    assert (album / "two.mid").exists()
+    assert kept.read_text() == "of yesterday"
+    assert capsys.readouterr().err == f"{album / 'one.wav'}: {kept} exists; --force replaces it\n"
+    assert command.main([str(album / "one.wav"), "-o", str(kept)]) == 1
+    assert kept.read_text() == "of yesterday"
+    assert command.main([str(album), "--force"]) == 0
+    assert pitches_of(kept.read_bytes()) == PITCHES
 
 
 @pytest.mark.parametrize("out", ["midi", "midi.2024/"])
@@ -110,10 +165,12 @@ def test_one_bad_recording_does_not_stop_the_others(
     album: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (album / "text.wav").write_text("no sound")
+    soundfile.write(album / "low.wav", melody()[:8_000], 4_000)
     assert command.main([str(album), str(album / "gone.wav")]) == 1
     said = capsys.readouterr()
     assert said.out.count("3 notes") == 2
     assert said.err.splitlines() == [
+        f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 192000 Hz, not 4000",
         f"{album / 'text.wav'}: not a readable audio file: Format not recognised.",
         f"{album / 'gone.wav'}: does not exist",
     ]
@@ -124,12 +181,20 @@ def test_one_bad_recording_does_not_stop_the_others(
     [
         (["{empty}"], "no recordings in {empty}"),
         (["{one}", "-o", "{empty}/gone/x.mid"], "there is no folder {empty}/gone"),
-        (["{one}", "-o", "x.ogg"], "x.ogg should end in .mid, .json, .csv, or in / for a folder"),
+        (
+            ["{one}", "-o", "x.ogg"],
+            "x.ogg should end in .mid, .midi, .json, .csv, or in / for a folder",
+        ),
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
-        (["{one}", "{empty}/../album/one.wav", "-o", "{empty}"], "two recordings would be written"),
+        (
+            ["{one}", "{empty}/../album/one.wav", "-o", "{empty}"],
+            "{one} and {empty}/../album/one.wav would both be written to {empty}/one.mid",
+        ),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
+        (["{one}", "--tempo", "fast"], "argument --tempo: auto, or a number from 20 to 400, not"),
+        (["{one}", "--instruments", "Piano"], "instruments must be among none, not piano"),
         ([], "the following arguments are required: RECORDING"),
     ],
 )

@@ -9,13 +9,16 @@ One beat is found for a whole performance; playing with a wandering tempo has no
 estimate is not used: it always finds a tempo.
 """
 
-from collections.abc import Sequence
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol.midi_file import Beat
+from service.protocol.midi_file import DEFAULT_BEAT, Beat
 
+AUTO = "auto"
+SLOWEST_BPM, FASTEST_BPM = 20.0, 400.0  # that may be asked for
 MIN_BPM = 50.0
 MAX_BPM = 200.0
 MIN_ONSETS = 8
@@ -24,6 +27,24 @@ LEAST_R = 0.6
 AS_GOOD = 0.9  # of the best score
 MAX_ONSETS = 2_000  # read from the beginning: more would tell little and cost much
 _STEPS_A_CYCLE = 8  # of the finest change of period that shifts the last onset by one cycle
+
+
+def add_tempo_option(parser: ArgumentParser) -> None:
+    """``--tempo``, as ``beat_of`` takes it."""
+    parser.add_argument(
+        "--tempo",
+        type=_tempo,
+        default=DEFAULT_BEAT,
+        metavar=f"BPM|{AUTO}",
+        help=f"of the MIDI file; {AUTO} estimates it (default: {DEFAULT_BEAT.bpm:g})",
+    )
+
+
+def beat_of(onsets_s: Sequence[float], tempo: Beat | None, say: Callable[[str], None]) -> Beat:
+    """The beat asked for, else what the onsets keep to; ``say`` is told if they keep to none."""
+    if tempo is None and (tempo := estimate_beat(onsets_s)) is None:
+        say(f"no steady beat: written at {DEFAULT_BEAT.bpm:g} beats per minute")
+    return tempo or DEFAULT_BEAT
 
 
 def estimate_beat(onsets_s: Sequence[float]) -> Beat | None:
@@ -60,3 +81,18 @@ def _resultant(onsets: NDArray[np.float64], frequencies: NDArray[np.float64]) ->
     for onset in onsets:
         out += np.exp(2j * np.pi * frequencies * onset)
     return out / len(onsets)
+
+
+def _tempo(text: str) -> Beat | None:
+    """None for ``auto``."""
+    if text == AUTO:
+        return None
+    try:
+        bpm = float(text)
+    except ValueError:
+        bpm = 0.0
+    if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
+        raise ArgumentTypeError(
+            f"{AUTO}, or a number from {SLOWEST_BPM:g} to {FASTEST_BPM:g}, not {text!r}"
+        )
+    return Beat(60 / bpm)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from service.ops import health, metrics
 from service.ops.capacity import capacity, default_cache
 from service.ops.threads import start_thread
 from service.ops.watchdog import Watchdog
-from service.settings import Settings
+from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload.answer import Transcript
@@ -56,6 +57,8 @@ def create_app(
 
     Raises `service.access.keys.KeysError` if the API keys cannot be read.
     """
+    for warning in unknown_variables(os.environ):
+        logger.warning(warning)
     state = ServiceState(settings, tokens)
 
     async def engine() -> EngineLike:

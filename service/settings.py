@@ -1,7 +1,10 @@
 """Settings, read from the environment: `RSE_<NAME>`, on a cluster also `RSE_CLUSTER_<NAME>`."""
 
+import difflib
 import ipaddress
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -11,7 +14,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from service.protocol.options import Mode
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+")
+_HOST = re.compile(r"(\*\.)?[a-z0-9_-][a-z0-9_.-]*")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
 
 
 def is_loopback(address: str) -> bool:
@@ -22,6 +26,25 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def _host(name: str) -> str:
+    """A name in lower case as `Host` has it, without brackets; raises ValueError."""
+    with suppress(ValueError):
+        return str(ipaddress.ip_address(name.strip("[]")))
+    if _HOST.fullmatch(name) is None:
+        raise ValueError(
+            "expected names without scheme and port, such as music.example.org or *.example.org, "
+            f"got {name!r}"
+        )
+    return name
+
+
+def _origin(origin: str) -> str:
+    """An origin in lower case, without the port that its scheme implies; raises ValueError."""
+    if _ORIGIN.fullmatch(origin) is None:
+        raise ValueError(f"expected scheme://host[:port], got {origin!r}")
+    return origin.removesuffix({"http": ":80", "https": ":443"}.get(origin.partition(":")[0], ""))
 
 
 class LogFormat(StrEnum):
@@ -77,7 +100,8 @@ class Settings(BaseSettings):
     """Origins of other pages that may use the service, such as https://app.example.org."""
 
     trusted_proxies: Names = ("127.0.0.1",)
-    """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
+    """Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For and
+    X-Forwarded-Proto are trusted; * alone trusts every client."""
 
     token_lifetime_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds for which a token of `POST /token` is valid; it opens one websocket."""
@@ -176,19 +200,21 @@ class Settings(BaseSettings):
 
     @field_validator("allowed_hosts")
     @classmethod
-    def _no_ports(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for host in hosts:
-            if "/" in host or host.count(":") == 1:
-                raise ValueError(f"expected names without scheme and port, got {host!r}")
-        return tuple(host.lower().strip("[]") for host in hosts)
+    def _as_hosts_are_sent(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_host(host.lower()) for host in hosts)
 
     @field_validator("allowed_origins")
     @classmethod
-    def _whole_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if _ORIGIN.fullmatch(origin) is None:
-                raise ValueError(f"expected scheme://host[:port], got {origin!r}")
-        return origins
+    def _as_browsers_send_them(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_origin(origin.lower()) for origin in origins)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        if proxies != ("*",):
+            for proxy in proxies:
+                ipaddress.ip_network(proxy)
+        return proxies
 
     @field_validator("device")
     @classmethod
@@ -205,6 +231,23 @@ class Settings(BaseSettings):
                 "`rse-transcribe keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or serve "
                 "everybody with RSE_ALLOW_OPEN=1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if 1000 * self.hang_timeout_s <= self.max_step_ms:
+            raise ValueError(
+                "RSE_HANG_TIMEOUT_S is not above RSE_MAX_STEP_MS: long batches would count as hung"
+            )
+        # A default may be above a limit that was lowered.
+        for name, limit in (
+            ("lagging_ms", "max_buffered_ms"),
+            ("max_uploads_per_client", "max_uploads"),
+        ):
+            if name in self.model_fields_set and getattr(self, name) > getattr(self, limit):
+                raise ValueError(
+                    f"RSE_{name.upper()} is above RSE_{limit.upper()} and would have no effect"
+                )
         return self
 
     @property
@@ -253,3 +296,23 @@ class ClusterSettings(BaseSettings):
         if self.heartbeat_patience_s <= self.heartbeat_s:
             raise ValueError("heartbeat_patience_s is not above heartbeat_s: all would be late")
         return self
+
+
+def unknown_variables(environment: Iterable[str]) -> list[str]:
+    """A warning for each variable `RSE_...` that is no setting.
+
+    They do not stop the start: some belong to the clients or to tests, and Kubernetes makes others
+    from the name of a Service.
+    """
+    known = [
+        settings.model_config["env_prefix"] + name.upper()
+        for settings in (Settings, ClusterSettings)
+        for name in settings.model_fields
+    ]
+    warnings = []
+    for name in sorted(environment):
+        if name.upper().startswith("RSE_") and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, 1, 0.8)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warnings.append(f"the variable {name} is not a setting of the service{hint}")
+    return warnings

@@ -13,8 +13,9 @@ before it. A window with several new frames is read as if one had ended at each 
     A                 the age at which a frame has its full look-ahead (``last_age``)
     T(a)              the onset threshold for that age (``early_onset_thresholds``)
     r, m, R           ``onset_radius_frames``, ``min_note_frames``, ``release_frames``
-    free              the first frame that no earlier event of the pitch has claimed:
-                      max(m, 2 r + 1) frames after a beginning, or the frame of an end
+    free              the first frame that no earlier event of the pitch has claimed
+                      (``first_free_frames``): max(m, 2 r + 1) frames after a beginning, or the
+                      frame of an end
 
 When window n arrives, the pitch
 
@@ -109,7 +110,7 @@ class AnytimeTracker(Tracker):
         return max(self.on_delay_frames, self.settings.release_frames - 1)
 
     @property
-    def free(self) -> dict[int, int]:
+    def first_free_frames(self) -> dict[int, int]:
         """By silent pitch, the first unclaimed frame, if a coming window shows one before it."""
         oldest = self._pushed - self.last_age
         pitches = np.flatnonzero(self._free > max(0, oldest)).tolist()
@@ -265,8 +266,8 @@ class AnytimeTracker(Tracker):
         gone = known[self._frame, after] < self.settings.frame_on_threshold
         return onsets.peaks(near, radius, threshold)[radius] & gone
 
-    def _claim(self, free: Mapping[int, int]) -> None:
-        for pitch, frame in free.items():
+    def _claim(self, first_free_frames: Mapping[int, int]) -> None:
+        for pitch, frame in first_free_frames.items():
             self._free[pitch] = frame
 
     def _hold(self, event: NoteEvent) -> None:

@@ -69,8 +69,8 @@ class Listener:
         return self._tracker.columns
 
     @property
-    def free(self) -> Mapping[int, int]:
-        return self._tracker.free
+    def first_free_frames(self) -> Mapping[int, int]:
+        return self._tracker.first_free_frames
 
     @property
     def instruments(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Listener:
         sounding: Iterable[NoteEvent],
         belief: Belief,
         pedal: bool,
-        free: Mapping[int, int] | None = None,
+        first_free_frames: Mapping[int, int] | None = None,
     ) -> None:
         """Continue where another listener to the same stream stopped after ``frames`` frames.
 
@@ -100,11 +100,11 @@ class Listener:
             first_frame: the frame that will be pushed first, at most ``frames``.
             notes: notes that had begun.
             sounding: the note_on of those that had not ended, with their latest names.
-            belief, pedal, free: the other listener's properties.
+            belief, pedal, first_free_frames: the other listener's properties.
         """
         sounding = tuple(sounding)
         self._resumed = frames
-        self._tracker.resume(first_frame, frames, notes, sounding, free)
+        self._tracker.resume(first_frame, frames, notes, sounding, first_free_frames)
         self._namer.resume(first_frame, frames, belief, sounding)
         self._pedal.down = pedal
 

@@ -77,7 +77,7 @@ class Tracker(ABC):
         """Number of frames whose beginnings are decided."""
 
     @property
-    def free(self) -> dict[int, int]:
+    def first_free_frames(self) -> dict[int, int]:
         """In anytime mode, the state of silent pitches that a resumed tracker needs."""
         return {}
 
@@ -87,7 +87,7 @@ class Tracker(ABC):
         frames: int,
         notes: int,
         sounding: Iterable[NoteEvent],
-        free: Mapping[int, int] | None = None,
+        first_free_frames: Mapping[int, int] | None = None,
     ) -> None:
         """Continue where another tracker of the same stream stopped after ``frames`` frames.
 
@@ -98,12 +98,12 @@ class Tracker(ABC):
             first_frame: the frame that will be pushed first, at most ``frames``.
             notes: notes that had begun.
             sounding: the note_on of each note that had not ended, one per pitch.
-            free: the other tracker's property.
+            first_free_frames: the other tracker's property.
         """
         self._pushed = first_frame
         self._resumed = frames
         self._notes = notes
-        self._claim(free or {})
+        self._claim(first_free_frames or {})
         for event in sounding:
             self._hold(event)
 
@@ -195,8 +195,8 @@ class Tracker(ABC):
             fell -= 1
         return fell
 
-    def _claim(self, free: Mapping[int, int]) -> None:  # noqa: B027 (anytime mode alone has it)
-        """Restore the state that ``free`` gave."""
+    def _claim(self, first_free_frames: Mapping[int, int]) -> None:  # noqa: B027
+        """Restore the state that ``first_free_frames`` gave; anytime mode alone has one."""
 
     def _hold(self, event: NoteEvent) -> None:
         self._sounding[event.pitch] = event

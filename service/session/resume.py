@@ -44,7 +44,7 @@ class ResumePoint:
         sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
         belief: about the instruments.
         pedal: whether the sustain pedal was down.
-        free: in anytime mode, ``Tracker.free``.
+        first_free_frames: in anytime mode, those of the tracker.
 
     Raises:
         ResumeError: these notes are impossible.
@@ -56,7 +56,7 @@ class ResumePoint:
     sounding: tuple[NoteEvent, ...] = ()
     belief: Belief = Belief()
     pedal: bool = False
-    free: Mapping[int, int] = field(default_factory=dict)
+    first_free_frames: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len({note.pitch for note in self.sounding}) < len(self.sounding):

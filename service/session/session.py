@@ -136,7 +136,7 @@ class TranscriptionSession:
             self._point.sounding,
             self._point.belief,
             self._point.pedal,
-            self._point.free,
+            self._point.first_free_frames,
         )
         resampler_ms = latency_ms(audio.sample_rate_hz, model_rate_hz)
         self.delay: Delay = stated_delay(
@@ -199,7 +199,7 @@ class TranscriptionSession:
             sounding=self._score.sounding,
             belief=self._listener.belief,
             pedal=self._listener.pedal,
-            free=self._listener.free,
+            first_free_frames=self._listener.first_free_frames,
         )
 
     @property

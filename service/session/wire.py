@@ -35,7 +35,7 @@ def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
         if belief.weights
         else None,
         pedal=point.pedal,
-        free=dict(point.free),
+        free=dict(point.first_free_frames),
     )
 
 
@@ -55,5 +55,5 @@ def resume_point(checkpoint: Checkpoint) -> ResumePoint:
         ),
         belief=Belief(belief.weights, belief.frame) if belief else Belief(),
         pedal=checkpoint.pedal,
-        free=checkpoint.free,
+        first_free_frames=checkpoint.free,
     )

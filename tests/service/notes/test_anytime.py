@@ -151,7 +151,7 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     notes, sounding = sounding_after(event for told in events for event in told)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
-    other.resume(first, cut, notes, sounding, one.free)
+    other.resume(first, cut, notes, sounding, one.first_free_frames)
     for n in range(first, cut):
         assert other.push(n, windows[n]) == []
     events += [events_of(other.push(n, windows[n])) for n in range(cut, len(windows))]

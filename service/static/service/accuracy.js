@@ -1,13 +1,14 @@
 /**
- * What a look-ahead costs in accuracy, from the figures of the model's card (`GET /info`): onset
- * F1 on each set of recordings, else average precision of onsets in validation, at the look-aheads
- * that were measured and in between.
+ * The accuracy at a look-ahead, from the model's card (`GET /info`): onset F1 on each set of test
+ * recordings, else average precision of onsets in validation, at the look-aheads that were measured
+ * and in between.
  */
 
 import { authorization } from "./access.js";
-import { countText } from "../notes/pitch.js";
 
 const VALIDATION = /^onset_ap_(\d+)ms$/;
+// What was recorded in the sets that the cards call by their names in the literature.
+const SETS = { maps: "piano", omaps: "stage piano" };
 
 export async function fetchCard() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
@@ -17,7 +18,7 @@ export async function fetchCard() {
 /** The figures of a card: their name, and for each set of sounds [[look-ahead in ms, value], ...]. */
 function figuresOf({ recordings = {}, validation = {} }) {
   const measured = Object.entries(recordings).map(([name, reports]) => [
-    name,
+    SETS[name] ?? name,
     reports.map((report) => [report.lookahead_ms, report.mean.onset_f1]),
   ]);
   if (measured.length) return { figure: "onset F1", sets: measured };
@@ -25,7 +26,7 @@ function figuresOf({ recordings = {}, validation = {} }) {
   const points = Object.entries(validation)
     .map(([name, value]) => [Number(VALIDATION.exec(name)?.[1]), value])
     .filter(([lookahead]) => lookahead);
-  return { figure: "onset AP", sets: points.length ? [["held-out instruments", points]] : [] };
+  return { figure: "onset AP", sets: points.length ? [["synthetic pieces", points]] : [] };
 }
 
 /** In words; "" where the card has no figures. */
@@ -41,10 +42,8 @@ export function accuracyText(card, lookaheadMs) {
     found.push(`${name} ${value.toFixed(2)}`);
   }
   const whole = Math.round(100 * lost);
-  const cost = whole
-    ? `up to ${countText(whole, "point")} of 100 below the best look-ahead`
-    : "as good as the best look-ahead";
-  return `Right notes (${figure}): ${found.join(", ")}; ${cost}.`;
+  const cost = whole ? `another look-ahead gains up to ${whole / 100}` : "no look-ahead gains more";
+  return `In tests (${figure}, 1 is perfect): ${found.join(", ")}; ${cost}.`;
 }
 
 /** Straight between the measured points, level beyond them. */

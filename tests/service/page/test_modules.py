@@ -38,7 +38,7 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
 
     card = {
         "recordings": {
-            "piano": [report(100, 0.75), report(50, 0.65), report(200, 0.80)],
+            "maps": [report(100, 0.75), report(50, 0.65), report(200, 0.80)],
             "violin": [report(100, 0.60), report(200, 0.60)],
         }
     }
@@ -49,14 +49,14 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
         return text
 
     assert said(100) == (
-        "Right notes (onset F1): piano 0.75, violin 0.60; "
-        "up to 5 points of 100 below the best look-ahead."
+        "In tests (onset F1, 1 is perfect): piano 0.75, violin 0.60; "
+        "another look-ahead gains up to 0.05."
     )
-    assert "piano 0.70, violin 0.60; up to 10 points" in said(75)  # halfway between the two
-    assert "piano 0.80, violin 0.60; as good as the best" in said(370)
+    assert "piano 0.70, violin 0.60; another look-ahead gains up to 0.1" in said(75)  # halfway between the two
+    assert "piano 0.80, violin 0.60; no look-ahead gains more." in said(370)
     trained = {"validation": {"ap_50ms": 0.8, "onset_ap_50ms": 0.3, "onset_ap_100ms": 0.6}}
     assert said(50, trained) == (
-        "Right notes (onset AP): held-out instruments 0.30; "
-        "up to 30 points of 100 below the best look-ahead."
+        "In tests (onset AP, 1 is perfect): synthetic pieces 0.30; "
+        "another look-ahead gains up to 0.3."
     )
     assert said(100, {}) == ""

@@ -183,7 +183,7 @@ async def test_a_full_process_is_passed_by(
         assert other.sessions() == PLACES
 
 
-async def test_where_all_are_full_programs_and_pages_are_told(
+async def test_if_all_are_full_programs_and_pages_get_an_error(
     pair: tuple[list[RunningServer], str],
 ) -> None:
     servers, url = pair

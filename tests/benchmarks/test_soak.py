@@ -24,7 +24,7 @@ FLAT = [Look(60.0 * n, 6.0 * n, 900.0, 400.0, 20, 12) for n in range(1, LOOKS + 
         ({"behind_ms": 9_000.0}, "behind"),
     ],
 )
-def test_what_grows_is_told(change: dict[str, float], word: str) -> None:
+def test_growth_is_reported(change: dict[str, float], word: str) -> None:
     (complaint,) = complaints([*FLAT[:-1], replace(FLAT[-1], **change)])  # type: ignore[arg-type]
     assert word in complaint
 

@@ -96,7 +96,7 @@ async def test_audio_under_way_is_bounded_and_messages_are_cut() -> None:
     assert heard.flushes > 0
 
 
-async def test_the_servers_error_comes_after_the_last_note_and_carries_the_midi() -> None:
+async def test_the_servers_error_comes_after_the_last_note_with_the_midi() -> None:
     async with FakeService(Behaviour(fail_at_samples=3 * RATE // 2)).running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
             await client.send(seconds(1.5))
@@ -112,7 +112,7 @@ async def test_the_servers_error_comes_after_the_last_note_and_carries_the_midi(
     assert_no_stuck_note(events)
 
 
-async def test_a_broken_connection_that_is_not_mended_leaves_no_note_sounding() -> None:
+async def test_a_connection_that_stays_broken_leaves_no_note_sounding() -> None:
     behaviour = Behaviour(drop_at_samples=3 * RATE // 2)
     async with FakeService(behaviour).running() as service:
         async with TranscriptionClient(service.url, OPTIONS, give_up_s=0) as client:
@@ -221,7 +221,7 @@ async def test_the_example_in_the_documentation_runs(
     assert (tmp_path / "song.mid").read_bytes().startswith(b"MThd")
 
 
-async def test_audio_that_ends_within_a_sample_is_told_when_all_else_is_done() -> None:
+async def test_an_incomplete_last_sample_is_reported_after_everything_else() -> None:
     async with FakeService().running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
             await client.send(seconds(2) + b"?")

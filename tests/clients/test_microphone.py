@@ -90,7 +90,7 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
     assert "the synth was unplugged" in capsys.readouterr().err
 
 
-def test_a_wrong_device_or_file_is_told(
+def test_a_wrong_device_or_file_is_reported(
     device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--device", "harp"]) == 1

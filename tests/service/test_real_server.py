@@ -145,7 +145,7 @@ async def test_the_command(start_server: StartServer) -> None:
     assert "Traceback" not in server.log
 
 
-def test_a_port_that_is_taken_is_told(start_server: StartServer) -> None:
+def test_a_port_in_use_is_reported(start_server: StartServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         server = start_server("service", "--port", port, "--model", "light", wait=False)

@@ -49,7 +49,7 @@ def test_what_is_not_there_is_named(device: int | str, channel: int) -> None:
         Microphone(as_module(FakeSounddevice()), device, channel)
 
 
-async def test_a_device_in_use_is_told() -> None:
+async def test_a_device_in_use_is_reported() -> None:
     microphone, backlog = (
         Microphone(as_module(FakeSounddevice(opens=False)), None),
         Backlog(2, RATE),

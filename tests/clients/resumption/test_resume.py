@@ -100,7 +100,7 @@ async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
     assert client.notes.notes[1].offset_s == 1.75  # and yet known for what it was
 
 
-async def test_audio_that_is_displaced_is_told_as_a_gap_and_time_stays_right() -> None:
+async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> None:
     behaviour = Behaviour(drop_at_samples=round(2.4 * RATE), drops=1)
     async with FakeService(behaviour).running() as service:
         client = TranscriptionClient(
@@ -145,7 +145,7 @@ async def test_audio_that_is_displaced_is_told_as_a_gap_and_time_stays_right() -
     assert after == pytest.approx([9.65, 10.65, 11.65])
 
 
-async def test_a_service_that_fails_again_and_again_at_the_same_place_is_given_up() -> None:
+async def test_a_service_that_keeps_failing_at_the_same_place_is_given_up() -> None:
     behaviour = Behaviour(fail_at_samples=round(1.4 * RATE), fail_retryable=True)
     async with FakeService(behaviour).running() as service:
         async with TranscriptionClient(service.url, OPTIONS, delays=at_once) as client:

@@ -142,7 +142,7 @@ def test_a_client_has_no_more_sessions_than_its_share() -> None:
         assert begin(client) is None
 
 
-def test_a_proxy_that_can_ask_another_server_is_told_by_status() -> None:
+def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
     to_page = {"Origin": "http://testserver"}
     from_proxy = {**to_page, "X-Refuse-With": "status"}
     offered = ["rse.v1", "rse.token.of-another"]
@@ -175,7 +175,7 @@ def test_a_token_outlives_a_handshake_that_came_too_soon() -> None:
         assert tokens.owner(token) == Client("key alice")
 
 
-def test_requests_above_the_rate_are_told_when_to_come_back() -> None:
+def test_requests_above_the_rate_are_refused_with_retry_after() -> None:
     with serving(max_requests_per_s=0.01, max_request_burst=2) as (client, _):
         assert client.get("/info").status_code == 200
         assert begin(client) is None

@@ -49,7 +49,7 @@ def test_keys_of_the_setting_and_of_the_file_count_together(tmp_path: Path) -> N
         f"alice:{DIGEST}:max_dreams=1",
     ],
 )
-def test_malformed_entries_are_told_by_their_line(tmp_path: Path, entry: str) -> None:
+def test_malformed_entries_are_reported_with_their_line(tmp_path: Path, entry: str) -> None:
     path = tmp_path / "keys"
     path.write_text(f"\n{entry}\n")
     with pytest.raises(KeysError, match="line 2"):

@@ -45,7 +45,7 @@ async def test_streams_are_forgotten_when_idle_and_when_too_many() -> None:
         assert worker.streams == 0  # though nobody came since
 
 
-def test_weights_of_one_name_are_told_apart() -> None:
+def test_weights_of_one_name_are_distinguished() -> None:
     network = storage.load("live")
     digest = weights_digest(network)
     assert weights_digest(storage.load("live")) == digest

@@ -108,7 +108,7 @@ def test_a_failed_front_end_fails_its_own_stream_only(
     assert bad_stream.submit(noise(1), 1).result(PATIENCE_S) is not None
 
 
-def test_a_cancelled_request_is_skipped_and_its_stream_begins_anew(
+def test_a_cancelled_request_is_skipped_and_its_stream_restarts(
     gated: tuple[Engine, GatedTranscriber],
 ) -> None:
     engine, fake = gated

@@ -17,7 +17,7 @@ class FullDisk(SpooledTemporaryFile[bytes]):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_it_is_told_and_the_next_upload_that_fits_is_taken(
+def test_a_full_disk_is_reported_and_the_next_upload_that_fits_succeeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = sound_file(kind="FLAC")

@@ -43,7 +43,7 @@ def refused(socket: WebSocketTestSession, **options: object) -> tuple[str, bool]
     return error["code"], error["retryable"]
 
 
-def test_a_machine_too_slow_for_anytime_says_so(client: TestClient) -> None:
+def test_a_machine_too_slow_for_anytime_refuses_it(client: TestClient) -> None:
     admit(client, DEFAULT)
     with client.websocket_connect(ADDRESS) as socket:
         assert refused(socket, mode="anytime") == ("too_slow", False)

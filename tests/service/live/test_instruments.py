@@ -64,7 +64,7 @@ def instruments_of(midi: bytes) -> dict[str, list[int]]:
     return {part.name: [note.pitch for note in part.notes] for part in opened.instruments}
 
 
-def test_live_notes_have_instruments_and_the_pedal_is_told_on_request(client: TestClient) -> None:
+def test_live_notes_have_instruments_and_the_pedal_is_sent_on_request(client: TestClient) -> None:
     ready, messages = live(client, updates=True)
     assert ready["instruments"] == PROGRAMS
     notes = of_type(messages, "note_on")

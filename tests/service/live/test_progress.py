@@ -21,7 +21,7 @@ def test_frames_that_the_client_has_are_left_out() -> None:
     assert (message.frame, message.count) == (6, 2)
 
 
-def test_a_session_tells_them_where_it_was_asked_to(client: TestClient) -> None:
+def test_a_session_sends_them_if_asked_to(client: TestClient) -> None:
     _, untold = perform(client)
     _, told = perform(client, frames=True)
     assert not of_type(untold, "frames")

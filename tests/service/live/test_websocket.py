@@ -82,7 +82,7 @@ def test_no_audio_at_all_is_an_empty_performance(client: TestClient) -> None:
     assert midi_pitches(done["midi_base64"]) == []
 
 
-def test_a_bad_beginning_is_told_and_closed_and_no_path_with_it() -> None:
+def test_a_bad_start_gets_an_error_without_a_path_and_a_close() -> None:
     with serving(model="/secret/weights.safetensors") as (client, model):
         with client.websocket_connect(ADDRESS) as socket:
             socket.send_json({**START, "model": "other"})
@@ -95,7 +95,7 @@ def test_a_bad_beginning_is_told_and_closed_and_no_path_with_it() -> None:
     assert close == CloseCode.BAD_REQUEST
 
 
-def test_a_fault_before_ready_is_told_and_closed(
+def test_a_fault_before_ready_gets_an_error_and_a_close(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: object, **kwargs: object) -> None:
@@ -136,7 +136,7 @@ def test_a_fault_in_a_session_loses_nothing(
     transcribe(client)
 
 
-def test_idle_clients_are_told_and_keep_their_notes() -> None:
+def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
     with serving(idle_timeout_s=0.2) as (client, _):
         assert client.portal is not None
         talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), leaves=False)

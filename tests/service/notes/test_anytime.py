@@ -117,9 +117,7 @@ def test_the_laws_hold_for_windows_of_several_new_frames_that_disagree(
 
 @settings(max_examples=60, deadline=None)
 @given(wild_windows, st.integers(0, 2**32 - 1), st.data())
-def test_nothing_depends_on_what_comes_after_it_was_told(
-    wild: Wild, seed: int, data: st.DataObject
-) -> None:
+def test_no_event_depends_on_later_audio(wild: Wild, seed: int, data: st.DataObject) -> None:
     tracker, windows = opened(wild)
     whole = track(tracker, windows)
     cut = data.draw(st.integers(0, len(windows)))

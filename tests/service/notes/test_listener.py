@@ -133,7 +133,7 @@ def test_the_likeliest_class_names_a_note_among_those_considered() -> None:
     assert (on.instrument, on.instrument_probability) == ("viola", 1.0)
 
 
-def test_a_note_is_named_otherwise_when_those_after_it_tell_more() -> None:
+def test_later_notes_may_correct_the_name_of_a_note() -> None:
     probabilities = quiet(200)
     play(probabilities, 60, 20, 150, violin=0.5, viola=0.51)
     for number in range(4):

@@ -35,7 +35,7 @@ def test_ready_only_when_the_model_is() -> None:
         assert client.get("/readyz").json()["status"] == "ready"
 
 
-def test_a_model_that_cannot_be_loaded_is_told_without_its_path() -> None:
+def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:
     failed = threading.Event()
 
     def load(name: str, device: str) -> FakeTranscriber:

@@ -76,7 +76,7 @@ def stage(go_on: threading.Event | None = None, failures: int = 0) -> Iterator[S
                 model.gate.set()
 
 
-def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
+def test_sessions_of_a_hanging_engine_get_an_error_and_the_next_is_served() -> None:
     go_on = threading.Event()
     with stage(go_on) as here:
         transcribe(here.client)
@@ -110,7 +110,7 @@ def test_sessions_of_a_hanging_engine_are_told_and_the_next_is_served() -> None:
         assert len(here.models) == 2
 
 
-def test_an_upload_of_a_hanging_engine_is_told_and_frees_its_place() -> None:
+def test_an_upload_of_a_hanging_engine_gets_an_error_and_frees_its_place() -> None:
     files = {"file": ("a.flac", sound_file(kind="FLAC"))}
     with stage() as here:
         model = here.models[0]

@@ -163,7 +163,7 @@ def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
     assert set(pitches) <= set(PITCHES)
 
 
-def test_changes_while_listening_are_told_and_the_take_goes_on(tab: Tab) -> None:
+def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> None:
     tab.run(MICROPHONE_IN_HAND, True)
     tab.press("Listen")
     tab.page.wait_for_selector(LISTENING)

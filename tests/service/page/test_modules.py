@@ -52,7 +52,9 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
         "In tests (onset F1, 1 is perfect): piano 0.75, violin 0.60; "
         "another look-ahead gains up to 0.05."
     )
-    assert "piano 0.70, violin 0.60; another look-ahead gains up to 0.1" in said(75)  # halfway between the two
+    assert "piano 0.70, violin 0.60; another look-ahead gains up to 0.1" in said(
+        75
+    )  # halfway between the two
     assert "piano 0.80, violin 0.60; no look-ahead gains more." in said(370)
     trained = {"validation": {"ap_50ms": 0.8, "onset_ap_50ms": 0.3, "onset_ap_100ms": 0.6}}
     assert said(50, trained) == (

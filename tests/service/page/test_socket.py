@@ -96,7 +96,7 @@ def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) ->
     assert told["lost"] == 0
 
 
-def test_begins_anew_where_the_server_cannot_resume(bench: Tab) -> None:
+def test_starts_a_new_session_if_the_server_cannot_resume(bench: Tab) -> None:
     told = play(
         bench,
         """

@@ -177,7 +177,7 @@ def test_a_mode_that_the_operator_chose_has_its_own_block(
         assert post(client, wav, "json", **query).json()["block_frames"] == block_frames
 
 
-def test_bodies_that_are_no_upload(client: TestClient, wav: bytes) -> None:
+def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
     bodies: list[dict[str, Any]] = [
         {},
@@ -235,7 +235,7 @@ class Failing(FakeTranscriber):
         return super().predict_features(features)
 
 
-def test_a_failing_model_is_our_fault_and_loses_no_note_that_was_found(wav: bytes) -> None:
+def test_a_failing_model_is_an_internal_error_and_loses_no_notes(wav: bytes) -> None:
     for form in ("midi", "ndjson"):
         with serving(Failing()) as (client, model):
             assert isinstance(model, Failing)

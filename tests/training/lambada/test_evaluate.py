@@ -121,7 +121,7 @@ def test_a_run_from_the_command_line(
 
 
 @pytest.mark.parametrize("what", ["train", "validation", "vectors"])
-def test_training_without_its_files_says_so(
+def test_training_without_its_files_is_an_error(
     passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     files = {"train": passages_file, "validation": passages_file, what: tmp_path / "missing.txt"}

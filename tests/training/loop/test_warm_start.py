@@ -105,7 +105,7 @@ def test_a_network_that_does_not_fit_is_refused(
         warm_start(TranscriptionModel(config), tmp_path / "deep.safetensors")
 
 
-def test_a_run_begins_with_the_weights_and_tells_of_every_stage(
+def test_a_run_starts_from_the_weights_and_records_every_stage(
     synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     origin = tmp_path / "small.safetensors"

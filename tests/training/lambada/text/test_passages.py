@@ -53,7 +53,7 @@ def test_answers_may_end_clauses_or_stand_anywhere(novels: Novels) -> None:
     assert all(text.split()[-1] in text.split()[:-1] for text in words)
 
 
-def test_common_words_are_no_answers_and_passages_have_a_longest(novels: Novels) -> None:
+def test_common_words_are_not_answers_and_passages_have_a_maximum_length(novels: Novels) -> None:
     every = texts(cut_passages(novels, CutConfig(ends="word", context=8, longest=40, common=0)))
     config = CutConfig(ends="word", context=8, longest=30, common=3)
     some = texts(cut_passages(novels, config))

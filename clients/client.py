@@ -131,7 +131,7 @@ class TranscriptionClient:
         await self._changes.until(lambda: self.ready is not None or self._over)
         if self.ready is None:
             await self._raise_failure()
-            raise ConnectError(f"{self.url} closed at once", retryable=True)
+            raise ConnectError(f"{self.url} closed the connection at once", retryable=True)
         return self.ready
 
     def start(self) -> None:

@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="OUT.json", help="notes as JSON too; a file or a folder")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_service_options(
-        parser, "future audio a frame may wait for, in ms", f"{', '.join(Mode)}: when frames leave"
+        parser, "audio after each frame that the model may use, in ms", f"one of {', '.join(Mode)}"
     )
     add_tempo_option(parser)
     parser.add_argument(
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "--split", action="store_true", help="a MIDI file for each instrument: OUT.violin.mid"
     )
     pipe = parser.add_argument_group("raw PCM from standard input")
-    pipe.add_argument("--rate", type=int, metavar="HZ", help="its sample rate; needed")
+    pipe.add_argument("--rate", type=int, metavar="HZ", help="sample rate (required)")
     pipe.add_argument("--channels", type=int, choices=range(1, MAX_CHANNELS + 1), default=1)
     pipe.add_argument("--encoding", choices=list(Encoding), default=Encoding.PCM_S16LE)
     return parser
@@ -95,12 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.jobs < 1:
-        parser.error("--jobs is a number from 1")
+        parser.error("--jobs must be at least 1")
     if PIPE in args.files and args.rate is None:
         parser.error(f"{PIPE} needs --rate")
     found = find_recordings(args.files)
     if not found:
-        parser.error("no recordings there")
+        parser.error(f"no recordings in {', '.join(args.files)}")
     if Path(PIPE) in found:
         found[Path(PIPE)] = Path("stdin")
     try:
@@ -242,7 +242,7 @@ def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:
             raise
         transcript.failure = transcript.failure or str(error)
     if transcript.totals is None and transcript.failure is None:
-        transcript.failure = "the service went away"
+        transcript.failure = "the service closed the connection"
     for note in notes.sounding:
         notes.event(NoteOff(note_id=note.note_id, pitch=note.pitch, **reached))
     return transcript

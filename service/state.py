@@ -23,7 +23,7 @@ class ServiceState:
         self.settings = settings
         self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
         if settings.has_keys and not self.keys:
-            raise KeysError("the keys file has no keys, so nobody could use the service")
+            raise KeysError("the keys file has no keys, so every client would be refused")
         self.tokens = tokens or TokenBook(settings.token_lifetime_s)
         self.sessions = SessionRoom(settings.max_sessions, StreamOptions(mode=settings.mode))
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)

@@ -65,17 +65,19 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         choices=sorted(PROBLEMS),
         metavar="NAME",
         default="addition",
-        help=f"of algorithmic: {', '.join(sorted(PROBLEMS))}",
+        help=f"for algorithmic: {', '.join(sorted(PROBLEMS))}",
     )
     parser.add_argument(
         "--data",
         choices=["synth", "musicnet"],
         metavar="SET",
         default="synth",
-        help="of musicnet: synth (rendered on the fly) or musicnet (its archive)",
+        help="for musicnet: synth (rendered on the fly) or musicnet (the archive)",
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the data")
-    parser.add_argument("--max-minutes", type=float, metavar="N", help="save and stop after these")
+    parser.add_argument(
+        "--max-minutes", type=float, metavar="N", help="save and stop after N minutes"
+    )
     if not arguments or {"-h", "--help"} & set(arguments):
         parser.print_help()
         parser.exit()

@@ -121,7 +121,9 @@ class Session:
         except TimeoutError:
             raise ConnectError(f"no answer from {self._url}", retryable=True) from None
         if self.ready is None:
-            raise self.failure or ConnectError(f"{self._url} closed at once", retryable=True)
+            raise self.failure or ConnectError(
+                f"{self._url} closed the connection at once", retryable=True
+            )
         return self.ready
 
     async def close(self) -> None:
@@ -203,7 +205,7 @@ class Session:
         except TranscriptionError as error:
             failure = error
         except ValueError as error:
-            failure = TranscriptionError(f"the server sent what is not in the protocol: {error}")
+            failure = TranscriptionError(f"the server sent an invalid message: {error}")
         finally:
             self._end(failure)
             self._changes.notify()
@@ -258,6 +260,7 @@ class Session:
             except TimeoutError:
                 if self._next_seq == seen:
                     self.failure = ConnectionLostError(
-                        f"the server said nothing for {self._stall_timeout_s:g} s", retryable=True
+                        f"no message from the server for {self._stall_timeout_s:g} s",
+                        retryable=True,
                     )
                     raise self.failure from None

@@ -37,7 +37,7 @@ def websocket_url(url: str) -> str:
     parts = urlsplit(url if "://" in url else f"ws://{url}")
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
     if parts.scheme not in schemes or not parts.hostname:
-        raise ValueError(f"not an address of the service: {url!r}")
+        raise ValueError(f"not a service address: {url!r}")
     path = parts.path if parts.path not in ("", "/") else WEBSOCKET_PATH
     return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
 

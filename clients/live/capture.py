@@ -132,4 +132,4 @@ def _hand_over(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) 
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:
-        pass  # the loop is closed: the device speaks after the end
+        pass  # the loop is closed: the device calls back after the end

@@ -11,7 +11,7 @@ h is symmetric and would reach beyond the end of the filter, so r gives the newe
 Before it the right side lacks what k hears above a few hundred hertz: in trained filters noise, at
 least ``ERROR_DB`` below the filter; filters that hear more stay as they are.
 
-Everything is computed from the window anew, so nothing depends on how a stream came there.
+Everything is computed from the window alone, so nothing depends on the stream's history.
 """
 
 from __future__ import annotations

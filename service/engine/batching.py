@@ -286,8 +286,8 @@ class RequestQueue(Generic[StreamT]):
                 return
 
     def _wake(self) -> None:
-        """After a change: wakes whoever gathers a batch and, if there is work, one idle worker, the
-        one that worked last, since its core's caches still hold the network."""
+        """After a change: wakes the worker that gathers a batch and, if there is work, an idle one:
+        the one that worked last, since its core's caches still hold the network."""
         self._changed.notify_all()
         if self._idle and self._has_work():
             self._idle.pop().notify()

@@ -61,7 +61,7 @@ class SampleRateError(OptionsError):
 
 
 class InstrumentsError(OptionsError):
-    """An instrument that is unknown or that the loaded model cannot tell apart."""
+    """An instrument that is unknown or that the loaded model does not distinguish."""
 
     code = ErrorCode.BAD_INSTRUMENTS
 
@@ -115,7 +115,7 @@ class StreamOptions:
         block_frames: hops from window to window, and new frames that one yields; more save
             computing and add delay. None: that of DEFAULT_BLOCK_FRAMES.
         instruments: those of ``model.config.INSTRUMENTS`` to consider; empty: all that the model
-            tells apart.
+            distinguishes.
 
     Raises:
         OptionsError: naming the field.

@@ -11,7 +11,7 @@ from service.protocol.server_messages import SERVER_MESSAGES
 
 
 def protocol_schema() -> dict[str, Any]:
-    """All messages under ``$defs``; ``properties`` tells who says which."""
+    """All messages under ``$defs``; ``properties`` lists those of each side."""
     _, schema = models_json_schema(
         [(message, "validation") for message in CLIENT_MESSAGES]
         + [(message, "serialization") for message in SERVER_MESSAGES],

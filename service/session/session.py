@@ -286,9 +286,7 @@ class TranscriptionSession:
         """One push, when its turn comes."""
         async with self._turn:
             if self._state is not SessionState.OPEN:
-                raise SessionStateError(
-                    f"the session is {self._state.value}; audio is taken while it is open"
-                )
+                raise SessionStateError(f"the session is {self._state.value} and takes no audio")
             return await self._transcribe(decode)
 
     async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[Event]:

@@ -106,8 +106,8 @@ def narrow(network: TranscriptionModel, channels: int, hidden_factor: int) -> Tr
     a pair of positions.
 
     Whole features are left out, those with the smallest weights on the way in and out (magnitude
-    pruning: Li et al., "Pruning Filters for Efficient ConvNets", 2017). Training closes the wounds
-    in a fraction of the time that random weights need.
+    pruning: Li et al., "Pruning Filters for Efficient ConvNets", 2017). Further
+    training restores the accuracy in a fraction of the time that random weights need.
     """
     config = network.config
     front_end = config.front_end

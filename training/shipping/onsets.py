@@ -1,7 +1,7 @@
 """Fit the classifier of note beginnings: ``python -m training.shipping.onsets --write``.
 
 Its examples are the onset peaks that the trained network shows (``service.notes.onsets``): on
-scores rendered with held-out instruments, since it hears those that it was trained on too well; in
+scores rendered with held-out instruments, since it is too good at those of its training; in
 speech, drums and noise, where every peak is false; and with ``--real DIR`` on the training split of
 real recordings with scores, as they are and in other rooms. They come from streams with the full
 look-ahead and from the windows of the anytime mode.

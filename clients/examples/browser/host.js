@@ -31,14 +31,14 @@ async function* frames(session, about, samples) {
   for (let start = 0; start < samples.length + (ahead + 1) * hop; start += block * hop) {
     const fresh = new Float32Array(block * hop);
     fresh.set(samples.subarray(start, start + block * hop));
-    const told = await session.run({ new: new ort.Tensor('float32', fresh, [1, fresh.length]), ...state });
+    const outputs = await session.run({ new: new ort.Tensor('float32', fresh, [1, fresh.length]), ...state });
     for (let i = 0; i < block; i += 1, frame += 1) {
       if (frame < 0 || frame >= count) continue;
       const row = (head) => (heads.indexOf(head) * block + i) * PITCHES;
-      const of = (head) => told.probabilities.data.subarray(row(head), row(head) + PITCHES);
+      const of = (head) => outputs.probabilities.data.subarray(row(head), row(head) + PITCHES);
       yield { frame, sounds: of('frame'), onset: of('onset') };
     }
-    state = Object.fromEntries(Object.keys(state).map((name) => [name, told[`next_${name}`]]));
+    state = Object.fromEntries(Object.keys(state).map((name) => [name, outputs[`next_${name}`]]));
   }
 }
 

@@ -56,7 +56,7 @@ export class Microphone extends PcmSource {
     const [track] = this.#stream.getAudioTracks();
     this.#deviceRate = track.getSettings().sampleRate;
     track.addEventListener("ended", () =>
-      this.emit("ended", "The microphone went away. The notes so far are kept."),
+      this.emit("ended", "The microphone was disconnected. The notes so far are kept."),
     );
     track.addEventListener("mute", () => this.emit("notice", "The system muted the microphone."));
     track.addEventListener("unmute", () => this.emit("notice", ""));

@@ -2,7 +2,7 @@
  * A Standard MIDI File (120 bpm) from notes.
  *
  * The server sends the file of each finished session; this one is for takes that no single
- * session covers, after a reconnect or when the server went away before the end, and for notes
+ * session covers, after a reconnect or when the connection was lost before the end, and for notes
  * that were chosen here. As there, notes with instruments have a track, a program and a channel
  * for each of them; others make a file of one track.
  */

@@ -23,7 +23,7 @@ export class LiveTake extends EventTarget {
   #captured = 0; // seconds
   #origin = null; // page clock, in seconds, of the first sample; smoothed
   #delay = 0; // seconds that the server promised
-  #behind = 0; // seconds by which it was late when it last said so
+  #behind = 0; // seconds by which it was late when it last reported
   #lag = 0; // ... as the roll shows it, eased
   #delays = []; // seconds from a note's sound to its message, of the newest notes
   #recordingFull = false;

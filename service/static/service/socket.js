@@ -230,7 +230,7 @@ export class TranscriptionSocket extends EventTarget {
     } else if (this.#fault && !this.#fault.retryable && !refused && !stray) {
       this.#end(this.#fault.message);
     } else if (this.#stopping && this.#attempt >= STOPPED_ATTEMPTS) {
-      this.#end("The server went away before the last notes.");
+      this.#end("The connection was lost before the last notes.");
     } else if (performance.now() - this.#lostAt > 1000 * GIVE_UP_S) {
       this.#end("The server cannot be reached. The notes so far are kept.");
     } else {

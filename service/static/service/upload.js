@@ -46,7 +46,7 @@ export async function transcribe(file, on, signal) {
     else if (message.type === "error") throw new Error(message.message);
     else on[message.type]?.(message);
   }
-  if (!done) throw new Error("The server went away before the end of the recording.");
+  if (!done) throw new Error("The connection was lost before the end of the recording.");
   return done;
 }
 

@@ -155,7 +155,7 @@ def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
     tab.press("Listen")
     tab.wait_for_notes(2)
     tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('ended'))")
-    expect(tab.page.locator("#status.trouble")).to_contain_text("microphone went away")
+    expect(tab.page.locator("#status.trouble")).to_contain_text("microphone was disconnected")
     tab.page.wait_for_selector(IDLE)
     assert tab.roll["openCount"] == "0"
     pitches = pitches_of(saved(tab.download(), tmp_path))

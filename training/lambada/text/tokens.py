@@ -2,7 +2,7 @@
 
 Those were tokenised as the Penn Treebank is: quotation marks are `` and '' (single ones ` and '),
 contractions are split (do n't, it 's), punctuation stands alone. The files are in lower case; the
-case is kept here, for it tells names from other words.
+case is kept here, as it distinguishes names from other words.
 """
 
 import re

@@ -17,6 +17,7 @@ from service.settings import Settings
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
+EXPECTED = "expected a multipart form with the recording in the field file"
 
 FORM = {
     "requestBody": {
@@ -62,6 +63,8 @@ async def receive_file(request: Request, settings: Settings, stack: AsyncExitSta
             raise too_large
         return message
 
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)
     bounded = Request(request.scope, counted)
     try:
         form = await stack.enter_async_context(
@@ -77,7 +80,5 @@ async def receive_file(request: Request, settings: Settings, stack: AsyncExitSta
         raise Problem(ErrorCode.DISK_FULL, "no room to hold the upload") from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
-        raise Problem(
-            ErrorCode.BAD_UPLOAD, "expected a multipart form with the recording in field file"
-        )
+        raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)
     return upload

@@ -192,6 +192,14 @@ def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
         check_problem(client.post("/transcribe", **body), 400, "bad_upload")
 
 
+def test_a_bare_recording_gets_an_answer_that_names_the_form(
+    client: TestClient, wav: bytes
+) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl --data-binary sends it
+    answer = client.post("/transcribe", content=wav + b"&" * 20, headers=form)
+    assert answer.json()["detail"].startswith("expected a multipart form with the recording")
+
+
 # -- limits ---------------------------------------------------------------------------------------
 
 

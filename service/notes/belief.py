@@ -2,7 +2,7 @@
 
 A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
 probabilities of that class at the frames about the note's onset, of which the nearest count most.
-The belief keeps a weight w_c for each class, the notes that it has played of late. With K classes
+The belief keeps a weight w_c for each class, its recent notes. With K classes
 to choose from::
 
     prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
@@ -53,7 +53,7 @@ class Belief:
     """The belief about the instruments at one moment.
 
     Attributes:
-        weights: notes of late by class; classes without any are left out.
+        weights: recent notes by class; classes without any are left out.
         frame: the last at which a note began or ended.
     """
 

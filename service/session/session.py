@@ -148,7 +148,7 @@ class TranscriptionSession:
         self._received = self._point.from_sample
         self._dropped = 0
         self._score = Score(self._point.notes, self._point.sounding)
-        self._unsaid: list[Event] = []
+        self._pending: list[Event] = []
         self._framer = Framer(
             engine,
             priority,
@@ -256,12 +256,12 @@ class TranscriptionSession:
         """
         async with self._turn:
             if self._state is SessionState.FINISHED:
-                return self._say()
+                return self._take_pending()
             if self._state is SessionState.ABORTED:
                 raise SessionStateError("the session was aborted; it cannot be finished")
             if self._state is SessionState.FAILED and not self._input_ended:
                 self._end(SessionState.FINISHED)  # frames are missing: run no more
-                return self._say()
+                return self._take_pending()
             self._state = SessionState.FAILED  # unless this completes
             self._input_ended = False
             await self._framer.write(self._resampler.finish())
@@ -274,13 +274,13 @@ class TranscriptionSession:
             self._end(SessionState.FINISHED)
             if self._decoder.pending_bytes:
                 raise OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
-            return self._say()
+            return self._take_pending()
 
     def abort(self) -> list[Event]:
         """Stop at once and end the open notes where they stand; safe in any state."""
         if self._state not in (SessionState.FINISHED, SessionState.ABORTED):
             self._end(SessionState.ABORTED)
-        return self._say()
+        return self._take_pending()
 
     async def _take(self, decode: Callable[[], NDArray[np.float32]]) -> list[Event]:
         """One push, when its turn comes."""
@@ -313,7 +313,7 @@ class TranscriptionSession:
             self._input_ended = True
             raise TooManyNotesError(f"more than {self._max_notes} notes in one session")
         self._state = SessionState.OPEN
-        return self._say()
+        return self._take_pending()
 
     def _replay_before(self, frames: int) -> Replay:
         history_frames = self._listener.history_frames
@@ -334,11 +334,11 @@ class TranscriptionSession:
         self._note(events)
 
     def _note(self, events: list[Event]) -> None:
-        self._unsaid += events
+        self._pending += events
         self._score.add(events)
 
-    def _say(self) -> list[Event]:
-        events, self._unsaid = self._unsaid, []
+    def _take_pending(self) -> list[Event]:
+        events, self._pending = self._pending, []
         return events
 
     def _end(self, state: SessionState) -> None:

@@ -167,10 +167,10 @@ def analyse(
     total, of_each = Errors(), {}
     for recording in recordings:
         samples, rate = read_audio(recording.audio)
-        said = transcribe_array(samples, rate, engine, options)
+        transcription = transcribe_array(samples, rate, engine, options)
         reference = recording.notes.shifted(label_shift_s)
-        notes = estimated_notes(said.notes)
-        found = errors(reference, notes, said.frame_probabilities, frame_s)
+        notes = estimated_notes(transcription.notes)
+        found = errors(reference, notes, transcription.frame_probabilities, frame_s)
         total, of_each[recording.name] = total + found, found.figures()
         show(text(recording.name, of_each[recording.name]))
     overall = total.figures()

@@ -143,7 +143,7 @@ class _Tally:
 
     @property
     def always_down_f1(self) -> float | None:
-        """The same of a pedal that is said to be down throughout, to compare with."""
+        """The same of a pedal held down throughout, to compare with."""
         _, labels, _, frames = self._pedal.tolist()
         return 2 * labels / (labels + frames) if frames else None
 

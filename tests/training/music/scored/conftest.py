@@ -15,7 +15,7 @@ PACE = 1.25  # it is played so much slower than written
 
 
 def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where the player is at a time of the score: slower and faster by turns."""
+    """Where the player is at a time of the score, at a varying tempo."""
     return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
 
 

@@ -1,9 +1,8 @@
-"""Which instruments are in the room: a slowly moving belief that steadies the naming of notes.
+"""Which instruments are playing: a slowly changing belief that stabilises the naming of notes.
 
 A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
 probabilities of that class at the frames about the note's onset, of which the nearest count most.
-The belief keeps a weight w_c for each class, its recent notes. With K classes
-to choose from::
+The belief keeps a weight w_c for each class, its recent notes. With K classes to choose from::
 
     prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
     posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)

@@ -112,6 +112,10 @@ class Settings(BaseSettings):
     max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
     """Requests that one client may make at once."""
 
+    max_connections: int = Field(default=900, ge=10, le=1_000_000)
+    """Open connections, with idle ones; further ones are closed at once, with a line in the log.
+    `ulimit -n` must be about 100 above it."""
+
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine
     carries (see below)."""
@@ -126,7 +130,8 @@ class Settings(BaseSettings):
     """Maximum length of a session in seconds, of wall-clock time and of audio."""
 
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
-    """Seconds without a message from the client after which its session ends."""
+    """Seconds without a message or data from the client after which its session or upload ends, and
+    in which a connection must bring a request."""
 
     max_notes: int = Field(default=200_000, ge=1, le=10_000_000)
     """Maximum number of notes in a session or recording."""
@@ -135,7 +140,8 @@ class Settings(BaseSettings):
     """Maximum size of a websocket message, in bytes; the default holds 5 s of 48 kHz float32."""
 
     max_messages_per_s: float = Field(default=5000.0, ge=10, le=1_000_000)
-    """Average websocket messages per second of a session; faster senders are slowed down."""
+    """Average websocket messages per second of a session, with pings and fragments; faster senders
+    are slowed down."""
 
     max_buffered_ms: float = Field(default=2000.0, ge=100, le=60_000)
     """Audio of a session that may await transcription, in ms; beyond it the
@@ -158,10 +164,12 @@ class Settings(BaseSettings):
     """Unsent messages of a slow client at which its session pauses."""
 
     send_timeout_s: float = Field(default=10.0, ge=0.1, le=600)
-    """Seconds for which a full outbound queue may stall before the client is dropped."""
+    """Seconds for which a full outbound queue, or the answer to a ping, may stall before the client
+    is dropped."""
 
     drain_timeout_s: float = Field(default=20.0, ge=0.1, le=3600)
-    """Seconds for open sessions and uploads to end after SIGTERM."""
+    """Seconds for open sessions and uploads to end after SIGTERM; uploads that are still being
+    received are given up at once."""
 
     max_uploads: int = Field(default=4, ge=1, le=10_000)
     """Concurrent uploads; the next one gets 503."""
@@ -171,6 +179,10 @@ class Settings(BaseSettings):
 
     max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
     """Maximum size of an upload's request body, in bytes."""
+
+    min_upload_bytes_per_s: float = Field(default=4096.0, ge=1, le=1_000_000_000)
+    """Average bytes per second of an upload after its first RSE_IDLE_TIMEOUT_S; slower ones are
+    given up."""
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""

@@ -144,6 +144,12 @@ def test_compose() -> None:
         assert float(service["stop_grace_period"].rstrip("s")) > Settings().drain_timeout_s
 
 
+def test_docker_gives_a_drain_its_time() -> None:
+    timeout = re.search(r"docker run --stop-timeout (\d+) ", (DOCKER / "README.md").read_text())
+    assert timeout is not None
+    assert float(timeout[1]) > Settings().drain_timeout_s
+
+
 def test_kubernetes_gives_a_drain_its_time() -> None:
     pod = kubernetes("Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]

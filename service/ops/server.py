@@ -13,14 +13,13 @@ from contextvars import Context
 from functools import partial
 from time import monotonic
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn._types import ASGISendEvent
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from service.access.clients import Places
+from service.ops.connections import HTTPConnection, LiveConnection
 from service.ops.metrics import Metrics
 from service.settings import Settings
 
@@ -36,7 +35,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
-        ws=partial(AbortingProtocol, patience_s=settings.send_timeout_s),  # type: ignore[arg-type]
+        http=partial(HTTPConnection, settings=settings),  # type: ignore[arg-type]
+        ws=partial(LiveConnection, settings=settings),  # type: ignore[arg-type]
         ws_max_size=HARD_SIZE_FACTOR * settings.max_message_bytes,
         ws_max_queue=4,
         # PCM does not compress; deflate would only cost time and memory.
@@ -51,46 +51,6 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,
         log_config=None,
     )
-
-
-class AbortingProtocol(WebSocketsSansIOProtocol):
-    """A websocket that is aborted if its client stops reading at the end.
-
-    uvicorn closes the connection once everything is written, which a client that reads nothing
-    delays forever. A slow client still gets its whole last message.
-    """
-
-    def __init__(self, *args: Any, patience_s: float, **kwargs: Any) -> None:
-        """patience_s: time without any progress after the session's end."""
-        super().__init__(*args, **kwargs)
-        self._patience_s = patience_s
-        self._abort: asyncio.TimerHandle | None = None
-
-    async def send(self, message: ASGISendEvent) -> None:
-        await super().send(message)
-        # Else uvicorn logs an error after each handshake that was answered with a status.
-        self.handshake_complete |= self.close_sent
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        super().on_task_complete(task)
-        if not self.disconnected:
-            self._wait()
-
-    def _wait(self) -> None:
-        unsent_bytes = self.transport.get_write_buffer_size()
-        self._abort = self.loop.call_later(self._patience_s, self._look, unsent_bytes)
-
-    def _look(self, unsent_bytes: int) -> None:
-        """Aborts if the client has read nothing since ``unsent_bytes`` were unsent."""
-        if self.transport.get_write_buffer_size() < unsent_bytes:
-            self._wait()
-        else:
-            self.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._abort is not None:
-            self._abort.cancel()
 
 
 def drain_budget(drain_timeout_s: float) -> tuple[float, float, float]:

@@ -104,7 +104,7 @@ async def transcribe_recording(
         except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         try:
-            upload = await receive_file(request, state.settings, stack)
+            upload = await receive_file(request, state, stack)
         except Exception as error:
             count(state, None, as_problem(error, state))
             raise

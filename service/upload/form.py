@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from service.access.problems import Problem
+from service.access.problems import Problem, busy
 from service.protocol.faults import ErrorCode
-from service.settings import Settings
+from service.state import ServiceState
 
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
@@ -41,23 +41,34 @@ FORM = {
 }
 
 
-async def receive_file(request: Request, settings: Settings, stack: AsyncExitStack) -> UploadFile:
+async def receive_file(request: Request, state: ServiceState, stack: AsyncExitStack) -> UploadFile:
     """The file of the form, spooled; it lives as long as the stack."""
+    settings, loop = state.settings, asyncio.get_running_loop()
     max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
     too_large = Problem(ErrorCode.UPLOAD_TOO_LARGE, f"the upload is larger than {max_bytes} bytes")
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large
-    received = 0
+    began_s, received = loop.time(), 0
+    draining = asyncio.create_task(state.draining.wait())
+    stack.callback(draining.cancel)
 
     async def counted() -> Message:
         nonlocal received
+        ahead_s = received / settings.min_upload_bytes_per_s - (loop.time() - began_s)
+        wait_s = patience_s + min(0.0, ahead_s)
+        receiving = asyncio.ensure_future(request.receive())
         try:
-            async with asyncio.timeout(patience_s):
-                message = await request.receive()
-        except TimeoutError:
-            detail = f"no data of the upload for {patience_s:g} s"
-            raise Problem(ErrorCode.IDLE_TIMEOUT, detail) from None
+            await asyncio.wait([receiving, draining], timeout=wait_s, return_when="FIRST_COMPLETED")
+            if state.draining.is_set():
+                detail = "the server is shutting down"
+                raise busy(ErrorCode.DRAINING, detail, settings.retry_after_s)
+            if not receiving.done():
+                detail = f"no data of the upload for {wait_s:g} s, or too little before"
+                raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
+        finally:
+            receiving.cancel()
+        message = receiving.result()
         received += len(message.get("body", b""))
         if received > max_bytes:
             raise too_large

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.service.apps import (
     PITCHES,
     RATE_HZ,
     check_notes,
+    drain,
     melody,
     scope,
     serving,
@@ -98,19 +100,49 @@ async def test_an_upload_under_way_is_finished_before_the_end(start_server: Star
     assert await ending == 0
 
 
+async def test_the_end_does_not_wait_for_uploads_still_received(start_server: StartServer) -> None:
+    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")
+    received = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield FILE_HEAD
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.1)
+            received.set()
+
+    url = f"{server.url}/transcribe"
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    async with httpx.AsyncClient(timeout=60) as client:
+        sending = asyncio.create_task(client.post(url, content=endless(), headers=headers))
+        await received.wait()
+        began_s = time.monotonic()
+        assert await asyncio.to_thread(server.terminate) == 0
+        assert time.monotonic() - began_s < 40
+        await asyncio.wait([sending])
+        sending.exception()  # it may have been cut off before its answer was read
+    assert "Traceback" not in server.log
+    assert "gave up" not in server.log
+
+
 TYPE = (b"content-type", b"multipart/form-data; boundary=x")
 
 
-async def ask(client: TestClient, body: bytes, more: bool) -> list[tuple[dict[str, Any], int]]:
+async def ask(
+    client: TestClient, body: bytes, more: bool, trickle_s: float | None = None
+) -> list[tuple[dict[str, Any], int]]:
     """The lines of the answer, each with the uploads that were under way when it was sent.
 
-    more: the body goes on, but nothing comes of it.
+    more: the body goes on, but nothing comes of it, or a byte every `trickle_s`.
     """
     lines: list[tuple[dict[str, Any], int]] = []
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": more}]
 
     async def receive() -> Message:
-        return messages.pop(0) if messages else await asyncio.Future()
+        if messages:
+            return messages.pop(0)
+        await (asyncio.Future() if trickle_s is None else asyncio.sleep(trickle_s))
+        return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def send(message: Message) -> None:
         for line in message.get("body", b"").splitlines():
@@ -126,6 +158,25 @@ def test_an_upload_that_stands_still_is_given_up() -> None:
         assert client.portal is not None
         ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD + bytes(100), True)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")
+        assert state_of(client).uploads.count == 0
+
+
+def test_an_upload_that_trickles_is_given_up() -> None:
+    with serving(idle_timeout_s=0.5, min_upload_bytes_per_s=1000) as (client, _):
+        assert client.portal is not None
+        ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, 0.01)
+        assert (problem["status"], problem["code"]) == (408, "idle_timeout")
+
+
+def test_an_upload_that_is_still_received_is_given_up_when_draining() -> None:
+    with serving() as (client, _):
+        assert client.portal is not None
+        asking = client.portal.start_task_soon(ask, client, FILE_HEAD, True)
+        while not state_of(client).uploads.count:
+            time.sleep(0.01)
+        drain(client)
+        ((problem, _places),) = asking.result(60)
+        assert (problem["status"], problem["code"]) == (503, "draining")
         assert state_of(client).uploads.count == 0
 
 

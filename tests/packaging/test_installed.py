@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -41,8 +42,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path) -> None:
-    """All at the same time; tests/model/onnx has the export, which takes some twenty seconds."""
+def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path, tmp_path: Path) -> None:
+    """All at the same time, each in a folder of its own; tests/model/onnx has the export, which
+    takes some twenty seconds."""
     shell = {"PATH": f"{extended}:{bare}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
     assert "rse_transcribe" in shown("python")
     lines = {line.partition("  #")[0].rstrip() for line in shown("console").splitlines()}
@@ -50,7 +52,10 @@ def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path) -> N
     commands = [["python", "-W", "error", "-c", shown("python")]]
     commands += [["bash", "-euc", line] for line in sorted(lines) if "export_onnx" not in line]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        list(workers.map(lambda command: run(*command, folder=home, **shell), commands))
+        folders = [shutil.copytree(home, tmp_path / str(n)) for n in range(len(commands))]
+        list(
+            workers.map(lambda command, own: run(*command, folder=own, **shell), commands, folders)
+        )
 
 
 def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Fit the classifier of note beginnings: ``python -m training.shipping.onsets --write``.
 
 Its examples are the onset peaks that the trained network shows (``service.notes.onsets``): on
-scores rendered with held-out instruments, since it is too good at those of its training; in
-speech, drums and noise, where every peak is false; and with ``--real DIR`` on the training split of
-real recordings with scores, as they are and in other rooms. They come from streams with the full
-look-ahead and from the windows of the anytime mode.
+scores rendered with held-out instruments, since it is too good at those of its training; on made-up
+tones; in speech, drums and noise, where every peak is false; and with ``--real DIR`` on the
+training split of real recordings with scores, as they are and in other rooms. They come from
+streams with the full look-ahead and from the windows of the anytime mode.
 ``training.shipping.tune`` then chooses the thresholds on other pieces.
 """
 
@@ -30,6 +30,7 @@ from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
+from training.music.synth.tones import tones
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
 from training.shipping.tracking import lookahead_probabilities, note_heads, run_windows
@@ -40,12 +41,12 @@ SEED = 12  # of the rendered pieces; 11 are those of tune
 RADIUS = TrackerSettings().onset_radius_frames
 ANYTIME_MS = 200.0
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
-UNMUSICAL = 30  # stretches of speech, and of drums and noise a fifth as many each
+SPEECH, DRUMS, NOISE, TONES = 4.0, 0.8, 0.8, 6.0  # stretches of each, for a rendered piece
 PACES = (0.65, 1.5)
 """Of the voices: far from those that the network was trained on, so that it hears new ones."""
 KEPT = 0.3  # of the peaks that successive windows show again
 LEAST_PEAKS = 500  # that are notes
-HIDDEN = (32, 16)
+HIDDEN = (64, 32)
 DROPOUT = 0.1
 EPOCHS, BATCH = 20, 512
 RATE, WEIGHT_DECAY = 5e-3, 0.05
@@ -151,31 +152,45 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def unmusical(
-    synth: SynthConfig, rate: int, seconds: float
+    synth: SynthConfig, rate: int, pieces: int, seconds: float
 ) -> Iterator[tuple[NDArray[np.float32], Truth]]:
     """Audio at the model's rate in which no note begins, and that truth; nothing if ``synth`` has
-    no recorded sounds."""
+    no recorded sounds. The numbers of stretches go with that of the pieces."""
     sounds = load_backgrounds(synth.root, synth.cache, rate)
     if sounds is None:
         return
     rng = np.random.default_rng(SEED)
     length = round(seconds * rate)
-    unknown = np.zeros((length // HOP + 1, PITCHES), bool)
-    silent = Truth(np.zeros(0), np.zeros(0, np.int16), unknown, HOP / rate)
-    for number in range(UNMUSICAL):
-        if sounds.voices:
+    silent = _truth(np.zeros(0), np.zeros(0, np.int16), length, rate)
+    if sounds.voices:
+        for _ in range(round(SPEECH * pieces)):
             yield sounds.talk(length, rng, PACES), silent
-        if number % 5 == 0:
-            if sounds.kits:
-                yield sounds.drums(length, rng), silent
-            yield sounds.noise(length, rng), silent
+    if sounds.kits:
+        for _ in range(round(DRUMS * pieces)):
+            yield sounds.drums(length, rng), silent
+    for _ in range(round(NOISE * pieces)):
+        yield sounds.noise(length, rng), silent
+
+
+def made_up(rate: int, pieces: int, seconds: float) -> Iterator[tuple[NDArray[np.float32], Truth]]:
+    """Stretches of tones at the model's rate; their number goes with that of the pieces."""
+    rng = np.random.default_rng(SEED)
+    length = round(seconds * rate)
+    for _ in range(round(TONES * pieces)):
+        audio, onset_s, pitch = tones(length, rate, rng)
+        yield audio, _truth(onset_s, pitch, length, rate)
+
+
+def _truth(onset_s: NDArray[np.float64], pitch: NDArray[np.int16], length: int, rate: int) -> Truth:
+    """All of it is known."""
+    return Truth(onset_s, pitch, np.zeros((length // HOP + 1, PITCHES), bool), HOP / rate)
 
 
 def classifier_for(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> OnsetClassifier | None:
-    """The classifier for a model, from sounds without notes, rendered pieces and, if
-    ``synth.real_root`` is given, real recordings; None if fewer than LEAST_PEAKS are notes.
+    """The classifier for a model, from sounds without notes, made-up tones, rendered pieces and,
+    if ``synth.real_root`` is given, real recordings; None if fewer than LEAST_PEAKS are notes.
 
     Args:
         pieces: number of rendered pieces.
@@ -186,7 +201,7 @@ def classifier_for(
     rng = np.random.default_rng(SEED)
     parts: list[Examples] = []
     material = pieces_with_truth(synth, rate, pieces, seconds, SEED, "train", elsewhere=True)
-    sounds = unmusical(synth, rate, seconds)
+    sounds = chain(unmusical(synth, rate, pieces, seconds), made_up(rate, pieces, seconds))
     with Engine(transcriber) as engine:
         for number, (audio, truth) in enumerate(chain(sounds, material), start=1):
             for probabilities in lookahead_probabilities(engine, audio, rows):

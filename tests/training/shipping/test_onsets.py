@@ -9,7 +9,7 @@ from service.notes.onsets import INPUTS
 from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, draw, silence
 from tests.training.music.synth.acoustics.test_backgrounds import write_noise
 from training.music.synth.config import SynthConfig
-from training.shipping.onsets import Examples, fit, of_stream, unmusical
+from training.shipping.onsets import Examples, fit, made_up, of_stream, unmusical
 from training.shipping.recorded_pieces import Truth
 
 
@@ -41,7 +41,7 @@ def test_every_peak_in_speech_drums_and_noise_is_false(tmp_path: Path) -> None:
     drawn = silence(frames, heads=4)
     draw(drawn, 60, 20.0, 30)
     stretches = list(
-        unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, frames * HOP / SAMPLE_RATE)
+        unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, 10, frames * HOP / SAMPLE_RATE)
     )
     assert len(stretches) > 10
     for audio, truth in stretches:
@@ -50,4 +50,13 @@ def test_every_peak_in_speech_drums_and_noise_is_false(tmp_path: Path) -> None:
 
 
 def test_without_recorded_sounds_there_are_none(tmp_path: Path) -> None:
-    assert not list(unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, 1.0))
+    assert not list(unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, 1, 1.0))
+
+
+def test_made_up_tones_begin_where_their_truth_says() -> None:
+    for audio, told in made_up(SAMPLE_RATE, 2, 4.0):
+        assert len(audio) == 4 * SAMPLE_RATE
+        assert told.knows(told.onset_s, told.pitch).all()
+        first = told.onset_s.min()
+        begins = np.flatnonzero(np.abs(audio) > 1e-4)[0] / SAMPLE_RATE
+        assert abs(begins - first) < 0.02

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from model.ranges import Count, Fraction, FromZero, NotNegative, Positive, checked
+from model.ranges import Count, Flag, Fraction, FromZero, NotNegative, Positive, checked
 
 HOP = 128  # samples between two frames
 WINDOW = 8192  # samples the network sees at once
@@ -97,7 +97,7 @@ class StridedConfig:
     """Each halves the length of the sequence."""
     input_noise: NotNegative = 0.001
     """Standard deviation of the noise added to the waveform in training (released code)."""
-    fourier: bool = False
+    fourier: Flag = False
     """Read the interleaved complex spectrum of the window instead of its samples, as the
     published MusicNet weights do."""
 
@@ -130,7 +130,7 @@ class FilterbankConfig:
     """3 x 3 convolutions over pitch and time after the first convolution."""
     frames_per_patch: Count = 2
     """Adjacent frames that share a position."""
-    history: bool = False
+    history: Flag = False
     """Columns see the audio before the window (:attr:`context` samples), so a column is the same
     in every window that contains it and can be kept from hop to hop. Without history, filters that
     begin before the window read silence."""
@@ -171,7 +171,7 @@ class ModelConfig:
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: Annotated[tuple[str, ...], _LISTED] = ("frame",)
     """Predictions: "frame" first, then any others of :data:`HEADS`."""
-    calibration: bool = True
+    calibration: Flag = True
     """Per-note scale and offset of the frame logits, trained with the network (released code)."""
 
     def __post_init__(self) -> None:

@@ -8,11 +8,13 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-Count = Annotated[int, Field(ge=1)]
-FromZero = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+# Strict: a misplaced string or truth value in a card is an error, not a number.
+Count = Annotated[int, Field(ge=1, strict=True)]
+FromZero = Annotated[int, Field(ge=0, strict=True)]
+Positive = Annotated[float, Field(gt=0, strict=True)]
+NotNegative = Annotated[float, Field(ge=0, strict=True)]
+Fraction = Annotated[float, Field(ge=0, le=1, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 _Kind = TypeVar("_Kind", bound=type)

@@ -22,9 +22,12 @@ from model.transcriber import TranscriptionModel
 
 CONFIGURATIONS = (RSEConfig, StridedConfig, FilterbankConfig, ModelConfig, SymbolConfig)
 OUT_OF_RANGE: list[tuple[type, dict[str, list[Any]]]] = [
-    (RSEConfig, {"maps": [0, 1.5], "norm": ["", "other"], "dropout": [-0.1, 1.1]}),
+    (
+        RSEConfig,
+        {"maps": [0, 1.5, 12.0, "12", True], "norm": ["", "other"], "dropout": [-0.1, 1.1]},
+    ),
     (RSEConfig, {"residual": [0, 1, math.nan], "residual_speed": [0, math.inf]}),
-    (StridedConfig, {"convolutions": [-1, 8], "input_noise": [-0.1], "fourier": [2]}),
+    (StridedConfig, {"convolutions": [-1, 8], "input_noise": [-0.1], "fourier": [1, "yes"]}),
     (FilterbankConfig, {"lowest_pitch": [-1, PITCHES], "semitones": [0], "convolutions": [-1]}),
     (FilterbankConfig, {"kernel_lengths": [(), (1000,), (2 * WINDOW,), 1024]}),
     (FilterbankConfig, {"lookahead": [-128, 100, 1024], "frames_per_patch": [0, 3, 65]}),

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from model.ranges import Count, FromZero, NotNegative, checked
+from model.ranges import Count, Flag, FromZero, NotNegative, checked
 
 _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
@@ -44,9 +44,9 @@ class LoopConfig:
     """Stop after this many validations in a row without a better score; 0 never stops early."""
     log_steps: Count = 50
     """Optimiser steps between lines of training loss; at least one line every half minute."""
-    tensorboard: bool = False
+    tensorboard: Flag = False
     """Write TensorBoard events beside metrics.jsonl."""
-    bfloat16: bool | Literal["auto"] = "auto"
+    bfloat16: Flag | Literal["auto"] = "auto"
     """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
     many times slower than float32."""
     seed: int = 1

@@ -41,7 +41,7 @@ SEED = 12  # of the rendered pieces; 11 are those of tune
 RADIUS = TrackerSettings().onset_radius_frames
 ANYTIME_MS = 200.0
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
-SPEECH, DRUMS, NOISE, TONES = 4.0, 0.8, 0.8, 6.0  # stretches of each, for a rendered piece
+SPEECH, DRUMS, NOISE, TONES = 2.0, 0.4, 0.4, 3.0  # stretches of each, for a rendered piece
 PACES = (0.65, 1.5)
 """Of the voices: far from those that the network was trained on, so that it hears new ones."""
 KEPT = 0.3  # of the peaks that successive windows show again
@@ -155,7 +155,7 @@ def unmusical(
     synth: SynthConfig, rate: int, pieces: int, seconds: float
 ) -> Iterator[tuple[NDArray[np.float32], Truth]]:
     """Audio at the model's rate in which no note begins, and that truth; nothing if ``synth`` has
-    no recorded sounds. The numbers of stretches go with that of the pieces."""
+    no recorded sounds. The numbers of stretches are proportional to that of the pieces."""
     sounds = load_backgrounds(synth.root, synth.cache, rate)
     if sounds is None:
         return
@@ -173,7 +173,7 @@ def unmusical(
 
 
 def made_up(rate: int, pieces: int, seconds: float) -> Iterator[tuple[NDArray[np.float32], Truth]]:
-    """Stretches of tones at the model's rate; their number goes with that of the pieces."""
+    """Stretches of tones at the model's rate, TONES times as many as pieces."""
     rng = np.random.default_rng(SEED)
     length = round(seconds * rate)
     for _ in range(round(TONES * pieces)):

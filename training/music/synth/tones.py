@@ -1,7 +1,7 @@
 """Made-up tones: sums of sines, as sound generators and programming examples make them.
 
-No instrument of the bank is so clean, and none begins within a sample, so a classifier of note
-beginnings that knows instruments and voices alone takes such tones for neither.
+No instrument of the bank sounds so clean or begins so abruptly, so a classifier of note beginnings
+that is fitted on instruments and voices alone misses such tones.
 """
 
 import numpy as np

@@ -109,6 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(targets(found, args.json, JSON))
     except ValueError as error:
         parser.error(str(error))
+    no_midi = not any(target.suffix.lower() in MIDI for target in results[0].values())
+    if no_midi and (args.split or args.tempo is not parser.get_default("tempo")):
+        parser.error("--split and --tempo need a MIDI file as output")
     work = [(path, [each[path] for each in results]) for path in found]
     return _transcribe_all(work, args)
 
@@ -187,25 +190,42 @@ def _transcribe_file(
     finally:
         bar.remove_task(task)
     notes, failure = transcript.notes, transcript.failure
-    saved = []
-    for result in results:
-        if result.suffix.lower() in JSON:
-            result.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
-            saved.append(str(result))
-        # An answer that broke off before its first note does not replace an earlier file.
-        elif transcript.totals is not None or notes.notes:
-            beat = beat_of([note.onset_s for note in notes.notes], args.tempo, say)
-            files = parts(result, notes.instruments if args.split else ())
-            if complaint := kept(files, args.force):
-                return complaint
-            for file, only in files.items():
-                notes.save_midi(file, beat, only)
-                saved.append(str(file))
+    try:
+        saved = ", ".join(map(str, _save(transcript, path, results, args, say)))
+    except OSError as error:
+        return f"{failure}; {error}" if failure else str(error)
     if failure is None:
-        print(f"{path}: {len(notes.notes)} notes -> {', '.join(saved)}")
+        print(f"{path}: {len(notes.notes)} notes -> {saved}")
         return None
-    rest = f" -> {', '.join(saved)}" if saved else ""
+    rest = f" -> {saved}" if saved else ""
     return f"{failure}; incomplete: {len(notes.notes)} notes came before{rest}"
+
+
+def _save(
+    transcript: Transcript,
+    path: Path,
+    results: Sequence[Path],
+    args: argparse.Namespace,
+    say: Callable[[str], None],
+) -> list[Path]:
+    """Write the results; returns their files. Raises OSError where that is not possible."""
+    notes = transcript.notes
+    tables = [result for result in results if result.suffix.lower() in JSON]
+    files: dict[Path, str | None] = {}
+    # An answer that broke off before its first note does not replace an earlier file.
+    if transcript.totals is not None or notes.notes:
+        for result in results:
+            if result not in tables:
+                files |= parts(result, notes.instruments if args.split else ())
+    if complaint := kept(files, args.force):
+        raise FileExistsError(complaint)
+    if files:
+        beat = beat_of([note.onset_s for note in notes.notes], args.tempo, say)
+        for file, only in files.items():
+            notes.save_midi(file, beat, only)
+    for table in tables:
+        table.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
+    return [*files, *tables]
 
 
 def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:

@@ -84,8 +84,12 @@ def targets(
 
 def kept(files: Iterable[Path], force: bool) -> str:
     """What to say instead of replacing files; empty if they may be written."""
-    there = [] if force else [file for file in files if file.exists()]
-    return f"{there[0]} exists; --force replaces it" if there else ""
+    for file in files:
+        if file.is_dir():
+            return f"{file} is a folder"
+        if file.exists() and not force:
+            return f"{file} exists; --force replaces it"
+    return ""
 
 
 def parts(target: Path, instruments: Iterable[str]) -> dict[Path, str | None]:

@@ -176,6 +176,7 @@ def test_folders_and_patterns_are_searched(
         (["-"], "- needs --rate"),
         (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "there is no folder {tmp}/nowhere"),
         (["{tmp}/a.wav", "--tempo", "nan"], "--tempo"),
+        (["{tmp}/a.wav", "-o", "n.json", "--split"], "--split and --tempo need a MIDI file"),
     ],
 )
 def test_wrong_usage_is_reported_before_the_work(
@@ -225,7 +226,12 @@ def test_each_instrument_has_its_file(tmp_path: Path, capfd: pytest.CaptureFixtu
         assert service.queries[0]["instruments"] == "cello"
         assert (tmp_path / "song.cello.mid").exists()
         assert run(service, song, "--split") == 1
-    assert f"{tmp_path / 'song.cello.mid'} exists" in capfd.readouterr().err
+        assert f"{tmp_path / 'song.cello.mid'} exists" in capfd.readouterr().err
+        service.fail_at_s = 1
+        assert run(service, song, "--split", "--json", tmp_path / "song.json") == 1
+    told = capfd.readouterr().err
+    assert f"NaN in audio (bad_audio); {tmp_path / 'song.cello.mid'} exists" in told
+    assert not (tmp_path / "song.json").exists()
     assert (tmp_path / "song.mid").read_text() == "of yesterday"
 
 

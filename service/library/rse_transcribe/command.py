@@ -124,6 +124,9 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
             work = targets(found, args.output, MIDI + TABLES)
         except ValueError as error:
             parser.error(str(error))
+    no_midi = not any(target.suffix.lower() in MIDI for target in work.values())
+    if no_midi and (args.split or args.tempo is not parser.get_default("tempo")):
+        parser.error("--split and --tempo need a MIDI file as output")
     with ExitStack() as stack:  # one transcriber for all files, and none where none exists
         opened = cache(lambda: stack.enter_context(_transcriber(parser, args)))
         return max(
@@ -178,7 +181,7 @@ def _transcribe_file(
             try:
                 saved = _save(transcription, path, target, args)
             except OSError as error:
-                complaint = complaint or str(error)
+                complaint = f"{complaint}; {error}" if complaint else str(error)
             else:
                 where = ", ".join(map(str, saved))
                 print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)

@@ -93,6 +93,11 @@ def test_each_instrument_has_its_file(
     assert whole.read_text() == "of yesterday"
     assert command.main([str(song), "--split"]) == 1
     assert f"{made[0]} exists" in capsys.readouterr().err
+    song.write_bytes(song.read_bytes()[:-20_000])
+    assert command.main([str(song), "--split"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"{song}: the file is damaged after ")
+    assert told.endswith(f"; {made[0]} exists; --force replaces it\n")
 
 
 def test_the_tempo_of_the_file_is_chosen_or_missed_aloud(
@@ -111,6 +116,10 @@ def test_files_that_exist_are_kept_unless_forced(
     album: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = album / "one.mid"
+    kept.mkdir()
+    assert command.main([str(album / "one.wav"), "--force"]) == 1
+    assert capsys.readouterr().err == f"{album / 'one.wav'}: {kept} is a folder\n"
+    kept.rmdir()
     kept.write_text("of yesterday")
     assert command.main([str(album)]) == 1
     assert (album / "two.mid").exists()
@@ -191,6 +200,8 @@ def test_one_bad_recording_does_not_stop_the_others(
             ["{one}", "{empty}/../album/one.wav", "-o", "{empty}"],
             "{one} and {empty}/../album/one.wav would both be written to {empty}/one.mid",
         ),
+        (["{one}", "-o", "x.json", "--split"], "--split and --tempo need a MIDI file as output"),
+        (["{one}", "-o", "-", "--tempo", "120"], "--split and --tempo need a MIDI file as output"),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         (["{one}", "--tempo", "fast"], "argument --tempo: auto, or a number from 20 to 400, not"),

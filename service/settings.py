@@ -3,6 +3,7 @@
 import difflib
 import ipaddress
 import re
+import resource
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import StrEnum
@@ -13,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.protocol.options import Mode
 
+OTHER_FILES = 100  # that a process may have open beside its connections
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 _HOST = re.compile(r"(\*\.)?[a-z0-9_-][a-z0-9_.-]*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
@@ -112,9 +114,9 @@ class Settings(BaseSettings):
     max_request_burst: int = Field(default=200, ge=1, le=1_000_000)
     """Requests that one client may make at once."""
 
-    max_connections: int = Field(default=900, ge=10, le=1_000_000)
-    """Open connections, with idle ones; further ones are closed at once, with a line in the log.
-    `ulimit -n` must be about 100 above it."""
+    max_connections: Literal["auto"] | Annotated[int, Field(ge=10, le=1_000_000)] = "auto"
+    """Open connections, with idle ones, 10 to 1,000,000; further ones are closed at once, with a
+    line in the log each minute. auto is `ulimit -n` less 100."""
 
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine
@@ -131,7 +133,7 @@ class Settings(BaseSettings):
 
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
     """Seconds without a message or data from the client after which its session or upload ends, and
-    in which a connection must bring a request."""
+    within which a new or kept-alive connection must send a request."""
 
     max_notes: int = Field(default=200_000, ge=1, le=10_000_000)
     """Maximum number of notes in a session or recording."""
@@ -260,7 +262,17 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"RSE_{name.upper()} is above RSE_{limit.upper()} and would have no effect"
                 )
+        if "auto" not in (self.max_sessions, self.max_connections):
+            if int(self.max_sessions) > int(self.max_connections):
+                raise ValueError("RSE_MAX_SESSIONS is above RSE_MAX_CONNECTIONS")
         return self
+
+    @property
+    def connection_limit(self) -> int:
+        """Connections that may be open."""
+        if self.max_connections != "auto":
+            return self.max_connections
+        return max(10, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES)
 
     @property
     def has_keys(self) -> bool:

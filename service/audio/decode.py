@@ -21,7 +21,7 @@ _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a
 _UNKNOWN_LENGTH = 1 << 62  # libsndfile gives more than this if the header has no length
 # Bytes of audio by a header, and in the file: from libsndfile's log, as its length is the latter.
 _CUT_OFF = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
-_UNKNOWN_BYTES = 0x7FFFF000  # what a pipe's header states at least, for want of a length
+_UNKNOWN_BYTES = 0x7F000000  # what a pipe's header states at least, for want of a length
 _TOLERANCE_S = 0.1  # headers that are a little wrong are no damage
 
 

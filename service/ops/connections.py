@@ -7,6 +7,7 @@ answers pings of a client that reads nothing.
 import asyncio
 import contextlib
 import logging
+import math
 from typing import Any
 
 import h11
@@ -19,8 +20,10 @@ from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# What is parsed at a time: the shortest frames take 10 ms, 100 ms of audio less than one.
-PIECE_BYTES = 16 * 1024
+PIECE_BYTES = 2 * 1024
+"""What is parsed at a time: at worst 7 ms of tiny HTTP chunks, 1 ms of tiny frames."""
+TURN_S = 0.005
+"""Time for which pieces are parsed before the event loop has its turn."""
 
 
 class HeldTransport:
@@ -53,7 +56,7 @@ class HeldTransport:
 
 
 class InTurns(asyncio.Protocol):
-    """Has a protocol of uvicorn parse one piece per turn of the event loop.
+    """Has a protocol of uvicorn parse for TURN_S at most before others have their turn.
 
     Nothing more is read until all that was read is parsed.
     """
@@ -77,11 +80,15 @@ class InTurns(asyncio.Protocol):
             self._parse()
 
     def _parse(self) -> None:
-        if self not in self.connections or self.transport.is_closing():
-            return
-        piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
-        super().data_received(piece)
-        wait_s = self._wait_s()
+        until_s = self.loop.time() + TURN_S
+        while True:
+            if self not in self.connections or self.transport.is_closing():
+                return
+            piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
+            super().data_received(piece)
+            wait_s = self._wait_s()
+            if wait_s or not self._unparsed or self.loop.time() >= until_s:
+                break
         if self._unparsed or wait_s:
             self.transport.hold(True)
             self._turn = self.loop.call_later(wait_s, self._parse)
@@ -97,11 +104,13 @@ class InTurns(asyncio.Protocol):
 class HTTPConnection(InTurns, H11Protocol):
     """HTTP, closed if a request does not begin in time; h11 limits its head to 16 KiB."""
 
+    _expected: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        limit = self._settings.max_connections
+        limit = self._settings.connection_limit
         if len(self.connections) > limit:
-            logger.warning("refused a connection: RSE_MAX_CONNECTIONS=%d are open", limit)
+            _log_refused(self.loop.time(), limit)
             self.transport.abort()
         self._expect_request()
 
@@ -114,13 +123,32 @@ class HTTPConnection(InTurns, H11Protocol):
             super().send_400_response(msg)
         self.transport.close()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._expected is not None:
+            self._expected.cancel()
+
     def _expect_request(self) -> None:
-        self.loop.call_later(self._settings.idle_timeout_s, self._look, self.cycle)
+        # A timer keeps its arguments alive, so that there is one at a time.
+        if self._expected is not None:
+            self._expected.cancel()
+        self._expected = self.loop.call_later(self._settings.idle_timeout_s, self._look, self.cycle)
 
     def _look(self, last: object) -> None:
         """Closes the connection if no request has come since the last one."""
         if self.cycle is last and self in self.connections:
             self.transport.close()
+
+
+_refusals_logged_s = -math.inf
+
+
+def _log_refused(now_s: float, limit: int) -> None:
+    """A line a minute: the log is no place for a flood."""
+    global _refusals_logged_s
+    if now_s - _refusals_logged_s >= 60:
+        _refusals_logged_s = now_s
+        logger.warning("connections are refused: RSE_MAX_CONNECTIONS=%d are open", limit)
 
 
 class LiveConnection(InTurns, WebSocketsSansIOProtocol):

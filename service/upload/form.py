@@ -64,7 +64,10 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
                 detail = "the server is shutting down"
                 raise busy(ErrorCode.DRAINING, detail, settings.retry_after_s)
             if not receiving.done():
-                detail = f"no data of the upload for {wait_s:g} s, or too little before"
+                detail = f"no data of the upload for {patience_s:g} s"
+                if ahead_s < 0:
+                    rate = settings.min_upload_bytes_per_s
+                    detail = f"the upload is slower than {rate} bytes a second"
                 raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
         finally:
             receiving.cancel()

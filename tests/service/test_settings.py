@@ -82,6 +82,7 @@ def test_hosts_and_origins_become_what_clients_send() -> None:
         {"LAGGING_MS": "60000", "MAX_BUFFERED_MS": "100"},
         {"LAGGING_MS": "60000"},
         {"MAX_UPLOADS_PER_CLIENT": "5", "MAX_UPLOADS": "4"},
+        {"MAX_SESSIONS": "2000", "MAX_CONNECTIONS": "900"},
     ],
 )
 def test_contradictions_are_refused(

@@ -118,7 +118,7 @@ def test_a_file_that_was_cut_off_is_damaged(
     assert sum(map(len, blocks)) == pytest.approx(1.5 * RATE_HZ, rel=0.1)
 
 
-@pytest.mark.parametrize("stated", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000, 4 * RATE_HZ + 44])
+@pytest.mark.parametrize("stated", [0xFFFFFFFF, 0x7FFFFFFF, 0x7F000000, 4 * RATE_HZ + 44])
 def test_a_wav_from_a_pipe_is_whole(stated: int) -> None:
     """Its header was written before its length was known."""
     data = bytearray(sound_file(tone(), "WAV", "PCM_16", RATE_HZ))

@@ -21,7 +21,15 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import ConnectError, TranscriptionError
 from clients.midi.notes import NoteList
 from clients.options import add_service_options
-from clients.recordings import find_recordings, kept, parts, pieces, targets
+from clients.recordings import (
+    MIDI,
+    check_midi_options,
+    find_recordings,
+    kept,
+    parts,
+    pieces,
+    targets,
+)
 from clients.upload import transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding, Mode
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
@@ -35,7 +43,7 @@ except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 PIPE = "-"
-MIDI, JSON = (".mid", ".midi"), (".json",)
+JSON = (".json",)
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
 EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
 
@@ -109,9 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(targets(found, args.json, JSON))
     except ValueError as error:
         parser.error(str(error))
-    no_midi = not any(target.suffix.lower() in MIDI for target in results[0].values())
-    if no_midi and (args.split or args.tempo is not parser.get_default("tempo")):
-        parser.error("--split and --tempo need a MIDI file as output")
+    check_midi_options(parser, args, results[0].values())
     work = [(path, [each[path] for each in results]) for path in found]
     return _transcribe_all(work, args)
 

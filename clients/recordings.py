@@ -2,12 +2,15 @@
 
 import glob
 import os
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"})
 PIECE_BYTES = 1 << 16
+MIDI = (".mid", ".midi")
+"""Endings of MIDI files."""
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -82,6 +85,13 @@ def targets(
     return {source: target for target, source in sources.items()}
 
 
+def check_midi_options(parser: ArgumentParser, options: Namespace, results: Iterable[Path]) -> None:
+    """Ends the program if ``--split`` or ``--tempo`` is given and no result is a MIDI file."""
+    given = options.split or options.tempo is not parser.get_default("tempo")
+    if given and not any(result.suffix.lower() in MIDI for result in results):
+        parser.error("--split and --tempo need a MIDI file as output")
+
+
 def kept(files: Iterable[Path], force: bool) -> str:
     """What to say instead of replacing files; empty if they may be written."""
     for file in files:
@@ -94,5 +104,7 @@ def kept(files: Iterable[Path], force: bool) -> str:
 
 def parts(target: Path, instruments: Iterable[str]) -> dict[Path, str | None]:
     """The MIDI file of each instrument, beside where one of them all would be."""
-    named = {target.with_suffix(f".{name}{target.suffix}"): name for name in instruments}
-    return {**named} or {target: None}
+    named: dict[Path, str | None] = {
+        target.with_suffix(f".{name}{target.suffix}"): name for name in instruments
+    }
+    return named or {target: None}

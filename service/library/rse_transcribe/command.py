@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from clients.recordings import find_recordings, kept, parts, targets
+from clients.recordings import MIDI, check_midi_options, find_recordings, kept, parts, targets
 from rse_transcribe import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PROGRAMS = {  # module, and the extra that it needs
     "train": ("training.run", "[training]"),
     "evaluate": ("training.evaluate", "[training]"),
 }
-MIDI, TABLES = (".mid", ".midi"), (".json", ".csv")
+TABLES = (".json", ".csv")
 STANDARD_OUTPUT = Path("-")
 DESCRIPTION = """\
 Writes the notes of recordings (WAV, FLAC, OGG, MP3) as MIDI, without a server.
@@ -124,9 +124,7 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
             work = targets(found, args.output, MIDI + TABLES)
         except ValueError as error:
             parser.error(str(error))
-    no_midi = not any(target.suffix.lower() in MIDI for target in work.values())
-    if no_midi and (args.split or args.tempo is not parser.get_default("tempo")):
-        parser.error("--split and --tempo need a MIDI file as output")
+    check_midi_options(parser, args, work.values())
     with ExitStack() as stack:  # one transcriber for all files, and none where none exists
         opened = cache(lambda: stack.enter_context(_transcriber(parser, args)))
         return max(

@@ -29,7 +29,7 @@ from tests.clients.test_client import assert_no_stuck_note, collect
 from tests.conftest import REPOSITORY, require_system
 from tests.fakes import play
 from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
-from tests.service.conftest import TONES, RunningServer, reserved_port, server_starter
+from tests.service.conftest import TONES, RunningServer, answers, reserved_port, server_starter
 from tests.service.faults.held import wait_until
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
@@ -85,7 +85,7 @@ def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
         )
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while not answers(url):
+        while not answers(f"{url}/readyz"):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
@@ -98,13 +98,6 @@ def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
             process.kill()
             process.wait()
             reservation.close()
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def client_of(url: str) -> TranscriptionClient:

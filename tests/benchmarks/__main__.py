@@ -1,7 +1,5 @@
 """``python -m tests.benchmarks PART [--quick] [--json OUT]``: speed on this machine."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Streams at the pace of a microphone against a real server. Past the limit the re
 those who came in are to stay on time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

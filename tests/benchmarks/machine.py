@@ -1,7 +1,5 @@
 """What a figure was measured on, how it is summed up, and music to measure with."""
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

@@ -9,8 +9,6 @@ Prints the least milliseconds of many runs. Torch is held to AVX2 by
 environment; onnxruntime has no such setting.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

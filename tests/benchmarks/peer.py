@@ -10,8 +10,6 @@ peer needs an environment of its own, with one of
 transkun knows the piano alone and has no frame probabilities, so its frame AP is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 What the server holds is looked at on the way. It must be flat: the exit status says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """What is computed from measurements; nothing is timed here."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

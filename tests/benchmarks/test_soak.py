@@ -1,7 +1,5 @@
 """A short soak of a server with a model of pure tones; the judgement of a long one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -68,9 +68,7 @@ def test_a_file_gives_finite_samples_or_says_why_not(data: bytes) -> None:
 @pytest.mark.timeout(3600)
 @inputs(few=150, share=0.13)
 @given(
-    st.sampled_from(list(Encoding)),
-    st.integers(1, 2),
-    st.lists(st.binary(max_size=40), max_size=6),
+    st.sampled_from(list(Encoding)), st.integers(1, 2), st.lists(st.binary(max_size=40), max_size=6)
 )
 def test_pcm_gives_finite_samples_however_it_is_cut(
     encoding: Encoding, channels: int, parts: list[bytes]

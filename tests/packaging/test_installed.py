@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import soundfile
 from tests.conftest import REPOSITORY
 from tests.fakes import play
 from tests.packaging.conftest import run
+from tests.service.conftest import answers, reserved_port
 
 # Of a machine that does much else, while it installs torch.
 pytestmark = pytest.mark.timeout(1200)
@@ -92,33 +92,21 @@ def test_the_library_names_the_extra_that_it_needs(bare: Path, home: Path) -> No
 
 
 def test_the_command_serves(bare: Path, home: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with subprocess.Popen(
-        [bare / "rse-transcribe", "serve", "--port", str(port)],
-        env={**os.environ, "PYTHONPATH": ""},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
+    reservation, port = reserved_port()
+    command = [str(bare / "rse-transcribe"), "serve", "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": ""}
+    with reservation, subprocess.Popen(command, env=environment) as server:
         try:
             address = f"http://127.0.0.1:{port}"
-            while not _ready(address) and server.poll() is None:
+            while not answers(f"{address}/readyz") and server.poll() is None:
                 time.sleep(0.1)
-            assert "<html" in httpx.get(address).text
+            assert "<html" in httpx.get(address, timeout=120).text
             files = {"file": (home / "song.wav").read_bytes()}
             answer = httpx.post(f"{address}/transcribe?answer=midi", files=files, timeout=120)
             assert answer.content.startswith(b"MThd"), answer.text
         finally:
             server.send_signal(signal.SIGINT)
     assert server.returncode == 0
-
-
-def _ready(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/readyz").is_success
-    except httpx.TransportError:
-        return False
 
 
 USER = """

@@ -37,6 +37,14 @@ def reserved_port() -> tuple[socket.socket, int]:
     return reservation, reservation.getsockname()[1]
 
 
+def answers(url: str) -> bool:
+    """Whether an address is reached and answers 200."""
+    try:
+        return httpx.get(url, timeout=60).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
 class RunningServer:
     """A server in a process of its own."""
 
@@ -62,11 +70,8 @@ class RunningServer:
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"the server has ended:\n{self.log}"
-            try:
-                if httpx.get(f"{self.url}/readyz").status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
+            if answers(f"{self.url}/readyz"):
+                return
             time.sleep(0.05)
         raise AssertionError(f"the server was not ready in {START_S} s:\n{self.log}")
 

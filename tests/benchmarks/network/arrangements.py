@@ -5,8 +5,6 @@ runs, as it runs it on this machine, for each way of emitting frames. Of "all fr
 is left out: what pruning saves is the difference to the other ways.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -4,8 +4,6 @@ The floor of every figure is what the chip itself does here: the rate of a large
 and the bandwidth of a large copy.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from functools import partial

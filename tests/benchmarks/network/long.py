@@ -4,8 +4,6 @@ A process of its own runs each length, so that its peak memory is that length's.
 n log n shows as an exponent a little above one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

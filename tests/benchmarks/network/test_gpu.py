@@ -1,7 +1,5 @@
 """The benchmark of a GPU from end to end, with a processor in its place; nothing is timed here."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from functools import partial

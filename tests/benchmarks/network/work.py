@@ -1,7 +1,5 @@
 """Floating-point operations of a window, and the rate at which a device multiplies matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -4,8 +4,6 @@ The same streams, in turns, each system alone on the machine. What Ray Serve add
 every message, from its proxy to the ingress replica and from there to a model replica and back.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -4,8 +4,6 @@ The work is done by a fresh process, as an upload would be, so that the memory i
 service's pipeline alone. The recording is cut into tenths, whose speeds give the spread.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -4,8 +4,6 @@ The real service with a model that computes nothing and hears nothing. On a GPU 
 for the processor, and one process does most of it on one core.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

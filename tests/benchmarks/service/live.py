@@ -5,8 +5,6 @@ sound to its message at the client, how late each event arrives beyond the delay
 stated, and what the stream costs the server's processor.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

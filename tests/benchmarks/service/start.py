@@ -1,7 +1,5 @@
 """From the start of the process to ready, and from connecting to the message ``ready``."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import tempfile

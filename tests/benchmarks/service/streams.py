@@ -5,8 +5,6 @@ the pace of a microphone. A number of streams is carried if 99 of 100 events of 
 within 50 ms beyond the stated delay, and no stream is refused or fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

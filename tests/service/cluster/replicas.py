@@ -15,10 +15,7 @@ from service.settings import ClusterSettings
 
 # A machine that does much else may leave a stream alone for long, and take long over a request.
 SETTINGS = ClusterSettings(
-    live_timeout_s=600,
-    heartbeat_s=0.01,
-    heartbeat_patience_s=600,
-    stream_idle_s=3600,
+    live_timeout_s=600, heartbeat_s=0.01, heartbeat_patience_s=600, stream_idle_s=3600
 )
 
 

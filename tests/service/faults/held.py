@@ -1,12 +1,11 @@
 """What a server process holds, as the system and its own metrics tell it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import httpx
 import pytest
@@ -29,7 +28,7 @@ class Held:
     threads: int
 
     @classmethod
-    def by(cls, server: RunningServer) -> Held:
+    def by(cls, server: RunningServer) -> Self:
         """Skips the test on a system without /proc."""
         process = Path(f"/proc/{server.process.pid}")
         if not process.exists():

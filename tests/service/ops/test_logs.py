@@ -45,9 +45,7 @@ def test_a_line_of_a_session_has_its_id_and_all_else_there_is(
     }
 
 
-def test_a_session_logs_its_options_and_what_became_of_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_session_logs_its_options_and_what_became_of_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "service")
     with serving() as (client, _):
         perform(client, bytes(44_100))

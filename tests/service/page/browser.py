@@ -76,8 +76,7 @@ class Tab:
 
     def wait_for_notes(self, count: int) -> None:
         self.page.wait_for_function(
-            "count => Number(document.getElementById('roll').dataset.noteCount) >= count",
-            arg=count,
+            "count => Number(document.getElementById('roll').dataset.noteCount) >= count", arg=count
         )
 
     def wait_for_melody(self, names: list[str]) -> None:

@@ -10,12 +10,7 @@ from pydantic import BaseModel
 
 import service
 from model.storage import load
-from service.protocol.client_messages import (
-    CLIENT_MESSAGES,
-    Resume,
-    SoundingNote,
-    parse_message,
-)
+from service.protocol.client_messages import CLIENT_MESSAGES, Resume, SoundingNote, parse_message
 from service.protocol.faults import ErrorCode
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
 from service.protocol.schema import main

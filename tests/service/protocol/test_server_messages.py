@@ -27,8 +27,7 @@ def test_note_on_is_read_and_a_whole_number_is_a_float() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"pitch": "69"}, {"pitch": True}, {"pitch": 128}, {"time_s": None}, {"seq": 1.5}],
+    "wrong", [{"pitch": "69"}, {"pitch": True}, {"pitch": 128}, {"time_s": None}, {"seq": 1.5}]
 )
 def test_a_wrong_field_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):

@@ -46,23 +46,20 @@ def edit_card(path: Path, **changes: Any) -> None:
     path.with_suffix(".json").write_text(json.dumps({**card, **changes}))
 
 
-def test_weights_of_another_configuration_are_refused(saved: Path) -> None:
-    wider = replace(TINY, rse=replace(TINY.rse, maps=6))
-    edit_card(saved, config=wider.to_json())
-    with pytest.raises(WeightsError, match="does not fit"):
-        load(saved)
+WIDER = replace(TINY, rse=replace(TINY.rse, maps=6))
+OTHERS = [{}, None, 3, SymbolConfig(7, 3).to_json()]
 
 
-@pytest.mark.parametrize("config", [{}, None, 3, SymbolConfig(7, 3).to_json()])
-def test_a_card_of_another_kind_is_refused(saved: Path, config: Any) -> None:
-    edit_card(saved, config=config)
-    with pytest.raises(WeightsError, match="not a transcription network"):
-        load(saved)
-
-
-def test_a_transcription_network_is_no_network_over_symbols(saved: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [(WIDER.to_json(), "does not fit"), *((other, "not a transcription") for other in OTHERS)],
+)
+def test_weights_of_another_kind_are_refused(saved: Path, config: Any, problem: str) -> None:
     with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
         load_symbol_network(saved)
+    edit_card(saved, config=config)
+    with pytest.raises(WeightsError, match=problem):
+        load(saved)
 
 
 def test_damage_is_named(saved: Path) -> None:

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from service.ops.settings_page import PAGE, render
 from service.protocol.options import Mode
-from service.settings import Settings, unknown_variables
+from service.settings import ClusterSettings, Settings, unknown_variables
 
 
 def test_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +92,11 @@ def test_contradictions_are_refused(
         monkeypatch.setenv(f"RSE_{name}", value)
     with pytest.raises(ValidationError, match=f"RSE_{next(iter(values))} is (not )?above RSE_"):
         Settings()
+
+
+def test_a_heartbeat_has_its_time() -> None:
+    with pytest.raises(ValidationError, match="heartbeat_patience_s is not above"):
+        ClusterSettings(heartbeat_s=15)
 
 
 def test_a_default_contradicts_nothing() -> None:

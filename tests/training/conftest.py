@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from model.storage import save_weights
+from model.storage import read_tensors, save_weights
 from model.transcriber import TranscriptionModel
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 from tests.networks import TINY
@@ -196,6 +196,12 @@ def tones(tmp_path: Path) -> Path:
     rows = [f"{onset}\t{offset}\t{pitch}\t64" for pitch, onset, offset in TONES]
     (folder / "tones.tsv").write_text("\n".join(rows))
     return folder
+
+
+def same_weights(*runs: Path) -> bool:
+    """Whether two runs ended with the same bits."""
+    one, other = (read_tensors(run / "last.safetensors") for run in runs)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture(scope="session")

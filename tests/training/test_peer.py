@@ -70,16 +70,11 @@ def test_both_are_scored_on_the_same_recordings(
     assert figures["peer"]["times_real_time"] > 0
 
 
-def test_a_peer_that_is_not_there_is_a_message(
-    tones: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_peer_that_is_not_there_or_fails_is_a_message(
+    peer: Path, tones: Path, tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--data-dir", str(tones), "--peer", str(tmp_path / "none")]) == 1
     assert f"venv {tmp_path}/none && {tmp_path}/none/bin/pip" in capsys.readouterr().err
-
-
-def test_a_peer_that_fails_is_a_message(
-    peer: Path, tones: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     for suffix in (".wav", ".tsv"):
         (tones / f"tones{suffix}").rename(tones / f"broken{suffix}")
     where = ["--data-dir", str(tones), "--peer", str(peer), "--jobs", "1"]

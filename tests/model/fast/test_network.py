@@ -175,11 +175,6 @@ def test_a_kernel_that_does_not_run_is_done_without(
     assert got is None if fault else isinstance(got, Kernel)
 
 
-def test_gated_networks_have_no_fast_arrangement() -> None:
-    transcriber = TranscriptionModel(ModelConfig(rse=replace(SMALL, unit="gated")))
-    assert fast_network(transcriber) is None
-
-
 def rows(transcriber: TranscriptionModel, count: int) -> torch.Tensor:
     """Front-end rows of noise."""
     torch.manual_seed(1)

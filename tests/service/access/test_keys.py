@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.access.keys import ApiKey, KeyRing, KeysError, hash_key, main, new_key, read_keys
+from service.access.keys import KeysError, hash_key, main, new_key, read_keys
 
 DIGEST = "0" * 64
 
@@ -31,10 +31,8 @@ def test_keys_of_the_setting_and_of_the_file_count_together(tmp_path: Path) -> N
     path = tmp_path / "keys"
     path.write_text(f"first:{hash_key(first).hex()}\n")
     keys = read_keys(f"second:{hash_key(second).hex()}", str(path))
-    for secret, name in [(first, "first"), (second, "second")]:
-        found = keys.find(secret)
-        assert found is not None
-        assert found.name == name
+    found = [keys.find(secret) for secret in (first, second)]
+    assert [key and key.name for key in found] == ["first", "second"]
 
 
 @pytest.mark.parametrize(
@@ -56,12 +54,9 @@ def test_malformed_entries_are_reported_with_their_line(tmp_path: Path, entry: s
         read_keys("", str(path))
 
 
-def test_a_name_that_is_there_twice() -> None:
+def test_what_is_there_twice_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(KeysError, match="alice"):
-        KeyRing([ApiKey(name="alice", digest=bytes(32)), ApiKey(name="alice", digest=bytes(32))])
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+        read_keys(2 * f"alice:{DIGEST} ", "")
     with pytest.raises(KeysError, match="cannot be read"):
         read_keys("", str(tmp_path / "none"))
 

@@ -30,13 +30,15 @@ def tone(seconds: float = 2.0) -> NDArray[np.float32]:
     return play([(69, 0.1, seconds - 0.1)], seconds, RATE_HZ)
 
 
-@pytest.mark.parametrize(("container", "subtype"), FORMATS)
-@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize(
+    ("container", "subtype", "channels"),
+    [*((*kind, n) for kind in FORMATS for n in (1, 2)), *(("WAV", "FLOAT", n) for n in (3, 6, 64))],
+)
 def test_blocks_are_the_file(
     monkeypatch: pytest.MonkeyPatch, container: str, subtype: str, channels: int
 ) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000 * channels)
-    sound = np.repeat(tone()[:, None], channels, axis=1)
+    sound = tone()[:, None] * np.linspace(0.5, 1, channels, dtype=np.float32)
     data = sound_file(sound, container, subtype, RATE_HZ)
     whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     with tempfile.SpooledTemporaryFile(max_size=1_000) as file:
@@ -49,14 +51,6 @@ def test_blocks_are_the_file(
         assert not file.closed
     assert max(map(len, blocks)) <= 5_000
     np.testing.assert_allclose(np.concatenate(blocks), whole.mean(axis=1), atol=1e-6)
-
-
-@pytest.mark.parametrize("channels", [3, 6, 64])
-def test_any_number_of_channels_is_mixed(channels: int) -> None:
-    values = np.random.default_rng(0).uniform(-1, 1, (3_000, channels)).astype(np.float32)
-    with AudioDecoder(io.BytesIO(sound_file(values, "WAV", "FLOAT", RATE_HZ))) as decoder:
-        got = np.concatenate(list(decoder))
-    np.testing.assert_allclose(got, values.mean(axis=1), atol=1e-6)
 
 
 def test_a_header_that_says_too_much_is_refused_at_once() -> None:

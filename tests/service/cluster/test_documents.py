@@ -2,19 +2,12 @@
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from service.cluster import scaling as cluster_scaling
 from service.settings import ClusterSettings, Settings
 from tests.conftest import REPOSITORY
 
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
-
-
-def test_a_heartbeat_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RSE_CLUSTER_HEARTBEAT_S", "15")
-    with pytest.raises(ValidationError, match="heartbeat_patience_s is not above"):
-        ClusterSettings()
 
 
 def test_the_config_file_agrees_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 import soundfile
 from starlette.testclient import TestClient
 from starlette.types import Message
@@ -153,19 +154,13 @@ async def ask(
     return lines
 
 
-def test_an_upload_that_stands_still_is_given_up() -> None:
-    with serving(idle_timeout_s=0.1) as (client, _):
+@pytest.mark.parametrize("trickle_s", [None, 0.01])
+def test_an_upload_that_stands_still_or_trickles_is_given_up(trickle_s: float | None) -> None:
+    with serving(idle_timeout_s=0.3, min_upload_bytes_per_s=1000) as (client, _):
         assert client.portal is not None
-        ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD + bytes(100), True)
+        ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, trickle_s)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")
         assert state_of(client).uploads.count == 0
-
-
-def test_an_upload_that_trickles_is_given_up() -> None:
-    with serving(idle_timeout_s=0.5, min_upload_bytes_per_s=1000) as (client, _):
-        assert client.portal is not None
-        ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, 0.01)
-        assert (problem["status"], problem["code"]) == (408, "idle_timeout")
 
 
 def test_an_upload_that_is_still_received_is_given_up_when_draining() -> None:

@@ -137,34 +137,26 @@ def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> Non
 
 
 @pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ({"lookahead_ms": -5}, "bad_parameter"),
-        ({"mode": "sideways"}, "bad_parameter"),
-        ({"volume": 11}, "bad_parameter"),
-        ({"answer": "html"}, "bad_parameter"),
-        ({"encoding": "pcm_s16le"}, "bad_parameter"),
-        ({"mode": "anytime", "block_frames": 16}, "bad_parameter"),
-        ({"model": "other"}, "unknown_model"),
-    ],
-)
-def test_bad_parameters(client: TestClient, wav: bytes, query: dict[str, Any], code: str) -> None:
-    check_problem(post(client, wav, **query), 422, code)
-
-
-@pytest.mark.parametrize(
     ("query", "detail"),
     [
         ({"tempo": 90}, "unknown field: tempo"),
         ({"lookahead_ms": -5}, "lookahead_ms must be greater than 0"),
+        ({"mode": "sideways"}, "mode must be "),
+        ({"answer": "html"}, "answer must be "),
         ({"encoding": "pcm_s16le"}, "raw PCM needs both encoding and sample_rate"),
+        ({"mode": "anytime", "block_frames": 16}, "block_frames must be "),
         ({"instruments": "piano,kazoo"}, "instruments must be among piano, "),
     ],
 )
 def test_bad_parameters_are_named_in_plain_words(
     client: TestClient, wav: bytes, query: dict[str, Any], detail: str
 ) -> None:
-    assert post(client, wav, **query).json()["detail"].startswith(detail)
+    problem = check_problem(post(client, wav, **query), 422, "bad_parameter")
+    assert problem["detail"].startswith(detail)
+
+
+def test_another_model_is_refused(client: TestClient, wav: bytes) -> None:
+    check_problem(post(client, wav, model="other"), 422, "unknown_model")
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,13 @@ import torch
 
 from model.config import RSEConfig
 from model.symbols import load_symbol_network
+from tests.training.conftest import same_weights
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
 from training.loop.symbol_losses import algorithmic_loss
+from training.presets import AlgorithmicRun
+from training.run import train
 
 TINY = AlgorithmicConfig(
     task="sorting",
@@ -80,6 +83,36 @@ def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
     assert after["error"] == pytest.approx(1 - after["accuracy"])
     loaded = load_symbol_network(tmp_path / "last.safetensors")
     assert loaded.config.rse == rse
+
+
+RUN = AlgorithmicRun(
+    TINY, LoopConfig(steps=12, learning_rate=0.01, average=0.5, log_steps=4, bfloat16=False)
+)
+
+
+@pytest.mark.parametrize("optimizer", ["radam", "muon", "released"])
+def test_two_slices_equal_one_run(tmp_path: Path, optimizer: str) -> None:
+    loop = replace(RUN.loop, optimizer=optimizer)  # type: ignore[arg-type]
+    once = replace(RUN, loop=loop, out=tmp_path / "once")
+    train(once)
+    sliced = replace(RUN, loop=replace(loop, max_steps=5), out=tmp_path / "sliced")
+    train(sliced)
+    torch.randn(7)  # whatever else drew random numbers in between
+    train(replace(sliced, resume=True))
+    train(replace(sliced, loop=loop, resume=True))
+    one, two = (torch.load(run.out / "state.pt", weights_only=True) for run in (once, sliced))
+    assert one["step"] == two["step"] == 12
+    for name in ("network", "average"):
+        for key, value in one[name].items():
+            assert torch.equal(value, two[name][key]), key
+    assert same_weights(once.out, sliced.out)
+
+
+def test_validating_more_often_changes_nothing(tmp_path: Path) -> None:
+    train(replace(RUN, out=tmp_path / "rare"))
+    often = replace(RUN.loop, validate_steps=2)
+    train(replace(RUN, loop=often, out=tmp_path / "often"))
+    assert same_weights(tmp_path / "rare", tmp_path / "often")
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,16 @@ from torch import nn
 
 from model.config import RSEConfig
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.loop.optimizer import ADAM_SIZE, Muon, muon_groups, orthogonal
+from training.loop.optimizer import ADAM_SIZE, Muon, muon_groups
 
 
-@pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
-def test_singular_values_become_alike(shape: tuple[int, int]) -> None:
-    torch.manual_seed(1)
-    matrix = torch.randn(shape)
-    values = torch.linalg.svdvals(orthogonal(matrix))
-    assert values.min() > 0.4
-    assert values.max() < 1.4
-    assert orthogonal(matrix).dtype == matrix.dtype
-
-
-def test_a_matrix_moves_as_far_whatever_its_gradient() -> None:
+@pytest.mark.parametrize("shape", [(8, 32), (32, 8), (8, 8)])
+def test_a_matrix_moves_as_far_whatever_its_gradient(shape: tuple[int, int]) -> None:
     torch.manual_seed(2)
-    matrix = nn.Parameter(torch.zeros(8, 32))
+    matrix = nn.Parameter(torch.zeros(shape))
     group = {"params": [matrix], "orthogonal": True, "weight_decay": 0.0}
     optimizer = Muon([group], lr=0.1, decoupled_weight_decay=True)
-    gradient = torch.randn(8, 32)
+    gradient = torch.randn(shape)
     for scale in (1e-3, 1e3):
         with torch.no_grad():
             matrix.zero_()
@@ -33,6 +24,8 @@ def test_a_matrix_moves_as_far_whatever_its_gradient() -> None:
         optimizer.step()
         assert matrix.detach().square().mean().sqrt() == pytest.approx(0.1 * ADAM_SIZE, rel=0.3)
         assert (matrix * gradient).sum() < 0
+        values = torch.linalg.svdvals(matrix)
+        assert values.max() < 3.5 * values.min()  # orthogonal, nearly
 
 
 def test_only_matrices_of_shuffle_exchange_networks_are_orthogonal() -> None:

@@ -7,6 +7,9 @@ import pytest
 from model.config import INSTRUMENTS
 from training.music.label_tables import LabelError, read_table
 
+HEADS = (b"id,onset,offset,velocity", b"0.5 1.5 60", b"names")  # which name too little
+ROWS = (b"0.5,0.6,60,64,128", b"0.5,0.4,60,64", b"0.5,1.0", b"0.5,x,60,64")
+
 
 def text(path: Path, content: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,21 +41,15 @@ def test_a_fifth_column_is_the_program(tmp_path: Path, head: str) -> None:
     assert read_table(path).instrument.tolist() == [INSTRUMENTS.index("cello"), -1]
 
 
-@pytest.mark.parametrize("head", ["id,onset,offset,velocity", "0.5 1.5 60", "names"])
-def test_a_header_that_names_too_little_is_an_error(tmp_path: Path, head: str) -> None:
-    with pytest.raises(LabelError, match="a.csv:1: names no onset"):
-        read_table(text(tmp_path / "a.csv", f"{head}\n0.5,1.5,60,90\n"))
-
-
-def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(LabelError, match="cannot read .*a.csv"):
-        read_table(path)
-
-
-@pytest.mark.parametrize("row", ["0.5,0.6,60,64,128", "0.5,0.4,60,64", "0.5,1.0", "0.5,x,60,64"])
-def test_bad_rows_are_named(tmp_path: Path, row: str) -> None:
-    path = text(tmp_path / "a.csv", f"0.1,0.2,60,64\n{row}\n")
-    with pytest.raises(LabelError, match="a.csv:2"):
-        read_table(path)
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        *(((head, b"0.5,1.5,60,90"), "a.csv:1: names no onset") for head in HEADS),
+        *(((b"0.1,0.2,60,64", row), "a.csv:2") for row in ROWS),
+        ((b"\xff\xfe\x00\x01",), "cannot read .*a.csv"),
+    ],
+)
+def test_what_is_no_table_is_named(tmp_path: Path, rows: tuple[bytes, ...], problem: str) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\n".join(rows))
+    with pytest.raises(LabelError, match=problem):
+        read_table(tmp_path / "a.csv")

@@ -34,26 +34,22 @@ def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> 
     assert collection.failures == {}
 
 
-def test_a_folder_without_labels_is_an_error(tmp_path: Path) -> None:
-    silence(tmp_path / "a.wav")
-    with pytest.raises(LabelError, match="no audio with labels"):
-        read_collection(tmp_path)
-
-
-def test_a_folder_without_audio_is_an_error(tmp_path: Path) -> None:
-    text(tmp_path / "a.csv", "0.1,0.2,61\n")
-    with pytest.raises(LabelError, match=r"no audio \(.*\.flac.*\) below"):
-        read_collection(tmp_path)
-    with pytest.raises(LabelError, match="is not a folder"):
-        read_collection(tmp_path / "nowhere")
-
-
-def test_two_recordings_of_one_stem_are_an_error(tmp_path: Path) -> None:
-    silence(tmp_path / "flac" / "a.flac")
-    silence(tmp_path / "wav" / "a.wav")
-    text(tmp_path / "a.csv", "0.1,0.2,61\n")
-    with pytest.raises(LabelError, match="have the same stem"):
-        read_collection(tmp_path)
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (["a.wav"], "no audio with labels"),
+        (["a.csv"], r"no audio \(.*\.flac.*\) below"),
+        ([], "is not a folder"),
+        (["flac/a.flac", "wav/a.wav", "a.csv"], "have the same stem"),
+    ],
+)
+def test_a_folder_without_recordings_is_an_error(
+    tmp_path: Path, names: list[str], problem: str
+) -> None:
+    for path in (tmp_path / "given" / name for name in names):
+        text(path, "0.1,0.2,61\n") if path.suffix == ".csv" else silence(path)
+    with pytest.raises(LabelError, match=problem):
+        read_collection(tmp_path / "given")
 
 
 def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None:

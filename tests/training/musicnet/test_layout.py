@@ -18,14 +18,11 @@ from tests.training.musicnet.conftest import (
 from training.musicnet.layout import SOURCE_RATE, ArchiveError, find, read_intervals, split
 
 
-def test_the_papers_split_trains_on_most_of_the_test_folder(archive: Path) -> None:
+def test_the_paper_trains_on_most_of_the_test_folder_and_later_work_on_none(archive: Path) -> None:
     sets = split(find(archive), "paper")
     assert [source.number for source in sets.train] == [*TRAIN, EXTENDED]
     assert [source.number for source in sets.validation] == list(VALIDATION)
     assert [source.number for source in sets.test] == list(TEST)
-
-
-def test_later_work_tests_on_the_whole_test_folder(archive: Path) -> None:
     sets = split(find(archive), "ten")
     assert [source.number for source in sets.train] == list(TRAIN)
     assert {source.number for source in sets.test} == {*TEST, EXTENDED}

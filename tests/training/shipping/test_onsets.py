@@ -36,21 +36,16 @@ def test_peaks_are_labelled_by_the_notes_that_begin_there() -> None:
 
 
 def test_every_peak_in_speech_drums_and_noise_is_false(tmp_path: Path) -> None:
+    frames, config = 40, SynthConfig(tmp_path, tmp_path)
+    assert not list(unmusical(config, SAMPLE_RATE, 1, 1.0))  # nothing is recorded
     write_noise(tmp_path)
-    frames = 40
     drawn = silence(frames, heads=4)
     draw(drawn, 60, 20.0, 30)
-    stretches = list(
-        unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, 10, frames * HOP / SAMPLE_RATE)
-    )
+    stretches = list(unmusical(config, SAMPLE_RATE, 10, frames * HOP / SAMPLE_RATE))
     assert len(stretches) > 10
     for audio, truth in stretches:
         assert len(audio) == frames * HOP
         assert of_stream(drawn, ALL_HEADS, truth).begins.tolist() == [False]
-
-
-def test_without_recorded_sounds_there_are_none(tmp_path: Path) -> None:
-    assert not list(unmusical(SynthConfig(tmp_path, tmp_path), SAMPLE_RATE, 1, 1.0))
 
 
 def test_made_up_tones_begin_where_their_truth_says() -> None:

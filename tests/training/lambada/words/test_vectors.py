@@ -53,26 +53,24 @@ def test_special_symbols_stand_before_the_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "message"),
     [
-        ("", "holds no word vectors"),
-        ("the 1 2 3\nowl 1 2\n", "line 2: 2 numbers, expected a word and 3"),
-        ("2 3\nthe 1 2 3 4\n", "line 2: 4 numbers, expected a word and 3"),
-        ("once upon a time\n", "line 1: not a word and its vector"),
-        ("the 1 nan\n", "line 1: a vector that is not finite"),
+        (b"", "holds no word vectors"),
+        (b"the 1 2 3\nowl 1 2\n", "line 2: 2 numbers, expected a word and 3"),
+        (b"2 3\nthe 1 2 3 4\n", "line 2: 4 numbers, expected a word and 3"),
+        (b"once upon a time\n", "line 1: not a word and its vector"),
+        (b"the 1 nan\n", "line 1: a vector that is not finite"),
+        (b"\xff\xfe\xba", "not a text file"),
+        (None, r"cannot read .*: No such file"),
     ],
 )
-def test_what_is_no_file_of_vectors_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_what_is_no_file_of_vectors_is_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "vectors").write_bytes(content)
     with pytest.raises(TextError, match=message):
-        read_vectors(write(tmp_path / "vectors.txt", text))
-
-
-def test_missing_and_binary_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"cannot read .*: No such file"):
-        read_vectors(tmp_path / "missing.vec")
-    (tmp_path / "binary.bin").write_bytes(b"\xff\xfe\xba")
-    with pytest.raises(TextError, match="not a text file"):
-        read_vectors(tmp_path / "binary.bin")
+        read_vectors(tmp_path / "vectors")
 
 
 NOVEL = (

@@ -39,6 +39,12 @@ def kubernetes(kind: str) -> dict[str, Any]:
     return dict(found)
 
 
+def container() -> tuple[dict[str, Any], dict[str, str]]:
+    """That of the deployment's pods, and its environment."""
+    (found,) = kubernetes("Deployment")["spec"]["template"]["spec"]["containers"]
+    return found, {entry["name"]: entry["value"] for entry in found["env"]}
+
+
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_a_dockerfile_keeps_the_rules(path: Path) -> None:
     steps = instructions(path)
@@ -142,28 +148,23 @@ def test_compose() -> None:
         assert service["cap_drop"] == ["ALL"]
         assert any(mount.startswith("/tmp:") for mount in service["tmpfs"])
         assert float(service["stop_grace_period"].rstrip("s")) > Settings().drain_timeout_s
-
-
-def test_docker_gives_a_drain_its_time() -> None:
-    timeout = re.search(r"docker run --stop-timeout (\d+) ", (DOCKER / "README.md").read_text())
-    assert timeout is not None
-    assert float(timeout[1]) > Settings().drain_timeout_s
+    (timeout,) = re.findall(r"docker run --stop-timeout (\d+) ", (DOCKER / "README.md").read_text())
+    assert float(timeout) > Settings().drain_timeout_s
 
 
 def test_kubernetes_gives_a_drain_its_time() -> None:
     pod = kubernetes("Deployment")["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    environment = {entry["name"]: entry["value"] for entry in container["env"]}
-    command = container["lifecycle"]["preStop"]["exec"]["command"]
+    each, environment = container()
+    command = each["lifecycle"]["preStop"]["exec"]["command"]
     (pause_s,) = re.findall(r"sleep\((\d+)\)", command[-1])
     drain_s = float(environment["RSE_DRAIN_TIMEOUT_S"])
     assert pod["terminationGracePeriodSeconds"] > int(pause_s) + drain_s
     assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
-    liveness = container["livenessProbe"]
+    assert each["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "/tmp" in [mount["mountPath"] for mount in each["volumeMounts"]]
+    liveness = each["livenessProbe"]
     assert liveness["httpGet"]["path"] == "/healthz"
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert each["readinessProbe"]["httpGet"]["path"] == "/readyz"
     # A worker that hangs is replaced by the service itself before the pod is killed for it.
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
 
@@ -174,10 +175,8 @@ def test_kubernetes_scales_by_sessions() -> None:
     assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     (metric,) = scaler["metrics"]
     assert metric["pods"]["metric"]["name"] in metric_names()
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    environment = {entry["name"]: entry["value"] for entry in container["env"]}
     target = float(metric["pods"]["target"]["averageValue"])
-    assert target < int(environment["RSE_MAX_SESSIONS"])
+    assert target < int(container()[1]["RSE_MAX_SESSIONS"])
     labels = deployment["spec"]["template"]["metadata"]["labels"].items()
     for kind in ("Service", "PodDisruptionBudget"):
         selector = kubernetes(kind)["spec"]["selector"]
@@ -190,8 +189,7 @@ def test_kubernetes_scrapes_the_pods_with_a_key() -> None:
     assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert "annotations" not in pod["metadata"]
     (endpoint,) = monitor["podMetricsEndpoints"]
-    (container,) = pod["spec"]["containers"]
-    assert endpoint["port"] in [port["name"] for port in container["ports"]]
+    assert endpoint["port"] in [port["name"] for port in container()[0]["ports"]]
     assert endpoint["path"] in create_app(Settings()).openapi()["paths"]
     secret = endpoint["authorization"]["credentials"]
     text = (DOCKER / "kubernetes.yaml").read_text(encoding="utf-8")

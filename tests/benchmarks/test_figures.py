@@ -1,11 +1,8 @@
 """What is computed from measurements; nothing is timed here."""
 
-import math
-
 import pytest
 
 from service.protocol.server_messages import Done, Totals
-from tests.benchmarks.network.long import growth
 from tests.benchmarks.service.live import Stream, report
 from tests.benchmarks.service.streams import MOST, search
 
@@ -39,10 +36,3 @@ def test_figures_of_a_live_stream() -> None:
     assert figures["sound_to_note_on_ms"]["p50"] == 40.0
     assert figures["frames_a_second"] == pytest.approx(86.0)
     assert figures["behind_ms_growth_a_minute"] == pytest.approx(240.0)
-
-
-def test_growth_is_that_of_the_times() -> None:
-    lengths = [1 << bits for bits in range(10, 22)]
-    of_n_log_n = growth({length: 1e-6 * length * math.log(length) for length in lengths})
-    assert of_n_log_n["exponent"] == pytest.approx(of_n_log_n["exponent_of_n_log_n"])
-    assert growth({length: 3.0 * length**2 for length in lengths})["exponent"] == pytest.approx(2)

@@ -149,6 +149,15 @@ def hear(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
         messages.append(json.loads(event["text"]))
 
 
+def refusal(client: TestClient, **fields: Any) -> tuple[dict[str, Any], int]:
+    """The error that is all that such a start is answered with, and the code of the close."""
+    with client.websocket_connect(ADDRESS) as socket:
+        socket.send_json({**START, **fields})
+        (error,), code = hear(socket)
+    assert error["type"] == "error"
+    return error, code
+
+
 def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
     """Ends the audio; returns what ``hear`` does."""
     socket.send_json({"type": "stop"})

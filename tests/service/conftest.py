@@ -15,10 +15,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.engine.engine import Engine
+from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
 from tests.service.apps import STANDSTILL_S, serving
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
 START_S = 240.0  # of a machine that does much else; some seconds on one that does not
 STOP_S = 60.0

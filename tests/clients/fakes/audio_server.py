@@ -43,22 +43,13 @@ def pulseaudio(folder: Path) -> Iterator[dict[str, str]]:
         "PULSE_SERVER": address,
         "ALSA_CONFIG_PATH": str(folder / "asoundrc"),
     }
-    log = folder / "pulseaudio.log"
     # No memory is shared, so that nothing of it is left in /dev/shm.
     options = ["--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--disable-shm=yes"]
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            ["pulseaudio", "-n", "-F", str(folder / "room.pa"), *options, "--log-target=stderr"],
-            env={name: value for name, value in environment.items() if name != "PULSE_SERVER"},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        listing = ["pactl", "list", "short", "sinks"]
-        _wait_until(lambda: ROOM in _output(listing, environment), server, log)
+    command = ["pulseaudio", "-n", "-F", str(folder / "room.pa"), *options, "--log-target=stderr"]
+    own = {name: value for name, value in environment.items() if name != "PULSE_SERVER"}
+    listing = ["pactl", "list", "short", "sinks"]
+    with _running(command, own, folder, lambda: ROOM in _output(listing, environment)):
         yield environment
-    finally:
-        _stop(server)
 
 
 @contextmanager
@@ -78,21 +69,15 @@ def jack(folder: Path, period: int = 4096) -> Iterator[dict[str, str]]:
         "JACK_NO_START_SERVER": "1",
         "JACK_NO_AUDIO_RESERVATION": "1",
     }
-    log = folder / "jackd.log"
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            ["jackd", "-n", name, "-r", "-d", "dummy", "-r", "44100", "-p", str(period)],
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+    command = ["jackd", "-n", name, "-r", "-d", "dummy", "-r", "44100", "-p", str(period)]
+    check = ["jack_wait", "-s", name, "-c"]
     try:
-        check = ["jack_wait", "-s", name, "-c"]
-        _wait_until(lambda: _output(check, environment).strip() == "running", server, log)
-        yield environment
-    finally:
         # Asked to end it gives its name back; killed it would keep one of the machine's eight.
-        _stop(server)
+        with _running(
+            command, environment, folder, lambda: "running" in _output(check, environment)
+        ):
+            yield environment
+    finally:
         for left in Path("/dev/shm").glob(f"jack*{name}*"):
             left.unlink(missing_ok=True)
 
@@ -102,23 +87,29 @@ def play(path: Path, environment: dict[str, str]) -> None:
     subprocess.run(["paplay", f"--device={ROOM}", str(path)], env=environment, check=True)
 
 
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Asks a server to end, and makes it where it does not."""
-    server.terminate()
+@contextmanager
+def _running(
+    command: list[str], environment: dict[str, str], folder: Path, answers: Callable[[], bool]
+) -> Iterator[None]:
+    """A server, from when it answers; at the end it is asked to end, and made to if need be."""
+    log = folder / f"{command[0]}.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:
-        server.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-
-
-def _wait_until(answers: Callable[[], bool], server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while not answers():
-        if server.poll() is not None or time.monotonic() > deadline:
-            words = log.read_text(errors="replace").strip().splitlines()[-3:]
-            raise AudioServerError(" / ".join(words) or "it said nothing")
-        time.sleep(0.1)
+        deadline = time.monotonic() + START_S
+        while not answers():
+            if server.poll() is not None or time.monotonic() > deadline:
+                words = log.read_text(errors="replace").strip().splitlines()[-3:]
+                raise AudioServerError(" / ".join(words) or "it said nothing")
+            time.sleep(0.1)
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def _output(command: list[str], environment: dict[str, str]) -> str:

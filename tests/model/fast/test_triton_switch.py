@@ -4,12 +4,11 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.conftest import REPOSITORY
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed (extra: gpu)")

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
-from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketTestSession
+from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.ops.capacity import LOAD, Capacity
 from service.protocol.options import Mode, StreamOptions
 from tests.service.apps import (
     ADDRESS,
     PITCHES,
-    START,
     begin,
     check_notes,
     perform,
+    refusal,
     serving,
     state_of,
 )
@@ -35,18 +35,10 @@ def admit(client: TestClient, *sessions: StreamOptions) -> None:
     state.sessions.admit_by(Capacity((1 + 1e-9) * sum(asked) / LOAD, rate_hz))
 
 
-def refused(socket: WebSocketTestSession, **options: object) -> tuple[str, bool]:
-    """The error's code after such a start, and whether the client may try again."""
-    socket.send_json({**START, **options})
-    error = socket.receive_json()
-    assert error["type"] == "error"
-    return error["code"], error["retryable"]
-
-
 def test_a_machine_too_slow_for_anytime_refuses_it(client: TestClient) -> None:
     admit(client, DEFAULT)
-    with client.websocket_connect(ADDRESS) as socket:
-        assert refused(socket, mode="anytime") == ("too_slow", False)
+    error, _ = refusal(client, mode="anytime")
+    assert (error["code"], error["retryable"]) == ("too_slow", False)
     admit(client, ANYTIME)
     ready, messages = perform(client, mode="anytime", lookahead_ms=200)
     assert (ready["mode"], ready["block_frames"]) == ("anytime", 2)
@@ -72,8 +64,8 @@ def test_room_for_a_lighter_session_only(client: TestClient) -> None:
     admit(client, StreamOptions(block_frames=8), ANYTIME)
     with client.websocket_connect(ADDRESS) as first:
         begin(first, mode="anytime")
-        with client.websocket_connect(ADDRESS) as socket:
-            assert refused(socket, mode="anytime") == ("too_many_sessions", True)
+        error, _ = refusal(client, mode="anytime")
+        assert (error["code"], error["retryable"]) == ("too_many_sessions", True)
         with client.websocket_connect(ADDRESS) as socket:
             begin(socket, block_frames=8)
             assert client.get("/readyz").json()["sessions"] == 2

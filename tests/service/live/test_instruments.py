@@ -11,18 +11,16 @@ import pretty_midi
 import pytest
 from starlette.testclient import TestClient
 
-from model.config import HEADS, INSTRUMENTS
+from model.config import HEADS
 from model.instruments import PROGRAMS
 from tests.fakes import FakeTranscriber, play
 from tests.service.apps import (
-    ADDRESS,
     RATE_HZ,
-    START,
-    hear,
     of_type,
     pcm16,
     perform,
     post,
+    refusal,
     serving,
     sound_file,
 )
@@ -110,9 +108,7 @@ def test_a_recording_has_the_instruments_of_the_stream(
 
 
 def test_unknown_instruments_are_refused_by_name(client: TestClient, recording: bytes) -> None:
-    with client.websocket_connect(ADDRESS) as socket:
-        socket.send_json({**START, "instruments": ["violin", "kazoo"]})
-        (error,), code = hear(socket)
+    error, code = refusal(client, instruments=["violin", "kazoo"])
     assert (error["code"], code) == ("bad_instruments", 4400)
     assert "kazoo" in error["message"]
     assert "mallets" in error["message"]
@@ -130,9 +126,6 @@ def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
         assert not any("instrument" in message for message in messages)
         midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
         assert [(part.program, part.name) for part in midi.instruments] == [(0, "")]
-        with client.websocket_connect(ADDRESS) as socket:
-            socket.send_json({**START, "instruments": list(INSTRUMENTS[:1])})
-            (error,), _ = hear(socket)
-        assert error["code"] == "bad_instruments"
+        assert refusal(client, instruments=["piano"])[0]["code"] == "bad_instruments"
         answer = post(client, recording, "midi", instruments="piano")
         assert answer.status_code == 422

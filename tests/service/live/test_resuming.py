@@ -15,13 +15,13 @@ from tests.fakes import FakeTranscriber, play
 from tests.service.apps import (
     ADDRESS,
     RATE_HZ,
-    START,
     begin,
     check_notes,
     drain,
     hear,
     of_type,
     pcm16,
+    refusal,
     send,
     serving,
     stop,
@@ -171,10 +171,6 @@ def test_a_point_that_cannot_be_is_refused_in_words(
     servers: list[TestClient], point: dict[str, Any], words: str
 ) -> None:
     resume = {"session_id": "aa", "from_sample": 0, "notes": 0, "sounding": [], **point}
-    with servers[0].websocket_connect(ADDRESS) as socket:
-        socket.send_json({**START, "resume": resume})
-        messages, code = hear(socket)
-    assert code == CloseCode.BAD_REQUEST
-    assert [message["type"] for message in messages] == ["error"]
-    assert messages[0]["code"] == "bad_resume"
-    assert re.search(words, messages[0]["message"])
+    error, code = refusal(servers[0], resume=resume)
+    assert (error["code"], code) == ("bad_resume", CloseCode.BAD_REQUEST)
+    assert re.search(words, error["message"])

@@ -25,6 +25,7 @@ from tests.service.apps import (
     of_type,
     pcm16,
     perform,
+    refusal,
     send,
     serving,
     stop,
@@ -84,11 +85,9 @@ def test_no_audio_at_all_is_an_empty_performance(client: TestClient) -> None:
 
 def test_a_bad_start_gets_an_error_without_a_path_and_a_close() -> None:
     with serving(model="/secret/weights.safetensors") as (client, model):
-        with client.websocket_connect(ADDRESS) as socket:
-            socket.send_json({**START, "model": "other"})
-            (error,), close = hear(socket)
+        error, close = refusal(client, model="other")
         transcribe(client)
-    assert (error["seq"], error["type"], error["code"]) == (0, "error", "unknown_model")
+    assert (error["seq"], error["code"]) == (0, "unknown_model")
     assert not error["retryable"]
     assert "secret" not in error["message"]
     assert model.config.name in error["message"]
@@ -103,11 +102,9 @@ def test_a_fault_before_ready_gets_an_error_and_a_close(
 
     with monkeypatch.context() as patch:
         patch.setattr("service.live.opening.TranscriptionSession", fail)
-        with client.websocket_connect(ADDRESS) as socket:
-            socket.send_json(START)
-            messages, close = hear(socket)
-    assert [(m["seq"], m["type"], m["code"]) for m in messages] == [(0, "error", "internal")]
-    assert "secret" not in messages[0]["message"]
+        error, close = refusal(client)
+    assert (error["seq"], error["code"]) == (0, "internal")
+    assert "secret" not in error["message"]
     assert close == CloseCode.INTERNAL
     transcribe(client)
 

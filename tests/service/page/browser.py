@@ -97,6 +97,14 @@ class Tab:
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
 
+    def listen(self) -> None:
+        self.press("Listen")
+        self.page.wait_for_selector(LISTENING)
+
+    def stop(self) -> None:
+        self.press("Stop")
+        self.page.wait_for_selector(IDLE)
+
     def upload(self, *paths: Path) -> None:
         """Returns once all of them are takes."""
         takes = self.page.locator("#takes li").count() + len(paths)

@@ -31,8 +31,7 @@ def test_the_page_asks_for_a_key(
         expect(field).to_have_count(0)
 
         page.reload()  # the key is the tab's
-        tab.press("Listen")
-        page.wait_for_selector(LISTENING)
+        tab.listen()
         tab.wait_for_notes(1)
         tab.press("Stop")
         expect(field).to_have_count(0)

@@ -50,15 +50,13 @@ SYNTHESISER = """() => {
 
 def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_path: Path) -> None:
     page = tab.page
-    tab.press("Listen")
-    page.wait_for_selector(LISTENING)
+    tab.listen()
     expect(page.locator("#delay")).to_have_text(re.compile(r"^\d+ ms$"))
     page.locator("summary", has_text="List").click()
     tab.wait_for_melody(NAMES)
     expect(page.locator("#measured")).to_have_text(re.compile(r"\d+ m?s$"))
     assert page.locator("#lag").inner_text() != "–"
-    tab.press("Stop")
-    page.wait_for_selector(IDLE)
+    tab.stop()
 
     count = int(tab.roll["noteCount"])
     assert tab.roll["openCount"] == "0"
@@ -96,8 +94,7 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     expect(switch).to_be_disabled()
     expect(delay).to_have_text(re.compile(r"^\(\d+(\.\d)? m?s\)$"))
     assert (started[0]["mode"], started[0]["lookahead_ms"]) == ("anytime", 200)
-    tab.press("Stop")
-    page.wait_for_selector(IDLE)
+    tab.stop()
     sent = page.evaluate("sent")
     begun, ended = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
     assert len(begun) >= len(PITCHES)
@@ -106,11 +103,9 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     page.locator("#midi-port").select_option("Off")
     expect(switch).not_to_be_checked()
 
-    tab.press("Listen")
-    page.wait_for_selector(LISTENING)
+    tab.listen()
     assert (started[-1].get("mode"), started[-1]["lookahead_ms"]) == (None, 100)
-    tab.press("Stop")
-    page.wait_for_selector(IDLE)
+    tab.stop()
 
 
 @pytest.mark.parametrize(
@@ -146,8 +141,7 @@ def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:
     tab.press("Listen")
     page.evaluate("allow()")
     page.wait_for_selector(LISTENING)
-    tab.press("Stop")
-    page.wait_for_selector(IDLE)
+    tab.stop()
 
 
 def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
@@ -165,8 +159,7 @@ def test_unplugged_microphone_keeps_the_take(tab: Tab, tmp_path: Path) -> None:
 
 def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> None:
     tab.run(MICROPHONE_IN_HAND, True)
-    tab.press("Listen")
-    tab.page.wait_for_selector(LISTENING)
+    tab.listen()
     status = tab.page.locator("#status")
     tab.run("""() => {
       heard.getTracks()[0].getSettings = () => ({ sampleRate: 16000 });
@@ -181,8 +174,7 @@ def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> Non
     other = Tab(tab.page.context.new_page(), tab.server)
     other.press("Listen")
     expect(other.page.locator("#status")).to_contain_text("Another tab")
-    other.press("Stop")
-    other.page.wait_for_selector(IDLE)
+    other.stop()
     other.page.close()
     assert other.complaints == []
 
@@ -191,8 +183,7 @@ def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> Non
       document.dispatchEvent(new Event('visibilitychange'));
     }""")
     expect(status).to_contain_text("in the background")
-    tab.press("Stop")
-    tab.page.wait_for_selector(IDLE)
+    tab.stop()
 
 
 def test_take_goes_on_after_the_server_was_killed(
@@ -209,8 +200,7 @@ def test_take_goes_on_after_the_server_was_killed(
     refused.press("Listen")
     status = refused.page.locator("#status.trouble")
     expect(status).to_contain_text("sessions are taken; trying again")
-    refused.press("Stop")
-    refused.page.wait_for_selector(IDLE)
+    refused.stop()
     refused.page.close()
 
     server.process.kill()
@@ -224,8 +214,7 @@ def test_take_goes_on_after_the_server_was_killed(
     page.wait_for_selector("#roll[data-sounding='A4']")
     expect(page.locator("#reconnects")).to_have_text("1")
     expect(page.locator("#dropped")).to_have_text("0.0 s")
-    tab.press("Stop")
-    page.wait_for_selector(IDLE)
+    tab.stop()
     assert tab.roll["openCount"] == "0"
     # No note was lost, doubled or cut at the break: the whole take, as a recording, says so.
     sound = saved(tab.download("Download WAV"), tmp_path)
@@ -239,6 +228,5 @@ def test_demo_is_one_click_away(tab: Tab) -> None:
     tab.page.wait_for_selector(LISTENING)
     expect(tab.page.locator("#take-name")).to_contain_text("Demo")
     tab.wait_for_notes(1)  # the fake model hears its A4 alone
-    tab.press("Stop")
-    tab.page.wait_for_selector(IDLE)
+    tab.stop()
     assert tab.roll["openCount"] == "0"

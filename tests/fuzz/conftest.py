@@ -20,13 +20,8 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 def inputs(few: int, share: float) -> settings:
     """So many inputs in the suite; this share of all where it is run to fuzz."""
-    return settings(
-        max_examples=max(few, round(share * ALL_INPUTS)),
-        derandomize=not ALL_INPUTS,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    most = max(few, round(share * ALL_INPUTS))
+    return settings(max_examples=most, suppress_health_check=list(HealthCheck))
 
 
 def count(target: str) -> None:

@@ -51,8 +51,8 @@ class Talk:
         assert midi_pitches(self.heard[-1]["midi_base64"]) == PITCHES
 
 
-def reach(server: RunningServer, **options: Any) -> connect:
-    return connect(server.websocket_url, open_timeout=60, **options)
+def reach(server: RunningServer, query: str = "", **options: Any) -> connect:
+    return connect(server.websocket_url + query, open_timeout=60, **options)
 
 
 async def transcribes(server: RunningServer) -> None:

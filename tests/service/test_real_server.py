@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.storage import WEIGHTS
@@ -104,13 +103,12 @@ async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: St
     key = "rse_in-a-url"
     server = start_server(*TONES, RSE_KEYS=f"alice:{hash_key(key).hex()}", RSE_LOG_FORMAT="json")
     bearer = {"Authorization": f"Bearer {key}"}
-    url = f"{server.websocket_url}?token={key}"
     with pytest.raises(InvalidStatus):
-        await connect(url)
-    async with connect(url, additional_headers=bearer) as socket:
+        await reach(server, f"?token={key}")
+    async with reach(server, f"?token={key}", additional_headers=bearer) as socket:
         assert "bad_start" in await socket.recv()
-    options = "encoding=pcm_s16le&sample_rate=16000"
-    async with connect(f"{server.websocket_url}?{options}", additional_headers=bearer) as socket:
+    options = "?encoding=pcm_s16le&sample_rate=16000"
+    async with reach(server, options, additional_headers=bearer) as socket:
         assert "ready" in await socket.recv()
         await asyncio.to_thread(server.terminate)
     lines = [json.loads(line) for line in server.log.splitlines()]

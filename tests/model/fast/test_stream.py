@@ -51,7 +51,7 @@ def noise(hops: int, seed: int = 0) -> Tensor:
 
 
 @ALL
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(hops=HOPS)
 def test_a_stream_gives_what_whole_windows_give(config: ModelConfig, hops: list[int]) -> None:
     transcriber, fast = networks(config)
@@ -72,7 +72,7 @@ def test_a_stream_gives_what_whole_windows_give(config: ModelConfig, hops: list[
 
 
 @ALL
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), step=st.sampled_from([32, 16, 7]))
 def test_windows_are_the_same_together(config: ModelConfig, sizes: list[int], step: int) -> None:
     """Whatever their number, and however the stream goes on."""
@@ -110,7 +110,7 @@ def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None
     assert torch.equal(*rows)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(order=st.lists(st.integers(0, 2), min_size=1, max_size=12))
 def test_streams_do_not_meet(order: list[int]) -> None:
     """Whatever the order in which several streams' windows come, each gets the bits of its own."""

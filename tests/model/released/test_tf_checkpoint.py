@@ -110,13 +110,12 @@ def test_records_that_it_cannot_follow_are_refused(
         read_checkpoint(prefix)
 
 
-def test_compressed_tables_are_refused(prefix: Path) -> None:
+def test_compressed_tables_and_those_without_header_or_with_bad_entries_are_refused(
+    prefix: Path,
+) -> None:
     write_checkpoint(prefix, VARIABLES, block_type=1)
     with pytest.raises(WeightsError, match="compressed"):
         read_checkpoint(prefix)
-
-
-def test_tables_without_header_and_with_bad_entries_are_refused(prefix: Path) -> None:
     index = Path(f"{prefix}.index")
     index.write_bytes(tf_writer.table({"a": b""}, 4))
     with pytest.raises(WeightsError, match="header is missing"):

@@ -74,7 +74,7 @@ def test_streamed_frames_are_those_of_whole_windows(
     np.testing.assert_allclose(live, whole, atol=DECIMATED if config is HISTORY else TOLERANCE)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(
     chunk=st.integers(50, 30_000),
     block_frames=st.sampled_from([1, 2, 3, 8, 16]),

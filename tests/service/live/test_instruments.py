@@ -14,16 +14,7 @@ from starlette.testclient import TestClient
 from model.config import HEADS
 from model.instruments import PROGRAMS
 from tests.fakes import FakeTranscriber, play
-from tests.service.apps import (
-    RATE_HZ,
-    of_type,
-    pcm16,
-    perform,
-    post,
-    refusal,
-    serving,
-    sound_file,
-)
+from tests.service.apps import RATE_HZ, of_type, pcm16, perform, post, refusal, serving, sound_file
 
 # A tone's loudness is its instrument to the fake: a violin, a piano with its pedal, a viola.
 PARTS = [

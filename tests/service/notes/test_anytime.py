@@ -81,7 +81,7 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
     return tracker, windows_of(probabilities[: len(heads)], tracker, clarity)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(wild_windows)
 def test_the_laws_of_events(wild: Wild) -> None:
     tracker, windows = opened(wild)
@@ -90,7 +90,7 @@ def test_the_laws_of_events(wild: Wild) -> None:
     check_laws((event for events in told for event in events), tracker.settings, wild[0].shape[1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     any_settings,
     st.integers(1, MAX_ANYTIME_BLOCK_FRAMES),
@@ -115,7 +115,7 @@ def test_the_laws_hold_for_windows_of_several_new_frames_that_disagree(
     check_laws((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(wild_windows, st.integers(0, 2**32 - 1), st.data())
 def test_no_event_depends_on_later_audio(wild: Wild, seed: int, data: st.DataObject) -> None:
     tracker, windows = opened(wild)
@@ -129,7 +129,7 @@ def test_no_event_depends_on_later_audio(wild: Wild, seed: int, data: st.DataObj
     assert track(opened(wild)[0], other)[:cut] == whole[:cut]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(wild_windows)
 def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
     tracker, windows = opened(wild)
@@ -139,7 +139,7 @@ def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
             assert n - tracker.last_age - event.time_s / FRAME_S <= most[event.kind] + 1e-3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(wild_windows, st.data())
 def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObject) -> None:
     one, windows = opened(wild)

@@ -56,7 +56,7 @@ def performances(draw_from: st.DrawFn) -> Probabilities:
     return out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(performances(), st.data())
 def test_the_belief_and_the_events_depend_on_the_past_alone(
     probabilities: Probabilities, data: st.DataObject
@@ -72,7 +72,7 @@ def test_the_belief_and_the_events_depend_on_the_past_alone(
     assert listener().push(0, probabilities) == before + one.push(cut, probabilities[:, cut:])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(performances(), st.data())
 def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     probabilities: Probabilities, data: st.DataObject
@@ -93,7 +93,7 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     assert resumed.finish(frames) == whole.finish(frames)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(performances())
 def test_each_note_has_one_name_and_at_most_one_correction_while_it_sounds(
     probabilities: Probabilities,

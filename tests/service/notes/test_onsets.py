@@ -39,7 +39,7 @@ def always(probability: float) -> OnsetClassifier:
     return OnsetClassifier((((tuple([0.0] * INPUTS),), (bias,)),))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 6))
 def test_a_peak_is_the_first_of_the_highest_nearby(seed: int, radius: int, levels: int) -> None:
     steps = np.random.default_rng(seed).integers(0, levels + 1, (30, 3))
@@ -53,7 +53,7 @@ def test_a_peak_is_the_first_of_the_highest_nearby(seed: int, radius: int, level
         assert found[frame, pitch] == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_only_frames_near_a_peak_are_read_and_each_peak_is_judged_alone(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -235,7 +235,7 @@ judged_settings = st.builds(
 any_settings = tracker_settings | judged_settings
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     wild_probabilities(),
     tracker_settings,
@@ -251,7 +251,7 @@ def test_the_laws_of_events(
     assert begun_s == sorted(begun_s)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(wild_probabilities(), any_settings, st.lists(st.integers(0, 9), max_size=30))
 def test_events_do_not_depend_on_how_frames_are_pushed(
     probabilities: Probabilities, chosen: TrackerSettings, chunks: list[int]
@@ -260,7 +260,7 @@ def test_events_do_not_depend_on_how_frames_are_pushed(
     assert track(probabilities, chunks, chosen, ALL_HEADS) == whole
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(wild_probabilities(), any_settings, st.data())
 def test_another_tracker_goes_on_where_one_stopped(
     probabilities: Probabilities, chosen: TrackerSettings, data: st.DataObject
@@ -278,7 +278,7 @@ def test_another_tracker_goes_on_where_one_stopped(
     assert events == track(probabilities, (), chosen, ALL_HEADS)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(wild_probabilities(), any_settings, st.integers(0, 80))
 def test_events_are_known_within_the_stated_delay(
     probabilities: Probabilities, chosen: TrackerSettings, cut: int

@@ -30,7 +30,7 @@ def performances(draw: st.DrawFn) -> list[Note]:
     return notes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(performances())
 def test_readers_find_the_same_notes(notes: list[Note]) -> None:
     opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes)))

@@ -63,7 +63,7 @@ def run(
     return asyncio.run(transcribe())
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
     engines: list[Engine], data: st.DataObject

@@ -69,7 +69,7 @@ def test_the_notes_of_a_melody_at_their_times(
         assert offset == pytest.approx(offset_s, abs=2.5 * FRAME_S)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -> None:
     options = data.draw(st.sampled_from(OPTIONS))
@@ -91,7 +91,7 @@ def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -
     assert listen(engine, raw, audio, options, sizes, Priority.FILE)[0] == whole
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_no_event_depends_on_audio_after_its_decision(
     listening_engine: Engine, data: st.DataObject

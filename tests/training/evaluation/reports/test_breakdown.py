@@ -33,7 +33,7 @@ def random_notes(rng: np.random.Generator, count: int) -> NoteList:
     return note_list(np.stack([onset, onset + length, pitch, np.full(count, 80)], axis=1))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_groups_add_up_to_the_whole(seed: int) -> None:
     rng = np.random.default_rng(seed)

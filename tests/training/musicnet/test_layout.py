@@ -50,17 +50,15 @@ def test_the_error_for_a_missing_archive_says_where_it_is(tmp_path: Path) -> Non
         find(tmp_path)
 
 
-def test_lonely_audio_and_labels_are_named(archive: Path) -> None:
-    (archive / "train_labels" / "1727.csv").unlink()
-    (archive / "train_data" / "1728.wav").unlink()
-    with pytest.raises(ArchiveError, match="incomplete.*1727, 1728"):
-        find(archive)
-
-
-def test_a_set_without_recordings_is_named(tmp_path: Path) -> None:
+def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> None:
     write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]))
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):
         split(find(tmp_path), "paper")
+    write_recording(tmp_path, "train", TRAIN[1], scale(TRAIN[1]))
+    (tmp_path / "train_labels" / "1727.csv").unlink()
+    (tmp_path / "train_data" / "1728.wav").unlink()
+    with pytest.raises(ArchiveError, match="incomplete.*1727, 1728"):
+        find(tmp_path)
 
 
 @pytest.mark.parametrize(

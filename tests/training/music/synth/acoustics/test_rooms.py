@@ -34,12 +34,10 @@ def rooms(tmp_path: Path) -> tuple[Room, ...]:
     return load_rooms(tmp_path, SAMPLE_RATE)
 
 
-def test_the_inside_of_a_piano_is_no_room(rooms: tuple[Room, ...]) -> None:
+def test_the_inside_of_a_piano_is_no_room_and_another_rate_is_refused(
+    rooms: tuple[Room, ...], tmp_path: Path
+) -> None:
     assert [room.place for room in rooms] == ["Hall", "Hall"]
-
-
-def test_rooms_of_another_rate_are_refused(tmp_path: Path) -> None:
-    write_rooms(tmp_path)
     with pytest.raises(ValueError, match="11025 Hz"):
         load_rooms(tmp_path, 22050)
     assert load_rooms(tmp_path / "rooms", SAMPLE_RATE) == ()

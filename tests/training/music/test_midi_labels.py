@@ -1,5 +1,6 @@
 """Notes of MIDI files: strikes, ends, pedals on any track and channel."""
 
+from functools import partial
 from pathlib import Path
 
 import mido
@@ -90,22 +91,10 @@ def test_drums_are_no_notes(tmp_path: Path) -> None:
 
 def test_a_tempo_counts_from_where_it_stands(tmp_path: Path) -> None:
     file = mido.MidiFile(type=1, ticks_per_beat=100)
-    file.tracks.append(
-        mido.MidiTrack(
-            [
-                mido.MetaMessage("set_tempo", tempo=1_000_000),
-                mido.MetaMessage("set_tempo", tempo=250_000, time=200),
-            ]
-        )
-    )
-    file.tracks.append(
-        mido.MidiTrack(
-            [
-                mido.Message("note_on", note=60, velocity=70, time=100),
-                mido.Message("note_on", note=60, velocity=0, time=200),
-            ]
-        )
-    )
+    tempo, note = partial(mido.MetaMessage, "set_tempo"), partial(mido.Message, "note_on", note=60)
+    tempi = [tempo(tempo=1_000_000), tempo(tempo=250_000, time=200)]
+    notes = [note(velocity=70, time=100), note(velocity=0, time=200)]
+    file.tracks.extend([mido.MidiTrack(tempi), mido.MidiTrack(notes)])
     file.save(tmp_path / "a.mid")
     assert heard(tmp_path / "a.mid") == [(60, 1.0, 2.25)]
 

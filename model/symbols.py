@@ -18,7 +18,6 @@ from model.rse import ResidualShuffleExchange
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 
 KIND = "symbols"  # marks these configurations in cards
-EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen embedding
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 
@@ -83,22 +82,14 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A symbol network in evaluation mode. Raises WeightsError.
-
-    A card may name under "vectors" a file beside it with the frozen embedding, so several weights
-    can share one.
-    """
+    """A symbol network in evaluation mode. Raises WeightsError."""
     path = resolve(path)
-    card = read_card(path)
     try:
-        config = SymbolConfig.from_json(card["config"])
+        config = SymbolConfig.from_json(read_card(path)["config"])
     except (TypeError, ValueError) as error:
         raise WeightsError(f"{path}: {error}") from error
     network = SymbolNetwork(config)
-    tensors = read_tensors(path)
-    if card.get("vectors"):
-        tensors |= read_tensors(path.with_name(Path(str(card["vectors"])).name))
-    load_weights(network, tensors, path)
+    load_weights(network, read_tensors(path), path)
     return network.eval()
 
 

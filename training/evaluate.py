@@ -57,12 +57,7 @@ from service.protocol.options import Mode, StreamOptions
 from training.commands import CACHE
 from training.evaluation.errors import analyse
 from training.evaluation.instruments import evaluate_instruments
-from training.evaluation.junk import (
-    evaluate_junk,
-    held_out_sounds,
-    made_sounds,
-    recorded_sounds,
-)
+from training.evaluation.junk import evaluate_junk, held_out_sounds, made_sounds, recorded_sounds
 from training.evaluation.real import evaluate_collection
 from training.evaluation.reports.pictures import draw_confusion
 from training.evaluation.reports.report import Report
@@ -212,12 +207,7 @@ def _musicnet(options: argparse.Namespace) -> int:
     paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
     print(f"average precision of middle frames: {paper['average_precision']:.4f}")
     reports = evaluate_collection(
-        collection,
-        partial(load, options.model),
-        _streams(options),
-        0.0,
-        options.jobs,
-        show=SHOW,
+        collection, partial(load, options.model), _streams(options), 0.0, options.jobs, show=SHOW
     )
     _write(options.json, {"paper": paper, **_together(reports)})
     return _status(reports[0]["failures"])

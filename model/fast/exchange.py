@@ -95,11 +95,7 @@ class FirstHalf:
     def open(self) -> list[Kept]:
         """The state of a new stream: the inputs of every layer."""
         return [
-            Kept(
-                self._shape,
-                span * self._frames,
-                GRID - self._reach - span * self._frames,
-            )
+            Kept(self._shape, span * self._frames, GRID - self._reach - span * self._frames)
             for span in self._spans[:-1]
         ]
 

@@ -18,13 +18,7 @@ from torch import Tensor, nn
 from model.config import RELEASED_RSE, RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.algorithmic.data import (
-    BINS,
-    EXAMPLES_PER_LENGTH,
-    Examples,
-    Shuffled,
-    make_bins,
-)
+from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, Examples, Shuffled, make_bins
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.algorithmic.generators import PROBLEMS, draw_keys
 from training.loop.parallel import WHOLE, Share

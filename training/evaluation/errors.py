@@ -20,12 +20,7 @@ from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.reports.breakdown import OCTAVES
-from training.music.metrics import (
-    ONSET_TOLERANCE_S,
-    NoteList,
-    estimated_notes,
-    matched_onsets,
-)
+from training.music.metrics import ONSET_TOLERANCE_S, NoteList, estimated_notes, matched_onsets
 from training.music.notes import next_strokes
 from training.music.recordings import Recording, read_audio
 

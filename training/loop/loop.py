@@ -60,9 +60,7 @@ class Trainer:
         self.objective = self.fabric.setup_module(Objective(task))
         self.optimizer = make_optimizer(task.network, config)
         self.average = torch.optim.swa_utils.AveragedModel(
-            task.network,
-            multi_avg_fn=running_average(config.average),
-            use_buffers=True,
+            task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices

@@ -29,12 +29,7 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
-from training.evaluation.instruments import (
-    Passage,
-    down_frames,
-    pedal_frames,
-    rendered_passages,
-)
+from training.evaluation.instruments import Passage, down_frames, pedal_frames, rendered_passages
 from training.music.metrics import confusion, estimated_notes, matched_onsets
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import command
@@ -67,7 +62,7 @@ class TrackedPassage:
 
 
 class NamingPieces:
-    """Implements ``tune.Pieces``."""
+    """Passages as the note tracker hears them."""
 
     def __init__(
         self,
@@ -165,7 +160,8 @@ def naming_settings(
     """The settings in the card of the weights, with the best of GRID."""
     settings = TrackerSettings.from_card(transcriber.card)
     other = replace(synth, seed=synth.seed + 1)
-    return tune(NamingPieces(transcriber, settings, other, passages, seconds), settings, GRID)
+    pieces = NamingPieces(transcriber, settings, other, passages, seconds)
+    return tune(pieces.objective, settings, GRID)
 
 
 def main(arguments: list[str] | None = None) -> int:

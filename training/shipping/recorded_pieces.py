@@ -21,7 +21,7 @@ from training.music.scored.corpus import ScoredRecording, load_recordings
 from training.music.synth.acoustics.augment import Surroundings, augment, load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
-from training.shipping.tracking import lookahead_probabilities, note_heads, tracked
+from training.shipping.tracking import lookahead_probabilities, note_heads, onset_errors_s, tracked
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,15 @@ class Truth:
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return ~self.unknown[frame, pitch]
 
-    def matches(self, notes: NoteList) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of written notes and of the found notes that match them."""
+    @property
+    def notes(self) -> NoteList:
+        """The written notes, without lengths and velocities."""
         pitch = self.pitch.astype(np.int64)
-        written = NoteList(self.onset_s, self.onset_s, pitch, np.zeros_like(pitch))
-        pairs = matched_onsets(written, notes)
-        return pairs[:, 0], pairs[:, 1]
+        return NoteList(self.onset_s, self.onset_s, pitch, np.zeros_like(pitch))
 
 
 class RecordedPieces:
-    """Implements ``tune.Timed``: probabilities of the recordings."""
+    """Probabilities of recordings (see ``tune.Timed``)."""
 
     def __init__(
         self,
@@ -78,21 +77,18 @@ class RecordedPieces:
                         truth = truth_of(recording, probabilities.shape[1], self.frame_s)
                         self.pieces.append((probabilities, truth))
 
+    def _tracked(self, settings: TrackerSettings) -> Iterator[tuple[Truth, NoteList]]:
+        for probabilities, truth in self.pieces:
+            yield truth, tracked(settings, probabilities, self.frame_s, self.heads)
+
     def objective(self, settings: TrackerSettings) -> float:
         """Mean onset F1 over pieces."""
-        scores = []
-        for probabilities, score in self.pieces:
-            notes = tracked(settings, probabilities, self.frame_s, self.heads)
-            scores.append(known_onset_f1(score, notes))
-        return float(np.mean(scores))
+        return float(np.mean([known_onset_f1(*pair) for pair in self._tracked(settings)]))
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        errors = [np.zeros(0)]
-        for probabilities, score in self.pieces:
-            notes = tracked(settings, probabilities, self.frame_s, self.heads)
-            written, found = score.matches(notes)
-            errors.append(notes.onset_s[found] - score.onset_s[written])
-        return np.concatenate(errors)
+        """As in ``tune.Timed``."""
+        pairs = self._tracked(settings)
+        return np.concatenate([onset_errors_s(truth.notes, notes) for truth, notes in pairs])
 
 
 def copies(
@@ -154,7 +150,7 @@ def truth_of(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
 
 def known_onset_f1(score: Truth, notes: NoteList) -> float:
     """F1 of the onsets that the score determines; 0 if there are none and none is found."""
-    written, found = score.matches(notes)
+    written, found = matched_onsets(score.notes, notes).T
     written_known = score.knows(score.onset_s, score.pitch)
     hits = int(written_known[written].sum())
     wrong = np.ones(len(notes), bool)

@@ -16,7 +16,7 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
-from training.music.metrics import NoteList, estimated_notes
+from training.music.metrics import NoteList, estimated_notes, matched_onsets
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""
@@ -34,9 +34,8 @@ def lookahead_probabilities(
     """[heads, frames, PITCHES] of audio at the model's rate, for each of LOOKAHEADS_MS."""
     for lookahead in LOOKAHEADS_MS:
         options = StreamOptions(lookahead_ms=lookahead, block_frames=8)
-        yield transcribe_array(audio, engine.config.sample_rate, engine, options).probabilities[
-            rows
-        ]
+        heard = transcribe_array(audio, engine.config.sample_rate, engine, options)
+        yield heard.probabilities[rows]
 
 
 def tracked(
@@ -53,12 +52,14 @@ def tracked(
     return estimated_notes(score.notes)
 
 
+def onset_errors_s(reference: NoteList, found: NoteList) -> NDArray[np.float64]:
+    """Delays of the notes found that match one of the reference."""
+    matched = matched_onsets(reference, found)
+    return np.asarray(found.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]])
+
+
 def run_windows(
-    engine: Engine,
-    audio: NDArray[np.float32],
-    columns: int,
-    last_age: int,
-    take: OnFrames,
+    engine: Engine, audio: NDArray[np.float32], columns: int, last_age: int, take: OnFrames
 ) -> None:
     """Calls ``take`` with the newest frame and the probabilities of every window in anytime mode,
     [heads, columns, PITCHES]: of audio at the model's rate, a window every hop."""

@@ -9,7 +9,7 @@ at a time along their grids, first in wide steps, until the objective no longer 
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import command
 from training.shipping.recorded_pieces import RecordedPieces
-from training.shipping.tracking import lookahead_probabilities, note_heads, tracked
+from training.shipping.tracking import lookahead_probabilities, note_heads, onset_errors_s, tracked
 
 logger = logging.getLogger(__name__)
 
@@ -51,26 +51,20 @@ MAX_CORRECTION = 0.4  # frames
 REAL_WEIGHT = 2.0  # of onset F1 on recordings, against the objective of rendered pieces
 
 
-class Pieces(Protocol):
-    """Material that settings are judged on."""
+class Timed(Protocol):
+    """Pieces that settings are judged on, whose notes have true times."""
 
-    heads: tuple[str, ...]
+    frame_s: float
 
     def objective(self, settings: TrackerSettings) -> float:
         """Higher is better."""
-
-
-class Timed(Pieces, Protocol):
-    """Pieces whose notes have true times."""
-
-    frame_s: float
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
         """Delays of the found notes, in seconds, over all pieces."""
 
 
 class HeldOutPieces:
-    """Implements ``Timed``: probabilities of the validation pieces."""
+    """Probabilities of the validation pieces."""
 
     def __init__(
         self, transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
@@ -83,109 +77,90 @@ class HeldOutPieces:
                 for probabilities in lookahead_probabilities(engine, piece.audio, rows):
                     self.pieces.append((probabilities, note_list(piece.notes)))
 
+    def _tracked(self, settings: TrackerSettings) -> Iterator[tuple[NoteList, NoteList]]:
+        """The notes of each piece and those found."""
+        for probabilities, reference in self.pieces:
+            yield reference, tracked(settings, probabilities, self.frame_s, self.heads)
+
     def objective(self, settings: TrackerSettings) -> float:
         """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""
         total = 0.0
-        for probabilities, reference in self.pieces:
-            estimated = tracked(settings, probabilities, self.frame_s, self.heads)
-            frames = probabilities.shape[1]
-            rolls = (notes.roll(frames, self.frame_s) for notes in (estimated, reference))
-            total += note_f1(reference, estimated, offsets=False)
-            total += 0.5 * frame_f1(*rolls) + 0.5 * note_f1(reference, estimated, offsets=True)
+        for (probabilities, _), pair in zip(self.pieces, self._tracked(settings), strict=True):
+            rolls = (notes.roll(probabilities.shape[1], self.frame_s) for notes in pair)
+            total += note_f1(*pair, offsets=False) + 0.5 * note_f1(*pair, offsets=True)
+            total += 0.5 * frame_f1(*rolls)
         return total / len(self.pieces)
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
         """As in ``Timed``."""
-        errors = [np.zeros(0)]
-        for probabilities, reference in self.pieces:
-            notes = tracked(settings, probabilities, self.frame_s, self.heads)
-            pairs = matched_onsets(reference, notes)
-            errors.append(notes.onset_s[pairs[:, 1]] - reference.onset_s[pairs[:, 0]])
-        return np.concatenate(errors)
+        return np.concatenate([onset_errors_s(*pair) for pair in self._tracked(settings)])
 
     def velocity_scale(self, settings: TrackerSettings) -> float:
         """The ``velocity_scale`` that makes the found notes as loud as they were played, in the
         median and to a tenth; that of ``settings`` if none is found."""
         ratios = [np.zeros(0)]
-        for probabilities, reference in self.pieces:
-            bare = replace(settings, velocity_scale=1.0)
-            notes = tracked(bare, probabilities, self.frame_s, self.heads)
+        for reference, notes in self._tracked(replace(settings, velocity_scale=1.0)):
             pairs = matched_onsets(reference, notes)
             ratios.append(reference.velocity[pairs[:, 0]] / notes.velocity[pairs[:, 1]])
         found = np.concatenate(ratios)
         return round(float(np.median(found)), 1) if len(found) else settings.velocity_scale
 
 
-class Together:
-    """Pieces of several kinds, weighted."""
-
-    def __init__(self, parts: Sequence[tuple[float, Timed]]) -> None:
-        self.parts = parts
-        self.heads = parts[0][1].heads
-
-    def objective(self, settings: TrackerSettings) -> float:
-        """The weighted sum."""
-        return sum(weight * pieces.objective(settings) for weight, pieces in self.parts)
-
-    def correction_frames(self, settings: TrackerSettings) -> float:
-        """The correction that zeroes the median onset error, averaged over the kinds of pieces,
-        within the limits of ``onset_correction_frames`` and to a tenth."""
-        bare = replace(settings, onset_correction_frames=0.0)
-        frames = [
-            float(np.median(errors)) / pieces.frame_s
-            for _, pieces in self.parts
-            if len(errors := pieces.onset_errors_s(bare))
-        ]
-        late = float(np.mean(frames)) if frames else 0.0
-        return round(min(MAX_CORRECTION, max(-MAX_CORRECTION, -late)), 1) + 0.0
+def correction_frames(kinds: Sequence[Timed], settings: TrackerSettings) -> float:
+    """The correction that zeroes the median onset error, averaged over the kinds of pieces, within
+    the limits of ``onset_correction_frames`` and to a tenth."""
+    bare = replace(settings, onset_correction_frames=0.0)
+    frames = [
+        float(np.median(errors)) / pieces.frame_s
+        for pieces in kinds
+        if len(errors := pieces.onset_errors_s(bare))
+    ]
+    late = float(np.mean(frames)) if frames else 0.0
+    return round(min(MAX_CORRECTION, max(-MAX_CORRECTION, -late)), 1) + 0.0
 
 
 def tune(
-    pieces: Pieces,
-    start: TrackerSettings | None = None,
-    grid: Mapping[str, Sequence[Any]] = GRID,
+    objective: Callable[[TrackerSettings], float],
+    start: TrackerSettings,
+    grid: Mapping[str, Sequence[Any]],
 ) -> TrackerSettings:
     """Coordinate search along a grid; combinations that make no sense are passed over.
 
     Logs a warning for each setting that ends at the end of its grid: a wider one may be better.
     """
-    search = _Search(pieces, start or TrackerSettings(), grid)
-    names = [name for name in grid if name != "offset_threshold" or "offset" in pieces.heads]
+    search = _Search(objective, start, grid)
     for round_ in range(ROUNDS):
         before = search.score
-        for name in names:
+        for name in grid:
             if round_ == 0:
                 search.scan(name)
             search.climb(name)
             logger.info("%s %s: %.4f", name, getattr(search.best, name), search.score)
         if search.score == before:
             break
-    for name in at_an_end(search.best, grid):
-        logger.warning("%s %s is at the end of its grid", name, getattr(search.best, name))
+    for name, values in grid.items():
+        # No count of frames is below the first of its grid.
+        ends = (
+            values[-1:]
+            if name in ("release_frames", "min_note_frames")
+            else values[:: len(values) - 1]
+        )
+        if (value := getattr(search.best, name)) is not None and value in ends:
+            logger.warning("%s %s is at the end of its grid", name, value)
     return search.best
-
-
-def at_an_end(settings: TrackerSettings, grid: Mapping[str, Sequence[Any]] = GRID) -> list[str]:
-    """Settings at an end of their grid, beyond which there are values that make sense."""
-    ends = {
-        name: [end for end in (values[0], values[-1]) if end is not None]
-        for name, values in grid.items()
-    }
-    for name in ends.keys() & {"release_frames", "min_note_frames"}:
-        ends[name] = [max(grid[name])]  # none is shorter than the first
-    return [name for name, values in ends.items() if getattr(settings, name) in values]
 
 
 class _Search:
     """The best settings so far, and steps to better ones."""
 
     def __init__(
-        self, pieces: Pieces, start: TrackerSettings, grid: Mapping[str, Sequence[Any]]
+        self,
+        objective: Callable[[TrackerSettings], float],
+        start: TrackerSettings,
+        grid: Mapping[str, Sequence[Any]],
     ) -> None:
-        self._pieces = pieces
-        self._grid = grid
-        self.best = start
-        self.score = pieces.objective(start)
+        self._objective, self._grid = objective, grid
+        self.best, self.score = start, objective(start)
         self._seen = {start}
 
     def scan(self, name: str) -> None:
@@ -216,7 +191,7 @@ class _Search:
         if candidate in self._seen:
             return False
         self._seen.add(candidate)
-        score = self._pieces.objective(candidate)
+        score = self._objective(candidate)
         if score <= self.score:
             return False
         self.best, self.score = candidate, score
@@ -234,19 +209,26 @@ def settings_for(
         seconds: length of each; four times as much of each recording.
     """
     rendered = HeldOutPieces(transcriber, synth, pieces, seconds)
-    parts: list[tuple[float, Timed]] = [(1.0, rendered)]
+    kinds: list[Timed] = [rendered]
+    weights = [1.0]
     if synth.real_root is not None:
         held_out = load_recordings(synth.real_root, synth.cache, "validation", synth.real_left_out)
         around = load_surroundings(synth.root, synth.cache, transcriber.config.sample_rate)
-        recorded = RecordedPieces(transcriber, held_out, 4 * seconds, around)
-        parts.append((REAL_WEIGHT, recorded))
-    together = Together(parts)
+        kinds.append(RecordedPieces(transcriber, held_out, 4 * seconds, around))
+        weights.append(REAL_WEIGHT)
+
+    def objective(settings: TrackerSettings) -> float:
+        return sum(w * pieces.objective(settings) for w, pieces in zip(weights, kinds, strict=True))
+
+    grid = dict(GRID)
+    if "offset" not in rendered.heads:
+        del grid["offset_threshold"]
     start = TrackerSettings.from_card(transcriber.card)
     # Thresholds by age are chosen for an onset threshold (training.shipping.early).
-    best = tune(together, replace(start, early_onset_thresholds=()))
+    best = tune(objective, replace(start, early_onset_thresholds=()), grid)
     return replace(
         best,
-        onset_correction_frames=together.correction_frames(best),
+        onset_correction_frames=correction_frames(kinds, best),
         velocity_scale=rendered.velocity_scale(best),
     )
 

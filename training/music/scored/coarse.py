@@ -20,10 +20,7 @@ SILENT = 0.3  # norm of a silent slice
 
 
 def warp(
-    score: NoteList,
-    sounding: NDArray[np.float32],
-    onset: NDArray[np.float32],
-    frame_s: float,
+    score: NoteList, sounding: NDArray[np.float32], onset: NDArray[np.float32], frame_s: float
 ) -> TimeMap:
     """The map from score time to recording time, to about STEP_S.
 

@@ -91,10 +91,7 @@ def unknown(
 
 
 def _rows(
-    begin_s: NDArray[np.float64],
-    end_s: NDArray[np.float64],
-    pitch: NDArray | int,
-    what: int,
+    begin_s: NDArray[np.float64], end_s: NDArray[np.float64], pitch: NDArray | int, what: int
 ) -> NDArray[np.float64]:
     columns = np.broadcast_arrays(begin_s, end_s, pitch, what)
     return np.stack(columns, axis=1).astype(np.float64)

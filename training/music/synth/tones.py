@@ -67,11 +67,7 @@ def _timbre(rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _tone(
-    pitch: int,
-    seconds: float,
-    partials: NDArray[np.float64],
-    rate: int,
-    rng: np.random.Generator,
+    pitch: int, seconds: float, partials: NDArray[np.float64], rate: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     since = np.arange(int(seconds * rate)) / rate
     number = np.arange(1, partials.shape[1] + 1)[:, None]

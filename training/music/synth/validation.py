@@ -9,12 +9,7 @@ from numpy.typing import NDArray
 from training.music.synth.acoustics.augment import augment
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
-from training.music.synth.excerpts import (
-    Material,
-    load_material,
-    random_tuning,
-    score_excerpt,
-)
+from training.music.synth.excerpts import Material, load_material, random_tuning, score_excerpt
 from training.music.synth.render import Rendered
 
 VALIDATION_PIANO = 0.6

@@ -14,7 +14,6 @@ of the state and the rest are in the metadata of both files and, for hosts that 
 metadata, in ``live.onnx.json`` and ``live.step.onnx.json``.
 """
 
-import argparse
 import json
 import logging
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import torch
 
+from model.commands import documented_parser
 from model.onnx.export import (
     BLOCK_FRAMES,
     LOOKAHEAD_HOPS,
@@ -35,30 +35,15 @@ from model.storage import WeightsError, load, write_whole
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m model.export_onnx",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("weights", help="a shipped name, or a path to .safetensors")
-    parser.add_argument("out", metavar="OUT.onnx", type=Path)
-    parser.add_argument(
-        "--quantise", action="store_true", help="8-bit matrix products; prints the error"
-    )
-    parser.add_argument(
-        "--lookahead-hops",
-        type=int,
-        metavar="N",
-        default=LOOKAHEAD_HOPS,
-        help="from a step's newest frame to the end of its audio (default: %(default)d)",
-    )
-    parser.add_argument(
-        "--block-frames",
-        type=int,
-        metavar="N",
-        default=BLOCK_FRAMES,
-        help="frames of a step (default: %(default)d)",
-    )
+    parser = documented_parser("python -m model.export_onnx", __doc__)
+    add = parser.add_argument
+    add("weights", help="a shipped name, or a path to .safetensors")
+    add("out", metavar="OUT.onnx", type=Path)
+    add("--quantise", action="store_true", help="8-bit matrix products; prints the error")
+    ahead = "from a step's newest frame to the end of its audio (default: %(default)d)"
+    add("--lookahead-hops", type=int, metavar="N", default=LOOKAHEAD_HOPS, help=ahead)
+    frames = "frames of a step (default: %(default)d)"
+    add("--block-frames", type=int, metavar="N", default=BLOCK_FRAMES, help=frames)
     options = parser.parse_args(arguments)
     out: Path = options.out
     logging.disable(logging.WARNING)  # torch.onnx and onnxruntime suggest optional packages

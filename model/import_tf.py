@@ -9,7 +9,6 @@ The checkpoint that the authors published reads the spectrum of the window: impo
 --fourier. Networks trained as in the paper read the waveform; names and shapes are the same.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Mapping
@@ -21,7 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.config import RELEASED, RELEASED_RSE, ModelConfig, RSEConfig, StridedConfig
+from model.commands import documented_parser
+from model.config import RELEASED, RELEASED_RSE, ModelConfig, StridedConfig
 from model.released.names import ROOT, from_released, released_shapes
 from model.released.tf_checkpoint import read_checkpoint
 from model.storage import WeightsError, save_weights
@@ -40,11 +40,7 @@ LAMBADA_CLASSES = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="model.import_tf",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("model.import_tf", __doc__)
     parser.add_argument("prefix", metavar="CHECKPOINT_PREFIX", help="path without .index")
     parser.add_argument("out", metavar="OUT.safetensors", type=Path)
     parser.add_argument(
@@ -102,11 +98,10 @@ def build(
     fit.
     """
     config, convolutions = infer_config(shapes, name, fourier)
+    network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
-        network: TranscriptionModel | SymbolNetwork
-        network = (
-            TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
-        )
+        kind = TranscriptionModel if isinstance(config, ModelConfig) else SymbolNetwork
+        network = kind(config)  # type: ignore[arg-type]
     found = network_variables(shapes)
     expected = released_shapes(network, convolutions)
     problems = [
@@ -152,22 +147,14 @@ def infer_config(
     if f"{ROOT}embedding" in shapes:
         if fourier:
             raise WeightsError("a symbol network reads no spectrum: leave out --fourier")
-        return _symbol_config(shapes, classes, rse), 0
-    convolutions = _count_convolutions(shapes)
+        vocabulary, width = _matrix(shapes, f"{ROOT}embedding")
+        linear = any(key.startswith(f"{ROOT}embedding_linear/") for key in shapes)
+        return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0), 0
+    # Their kernels have three dimensions; the linear map after them has two.
+    kernels = [key for key, shape in shapes.items() if len(shape) == 3]
+    convolutions = sum(bool(re.fullmatch(rf"{ROOT}pool1/conv\d+/CvK", key)) for key in kernels)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
     return replace(RELEASED, name=name, front_end=front_end, rse=rse), convolutions
-
-
-def _symbol_config(shapes: Mapping[str, Shape], classes: int, rse: RSEConfig) -> SymbolConfig:
-    vocabulary, width = _matrix(shapes, f"{ROOT}embedding")
-    linear = any(key.startswith(f"{ROOT}embedding_linear/") for key in shapes)
-    return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0)
-
-
-def _count_convolutions(shapes: Mapping[str, Shape]) -> int:
-    """Convolution kernels have three dimensions; the linear map after them has two."""
-    kernels = re.compile(rf"{ROOT}pool1/conv\d+/CvK")
-    return sum(bool(kernels.fullmatch(key)) and len(shape) == 3 for key, shape in shapes.items())
 
 
 def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:

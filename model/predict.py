@@ -12,7 +12,6 @@ output of the network's last layer, float32, of shape (batch, positions, classes
   notes of each head in turn, before the logit offset; notes outside the network's range are -26.
 """
 
-import argparse
 import io
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model.commands import documented_parser
 from model.config import LOGIT_OFFSET, WINDOW
 from model.storage import WeightsError, load, read_card, resolve, write_whole
 from model.symbols import KIND, SymbolNetwork, load_symbol_network
@@ -35,11 +35,7 @@ class InputError(ValueError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="model.predict",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented_parser("model.predict", __doc__)
     parser.add_argument("weights", metavar="WEIGHTS.safetensors", help="a path or a shipped name")
     parser.add_argument("inputs", metavar="X.npy", type=Path)
     parser.add_argument("outputs", metavar="Y.npy", type=Path)
@@ -102,13 +98,11 @@ def raw_output(network: TranscriptionModel | SymbolNetwork, batch: Tensor) -> Te
 
 def check_symbols(network: SymbolNetwork, inputs: NDArray) -> Tensor:
     """Symbols as int64. Raises InputError unless they are integers of the vocabulary."""
-    vocabulary = network.config.vocabulary
     if inputs.dtype.kind not in "fiu" or not np.array_equal(inputs, np.floor(inputs)):
         raise InputError(f"expected symbols as integers, got {inputs.dtype}")
-    if inputs.min() < 0 or inputs.max() >= vocabulary:
-        raise InputError(
-            f"expected symbols 0 ... {vocabulary - 1}, got {inputs.min()} ... {inputs.max()}"
-        )
+    last, lowest, highest = network.config.vocabulary - 1, inputs.min(), inputs.max()
+    if lowest < 0 or highest > last:
+        raise InputError(f"expected symbols 0 ... {last}, got {lowest} ... {highest}")
     return torch.from_numpy(inputs.astype(np.int64))
 
 
@@ -121,14 +115,10 @@ def check_audio(network: TranscriptionModel, inputs: NDArray) -> Tensor:
         raise InputError("samples must be finite")
     length = samples.shape[1]
     match network.network:
-        case FilterbankNetwork():
-            if length != WINDOW:
-                raise InputError(f"expected windows of {WINDOW} samples, got {length}")
-        case StridedNetwork() as strided:
-            if length % strided.front_end.stride:
-                raise InputError(
-                    f"expected a multiple of {strided.front_end.stride} samples, got {length}"
-                )
+        case FilterbankNetwork() if length != WINDOW:
+            raise InputError(f"expected windows of {WINDOW} samples, got {length}")
+        case StridedNetwork(front_end=front_end) if length % front_end.stride:
+            raise InputError(f"expected a multiple of {front_end.stride} samples, got {length}")
     return torch.from_numpy(samples)
 
 

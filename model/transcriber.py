@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from model.config import (
-    CENTRE_FRAME,
     FRAMES,
     HOP,
     LOGIT_OFFSET,
@@ -31,7 +30,7 @@ from model.config import (
     StridedConfig,
 )
 from model.front_end.filterbank import Filterbank
-from model.front_end.patches import HarmonicStack, OctavePatches, PitchConvolutions
+from model.front_end.patches import SEMITONES, HarmonicStack, OctavePatches, PitchConvolutions
 from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
 
@@ -47,7 +46,6 @@ class FeatureStream(Protocol):
         Before the first window there is silence. Rows go to ``predict_features`` or to the
         ``predict_rows`` of a ``FastNetwork``.
         """
-        ...
 
 
 class StridedNetwork(nn.Module):
@@ -103,14 +101,9 @@ class FilterbankNetwork(nn.Module):
         self.rse = ResidualShuffleExchange(config.rse)
         self.unembed = nn.Linear(maps, self.patches.cells * heads)
         self.skip = nn.Conv2d(channels, heads, kernel_size=1)
-        self.pitch_bias = nn.Parameter(torch.zeros(heads, self.filterbank_pitches, 1))
+        self.pitch_bias = nn.Parameter(torch.zeros(heads, front_end.octaves * SEMITONES, 1))
         nn.init.xavier_uniform_(self.embed.weight, gain=0.25)
         nn.init.zeros_(self.embed.bias)
-
-    @property
-    def filterbank_pitches(self) -> int:
-        """Pitches in the octave patches."""
-        return self.patches.octaves * 12
 
     def forward(self, window: Tensor) -> Tensor:
         """(batch, context + WINDOW) -> (batch, heads, FRAMES, PITCHES) logits.
@@ -128,7 +121,10 @@ class FilterbankNetwork(nn.Module):
         routed = self.patches.join(self.unembed(self.rse(sequence)))
         logits = (self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET).transpose(2, 3)
         logits = pool_pedal(logits[:, :, :FRAMES], self.heads)
-        return place_pitches(logits, self.lowest_pitch)
+        kept = min(logits.shape[-1], PITCHES - self.lowest_pitch)
+        out = logits.new_full((*logits.shape[:-1], PITCHES), IMPOSSIBLE, dtype=torch.float32)
+        out[..., self.lowest_pitch : self.lowest_pitch + kept] = logits[..., :kept]
+        return out
 
     def by_head(self) -> list[Tensor]:
         """Views of the heads' parameters, each with the heads as its first axis."""
@@ -146,14 +142,6 @@ def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
         row = heads.index("pedal")
         logits[:, row] = logits[:, row].mean(dim=2, keepdim=True)
     return logits
-
-
-def place_pitches(logits: Tensor, lowest_pitch: int) -> Tensor:
-    """(..., pitches) from the lowest pitch up -> (..., PITCHES) float32."""
-    kept = min(logits.shape[-1], PITCHES - lowest_pitch)
-    out = logits.new_full((*logits.shape[:-1], PITCHES), IMPOSSIBLE, dtype=torch.float32)
-    out[..., lowest_pitch : lowest_pitch + kept] = logits[..., :kept]
-    return out
 
 
 class WindowStream:
@@ -237,6 +225,3 @@ class TranscriptionModel(nn.Module):
         with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
             logits = run(features)
         return torch.sigmoid(self.calibrate(logits.float()))
-
-
-__all__ = ["CENTRE_FRAME", "FRAMES", "FeatureStream", "TranscriptionModel"]

@@ -12,9 +12,9 @@ the moments when keys are released.
 import sys
 from pathlib import Path
 
+from model.commands import documented_parser
 from model.storage import WeightsError, load, shipped
 from service.engine.engine import Engine
-from training.commands import documented_parser
 from training.music.scored.aligner import align_files, summary, write_labels
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         with Engine(load(options.model)) as engine:
-            aligned = align_files(options.audio, options.score, options.coarse, engine)
+            aligned, _ = align_files(options.audio, options.score, options.coarse, engine)
         write_labels(options.out, aligned)
     except (WeightsError, ValueError, OSError) as error:
         print(f"training.align: {error}", file=sys.stderr)

@@ -6,13 +6,6 @@ from pathlib import Path
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
 
-def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """A parser whose help shows a module's docstring as it stands."""
-    return argparse.ArgumentParser(
-        prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-
-
 def add_material(parser: argparse.ArgumentParser) -> None:
     """Where the material of rendered audio is, and its cache."""
     parser.add_argument("--synth", type=Path, default=Path("data/synth"), help="training data")

@@ -99,22 +99,19 @@ class MusicTask:
         )
         self._validation: Batch | None = None
 
-    @contextlib.contextmanager
-    def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
+    def batches(
+        self, seed: int, step: int = 0, share: Share = WHOLE
+    ) -> contextlib.AbstractContextManager[Iterator[Batch]]:
         """An endless stream, rendered in worker processes or read by threads.
 
         Rendered music depends on seed and first step, so a resumed run hears other music; windows
         of the archive depend only on seed and step.
         """
         config = self.config
-        source: contextlib.AbstractContextManager[Iterator[Batch]]
         if self.archive:
-            source = self.archive.batches(config.batch_size, seed, step, share, config.workers)
-        else:
-            size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
-            source = synth_stream(self.synth, size, config.workers, music)
-        with source as stream:
-            yield stream
+            return self.archive.batches(config.batch_size, seed, step, share, config.workers)
+        size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
+        return synth_stream(self.synth, size, config.workers, music)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss of the task's own network."""
@@ -149,22 +146,18 @@ class MusicTask:
             )
         batch = self._validation
         device = next(network.parameters()).device
-        step = 64
-        probabilities = np.concatenate(
-            [
-                network.predict(_audio(batch.audio[i : i + step], device)).cpu().numpy()
-                for i in range(0, len(batch.audio), step)
-            ]
-        )
+        parts = torch.from_numpy(batch.audio).split(64)
+        heard = [network.predict(part.to(device).float()).cpu().numpy() for part in parts]
+        probabilities = np.concatenate(heard)
         middle = probabilities[:, 0, CENTRE_FRAME]
         metrics = {"ap_middle": frame_average_precision(middle, batch.frame[:, CENTRE_FRAME])}
+        truth = {
+            "frame": batch.frame,
+            "onset": batch.onset > ONSET_SCALE // 2,
+            "offset": batch.offset > ONSET_SCALE // 2,
+        }
         for lookahead in SCORED_LOOKAHEADS_MS:
             frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
-            truth = {
-                "frame": batch.frame,
-                "onset": batch.onset > ONSET_SCALE // 2,
-                "offset": batch.offset > ONSET_SCALE // 2,
-            }
             for row, head in enumerate(network.config.heads):
                 if head in truth:
                     name = "ap" if head == "frame" else f"{head}_ap"
@@ -175,9 +168,10 @@ class MusicTask:
 
     def card(self) -> dict[str, Any]:
         model = self.config.model
-        data = (
-            self.archive.card() if self.archive else {"synth": _jsonable(asdict(self.config.synth))}
-        )
+        # Paths mean nothing to readers of a card.
+        synth = asdict(self.config.synth).items()
+        settings = {name: value for name, value in synth if not isinstance(value, os.PathLike)}
+        data = self.archive.card() if self.archive else {"synth": settings}
         data = {"batch_size": self.config.batch_size, **data}
         return {"name": model.name, "config": model.to_json(), "data": data}
 
@@ -192,7 +186,7 @@ def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     """Audio (batch, samples) and labels, float32."""
 
-    def scaled(values: NDArray[np.uint8], scale: int) -> Tensor:
+    def scaled(values: NDArray[Any], scale: int) -> Tensor:
         return torch.from_numpy(values).to(device, non_blocking=True).float() / scale
 
     labels = Labels(
@@ -205,7 +199,7 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
         frame_known=1 - scaled(batch.frame_unknown, 1),
         onset_known=1 - scaled(batch.onset_unknown, 1),
     )
-    return _audio(batch.audio, device), labels
+    return scaled(batch.audio, 1), labels
 
 
 def _notes_and_pedal(
@@ -215,18 +209,18 @@ def _notes_and_pedal(
     over classes, and F1 of the pedal, over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
+    begun = batch.onset[:, frames] > ONSET_SCALE * 0.8
     if "velocity" in heads:
         truth = batch.velocity[:, frames]
-        tops = (batch.onset[:, frames] > ONSET_SCALE * 0.8) & (truth > 0)
+        tops = begun & (truth > 0)
         found = probabilities[:, heads.index("velocity"), frames]
         if tops.any():
-            pairs = np.corrcoef(found[tops], truth[tops])
-            metrics["velocity_correlation"] = float(pairs[0, 1])
+            metrics["velocity_correlation"] = float(np.corrcoef(found[tops], truth[tops])[0, 1])
     if INSTRUMENT_HEADS[0] in heads:
         first = heads.index(INSTRUMENT_HEADS[0])
         rows = slice(first, first + len(INSTRUMENT_HEADS))
         truth = batch.instrument[:, frames]
-        tops = (batch.onset[:, frames] > ONSET_SCALE * 0.8) & (truth > 0)
+        tops = begun & (truth > 0)
         found = probabilities[:, rows, frames].argmax(axis=1)
         if tops.any():
             right, classes = (found + 1 == truth)[tops], truth[tops]
@@ -243,14 +237,5 @@ def _notes_and_pedal(
     return metrics
 
 
-def _audio(values: NDArray, device: torch.device) -> Tensor:
-    return torch.from_numpy(values).to(device, non_blocking=True).float()
-
-
 def _channels_last(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(x.contiguous(memory_format=torch.channels_last) for x in inputs)
-
-
-def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
-    """Without paths, which mean nothing to readers of a card."""
-    return {k: v for k, v in values.items() if not isinstance(v, os.PathLike)}

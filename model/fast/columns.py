@@ -44,7 +44,7 @@ class ColumnNetwork:
         self._bank = bank
         self._edge = bank.config.lookahead // HOP
         self._layers = [
-            (_time_first(layer), layer.bias.detach(), _pitch_reach(layer))
+            (_time_first(layer), layer.bias.detach(), layer.kernel_size[0] // 2)
             for layer in convolutions
             if layer.bias is not None
         ]
@@ -62,11 +62,14 @@ class ColumnNetwork:
         self._after = [_columns(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
         self._after[0] = torch.cat([_columns(silent[0], self._edge), self._after[0]], dim=1)
 
-    def open(self) -> ColumnState:
-        """A new stream, as if preceded by endless silence."""
-        return ColumnState(list(self._silent))
+    def open(self) -> list[Tensor]:
+        """The state of a new stream, as if preceded by endless silence: for each convolution, the
+        input columns before the next one to change, (1, columns, pitches, channels)."""
+        return list(self._silent)
 
-    def advance(self, state: ColumnState, audio: Tensor, new_hops: int, windows: int = 1) -> Tensor:
+    def advance(
+        self, state: list[Tensor], audio: Tensor, new_hops: int, windows: int = 1
+    ) -> Tensor:
         """The columns that change with each window, (windows, columns, pitches, channels), newest
         last.
 
@@ -76,12 +79,12 @@ class ColumnNetwork:
         """
         x = self._stacked(audio, new_hops, windows)
         for number, (weight, bias, padding) in enumerate(self._layers):
-            kept, after = state.kept[number], self._after[number]
+            kept, after = state[number], self._after[number]
             if windows > 1:
                 kept = torch.cat([kept, x[:-1, new_hops - kept.shape[1] : new_hops]])
                 after = after.expand(windows, -1, -1, -1)
             rows = torch.cat([kept, x, after], dim=1)
-            state.kept[number] = rows[-1:, new_hops : new_hops + kept.shape[1]]
+            state[number] = rows[-1:, new_hops : new_hops + kept.shape[1]]
             x = F.relu_(_convolved(rows, weight, bias, self._strides[number], padding))
             if number:
                 x.add_(rows[:, 1:-1])
@@ -112,14 +115,6 @@ class ColumnNetwork:
         return silent
 
 
-class ColumnState:
-    """For each convolution, the input columns before the next one to change,
-    (1, columns, pitches, channels)."""
-
-    def __init__(self, kept: list[Tensor]) -> None:
-        self.kept = kept
-
-
 def _columns(column: Tensor, count: int) -> Tensor:
     """The same column several times."""
     return column.repeat(1, count, 1, 1)
@@ -148,7 +143,3 @@ def _time_first(layer: nn.Conv2d) -> Tensor:
     """The kernel with the axes of pitch and time swapped."""
     weight = layer.weight.detach().transpose(2, 3)
     return weight.contiguous(memory_format=torch.channels_last)
-
-
-def _pitch_reach(layer: nn.Conv2d) -> int:
-    return layer.kernel_size[0] // 2

@@ -94,10 +94,8 @@ class FirstHalf:
 
     def open(self) -> list[Kept]:
         """The state of a new stream: the inputs of every layer."""
-        return [
-            Kept(self._shape, span * self._frames, GRID - self._reach - span * self._frames)
-            for span in self._spans[:-1]
-        ]
+        hops = [span * self._frames for span in self._spans[:-1]]
+        return [Kept(self._shape, span, GRID - self._reach - span) for span in hops]
 
     def advance(self, kept: list[Kept], hop: int, embed: Compute, out: Tensor) -> None:
         """Writes the half block's output for the window that ends at this hop.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import HOP
-from model.fast.columns import ColumnNetwork, ColumnState
+from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf, Kept
 from model.fast.sliding import Sliding
 from model.front_end.filterbank import GRID
@@ -59,7 +59,7 @@ class NetworkStream:
         """frames: those read from each window."""
         self._network = network
         self._frames = frames
-        self._state: ColumnState | None = None
+        self._state: list[Tensor] | None = None
         self._grid: Sliding
         self._columns: Tensor  # (GRID, pitches, channels)
         self._kept: list[Kept]

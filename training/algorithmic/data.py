@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from training.algorithmic.generators import PADDING, Problem, Symbols
+from training.algorithmic.generators import Problem, Symbols
 from training.loop.parallel import WHOLE, Share
 
 BINS = (8, 16, 32, 64)
@@ -35,14 +37,16 @@ class Examples:
     def padded(self, length: int) -> Examples:
         """The same with more padding."""
         width = ((0, 0), (0, length - self.inputs.shape[1]))
-        return Examples(
-            np.pad(self.inputs, width, constant_values=PADDING),
-            np.pad(self.targets, width, constant_values=PADDING),
-        )
+        return Examples(np.pad(self.inputs, width), np.pad(self.targets, width))
 
-    def take(self, rows: NDArray[np.integer]) -> Examples:
+    def take(self, rows: NDArray[np.integer] | slice) -> Examples:
         """Some of the examples."""
         return Examples(self.inputs[rows], self.targets[rows])
+
+    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Both as integers for a network."""
+        inputs, targets = (torch.from_numpy(a).to(device) for a in (self.inputs, self.targets))
+        return inputs.long(), targets.long()
 
 
 def distinct_examples(

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from model.commands import documented_parser
 from model.storage import WeightsError, read_card, write_whole
-from model.symbols import SymbolNetwork, load_symbol_network
+from model.symbols import load_symbol_network
 from training.algorithmic.data import Examples, distinct_examples
 from training.algorithmic.generators import PADDING, PROBLEMS, Problem
-from training.commands import documented_parser
+from training.loop.run_folder import saved_weights
 
 LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
 EXAMPLES = 1024  # of each length (released code)
@@ -54,9 +55,8 @@ def score_examples(network: nn.Module, examples: Examples) -> Score:
     batch = max(1, BATCH_SYMBOLS // length)
     symbols = wrong = whole = 0
     for begin in range(0, count, batch):
-        inputs = torch.from_numpy(examples.inputs[begin : begin + batch]).to(device)
-        targets = torch.from_numpy(examples.targets[begin : begin + batch]).to(device).long()
-        outputs = network(inputs.long()).argmax(dim=-1)
+        inputs, targets = examples.take(slice(begin, begin + batch)).tensors(device)
+        outputs = network(inputs).argmax(dim=-1)
         # A wrong symbol is never padding in both: counted without asking.
         mistakes = (outputs != targets).sum(dim=1)
         symbols += int(((outputs != PADDING) | (targets != PADDING)).sum())
@@ -77,17 +77,6 @@ def generalisation(
         yield score_examples(network, draw_examples(problem, rng, length, examples))
 
 
-def load_trained(folder: Path, weights: str = "best") -> tuple[SymbolNetwork, Problem]:
-    """Network and problem of a run's folder. Raises WeightsError."""
-    path = folder / f"{weights}.safetensors"
-    if not path.is_file():
-        raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
-    network, name = load_symbol_network(path), read_card(path).get("name")
-    if name not in PROBLEMS:
-        raise WeightsError(f"{path} is of task {name!r}; expected one of {sorted(PROBLEMS)}")
-    return network, PROBLEMS[name]
-
-
 def table(scores: list[Score]) -> str:
     lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
     lines += [
@@ -101,10 +90,13 @@ def evaluate_run(
     folder: Path, weights: str, lengths: tuple[int, ...], examples: int
 ) -> list[Score]:
     """Scores the weights of a run and keeps the result in its folder. Raises WeightsError."""
-    network, problem = load_trained(folder, weights)
+    path = saved_weights(folder, weights)
+    network, task = load_symbol_network(path), read_card(path).get("name")
+    if task not in PROBLEMS:
+        raise WeightsError(f"{path} is of task {task!r}; expected one of {sorted(PROBLEMS)}")
     network.to("cuda" if torch.cuda.is_available() else "cpu")
-    scores = list(generalisation(network, problem, lengths, examples))
-    result = {"task": problem.name, "weights": weights, "scores": [*map(asdict, scores)]}
+    scores = list(generalisation(network, PROBLEMS[task], lengths, examples))
+    result = {"task": task, "weights": weights, "scores": [*map(asdict, scores)]}
     write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
     return scores
 

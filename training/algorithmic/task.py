@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -66,10 +67,9 @@ class AlgorithmicConfig:
 
     def joined(self, step: int) -> tuple[int, ...]:
         """The bins that train at an optimiser step, counted from 0."""
-        count = len(self.bins)
         if step >= self.curriculum_steps:
             return self.bins
-        return self.bins[: 1 + step * count // self.curriculum_steps]
+        return self.bins[: 1 + step * len(self.bins) // self.curriculum_steps]
 
 
 class AlgorithmicTask:
@@ -79,9 +79,8 @@ class AlgorithmicTask:
         self.config = config
         self.windows = config.batch_size * len(config.bins)
         self.problem = PROBLEMS[config.task]
-        self.network: nn.Module = SymbolNetwork(
-            SymbolConfig(self.problem.vocabulary, self.problem.classes, config.rse)
-        )
+        self.symbols = SymbolConfig(self.problem.vocabulary, self.problem.classes, config.rse)
+        self.network: nn.Module = SymbolNetwork(self.symbols)
         self._validation: dict[int, Examples] | None = None
 
     @contextlib.contextmanager
@@ -89,27 +88,20 @@ class AlgorithmicTask:
         self, seed: int, step: int = 0, share: Share = WHOLE
     ) -> Iterator[Iterator[dict[int, Examples]]]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
-        config = self.config
+        config, problem = self.config, self.problem
         rng = np.random.default_rng(config.seed)
-        problem = self.problem
         if config.uneven_keys:
             problem = replace(problem, draw=partial(draw_keys, uneven=config.uneven_keys))
         data = make_bins(problem, rng, config.bins, config.examples_per_length)
         order = {size: Shuffled(data[size], config.batch_size, seed, share) for size in config.bins}
-
-        def endless() -> Iterator[dict[int, Examples]]:
-            at = step
-            while True:
-                yield {size: order[size].batch(at) for size in config.joined(at)}
-                at += 1
-
-        yield endless()
+        yield ({size: order[size].batch(at) for size in config.joined(at)} for at in count(step))
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The bins' mean cost; its parts are the longest present bin's cost and accuracy."""
         costs = []
+        device = next(self.network.parameters()).device
         for examples in batch.values():
-            inputs, targets = self._tensors(examples)
+            inputs, targets = examples.tensors(device)
             logits = self.network(inputs)
             costs.append(algorithmic_loss(logits, targets, self.config.smoothing))
         parts = {
@@ -120,8 +112,14 @@ class AlgorithmicTask:
 
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Accuracy of symbols and of whole sequences on examples of every bin."""
-        if self._validation is None:
-            self._validation = self._draw_validation()
+        if self._validation is None:  # fresh examples of each bin's own length
+            count, seeds = self.config.validation_examples, (self.config.seed, VALIDATION_STREAM)
+            self._validation = {
+                size: draw_examples(
+                    self.problem, np.random.default_rng((*seeds, size)), size, count
+                )
+                for size in self.config.bins
+            }
         scores = {
             size: score_examples(network, examples) for size, examples in self._validation.items()
         }
@@ -134,20 +132,5 @@ class AlgorithmicTask:
         }
 
     def card(self) -> dict[str, Any]:
-        network = self.network
-        assert isinstance(network, SymbolNetwork)
         data = asdict(self.config)
-        return {"name": data.pop("task"), "config": network.config.to_json(), "data": data}
-
-    def _draw_validation(self) -> dict[int, Examples]:
-        """Fresh examples of each bin's own length."""
-        out = {}
-        for size in self.config.bins:
-            rng = np.random.default_rng((self.config.seed, VALIDATION_STREAM, size))
-            out[size] = draw_examples(self.problem, rng, size, self.config.validation_examples)
-        return out
-
-    def _tensors(self, examples: Examples) -> tuple[Tensor, Tensor]:
-        device = next(self.network.parameters()).device
-        inputs, targets = (torch.from_numpy(a) for a in (examples.inputs, examples.targets))
-        return inputs.to(device).long(), targets.to(device).long()
+        return {"name": data.pop("task"), "config": self.symbols.to_json(), "data": data}

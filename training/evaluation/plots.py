@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from model.commands import documented_parser
 from training.algorithmic.data import BINS
 from training.algorithmic.evaluate import RESULT
-from training.commands import documented_parser
 from training.loop.run_folder import read_metrics
 
 ERROR = "error"  # the metric of validation: wrong symbols on the longest training sequences

@@ -24,7 +24,7 @@ from service.engine.engine import Engine, EngineError
 from service.engine.interface import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
-from training.evaluation.reports.breakdown import EvaluatedRecording, by_octave, by_polyphony
+from training.evaluation.reports.breakdown import breakdowns
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
 from training.evaluation.reports.report import Report, Result, confusion_of, report, row, tables
 from training.music.label_tables import LabelError
@@ -152,22 +152,17 @@ def score(
 ) -> Result:
     """All scores of one transcription.
 
-    Args:
-        probabilities: (frames, PITCHES).
-        known_s: of each note of the estimate, seconds of the recording that its beginning needed;
-            None: that is not known.
+    probabilities: (frames, PITCHES); known_s: as in ``note_on_delays``, None if unknown.
     """
     matched = matched_onsets(reference, estimated)
-    recording = EvaluatedRecording(reference, estimated, matched, probabilities, frame_s)
     figures = scores(reference, estimated, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
     return Result(
-        figures=figures,
-        onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
-        octaves=by_octave(recording),
-        polyphony=by_polyphony(recording),
-        confusion=confusion(reference, estimated, matched),
+        figures,
+        estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
+        *breakdowns(reference, estimated, matched, probabilities, frame_s),
+        confusion(reference, estimated, matched),
     )
 
 
@@ -181,15 +176,14 @@ def _check_length(
     except (soundfile.SoundFileError, OSError) as error:
         raise AudioError(f"cannot read {recording.audio}: {error}") from None
     beyond = recording.notes.onset_s + label_shift_s > length_s + END_TOLERANCE_S
-    if not beyond.any():
-        return
-    words = (
-        f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
-        f"audio ({length_s:.1f} s)"
-    )
-    if beyond.mean() > 0.5:
-        raise LabelError(f"{words}; are their times in seconds?")
-    show(words)
+    if beyond.any():
+        words = (
+            f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
+            f"audio ({length_s:.1f} s)"
+        )
+        if beyond.mean() > 0.5:
+            raise LabelError(f"{words}; are their times in seconds?")
+        show(words)
 
 
 @contextmanager

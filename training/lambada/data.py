@@ -10,6 +10,7 @@ come first and of equals the later.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,13 @@ OTHER = 1  # class of a word that is not the answer
 Symbols = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """A passage without padding, both of shape (words,)."""
+class Encoded(NamedTuple):
+    """A passage without padding, both (words,); or a batch with padding, both (batch, length)."""
 
     inputs: Symbols
-    """Its symbols, the last one being the mask."""
+    """Symbols, the last of a passage being the mask."""
     targets: Symbols
-    """ANSWER where the answer stands, OTHER elsewhere."""
+    """ANSWER where the answer stands, OTHER elsewhere, PADDING after and before the passage."""
 
 
 Encoder = Callable[[Vocabulary, Sequence[str]], Encoded]
@@ -71,23 +71,14 @@ def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, 
     return numbers
 
 
-def place(encoded: Encoded, length: int, offset: int) -> tuple[Symbols, Symbols]:
-    """Inputs and targets of `length` positions, padded in front of `offset` and behind."""
-    inputs, targets = np.full((2, length), PADDING, dtype=np.int64)
-    inputs[offset : offset + len(encoded.inputs)] = encoded.inputs
-    targets[offset : offset + len(encoded.inputs)] = encoded.targets
-    return inputs, targets
+def place(encoded: Encoded, length: int, offset: int) -> Symbols:
+    """[2, length]: inputs and targets, padded in front of `offset` and behind."""
+    out = np.full((2, length), PADDING, dtype=np.int64)
+    out[:, offset : offset + len(encoded.inputs)] = encoded
+    return out
 
 
 PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Both (batch, length)."""
-
-    inputs: Symbols
-    targets: Symbols
 
 
 @dataclass(frozen=True)
@@ -103,7 +94,7 @@ class Batches:
     seed: int
     share: Share = WHOLE
 
-    def stream(self, step: int = 0) -> Iterator[Batch]:
+    def stream(self, step: int = 0) -> Iterator[Encoded]:
         """This process's share of each batch from an optimiser step on, counted from 0."""
         size = len(self.passages)
         own = self.share.rows(self.batch_size)
@@ -120,11 +111,11 @@ class Batches:
             yield self._batch(rows[own], shifts[own])
             step += 1
 
-    def _batch(self, rows: list[int], shifts: NDArray[np.float64]) -> Batch:
-        inputs, targets = np.empty((2, len(rows), self.length), dtype=np.int64)
-        for at, (row, shift) in enumerate(zip(rows, shifts, strict=True)):
+    def _batch(self, rows: list[int], shifts: NDArray[np.float64]) -> Encoded:
+        placed = []
+        for row, shift in zip(rows, shifts, strict=True):
             encoded = self.encode(self.vocabulary, self.passages[row])
             room = self.length - len(encoded.inputs)
             offset = int(shift * (room + 1)) if self.random_padding else room
-            inputs[at], targets[at] = place(encoded, self.length, offset)
-        return Batch(inputs, targets)
+            placed.append(place(encoded, self.length, offset))
+        return Encoded(*np.stack(placed, axis=1))

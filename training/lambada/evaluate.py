@@ -13,14 +13,15 @@ from pathlib import Path
 
 import torch
 
+from model.commands import documented_parser
 from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
-from training.commands import documented_parser
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.task import VOCABULARY
 from training.lambada.text.novels import TextError
 from training.lambada.text.passages import most_frequent, read_passages
 from training.lambada.words.vocabulary import Vocabulary
+from training.loop.run_folder import saved_weights
 
 COMMON = 500
 """Words that the frequent-word baseline leaves out; this many make it strongest on LAMBADA."""
@@ -66,9 +67,7 @@ class Result:
 
 def load_reader(folder: Path, weights: str = "best", device: str = "cpu") -> Reader:
     """A run's network with its vocabulary and preprocessing. Raises WeightsError."""
-    path = folder / f"{weights}.safetensors"
-    if not path.is_file():
-        raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
+    path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":
         raise WeightsError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
@@ -103,19 +102,17 @@ def evaluate(reader: Reader, passages: Sequence[Sequence[str]]) -> Result:
 
 
 def table(result: Result) -> str:
+    without = f"the same without the {COMMON} most frequent words of the file"
     rows = {
         "any word of the passage": result.random_word,
         "its most frequent word": result.frequent_word,
-        f"the same without the {COMMON} most frequent words of the file": (
-            result.frequent_content_word
-        ),
+        without: result.frequent_content_word,
         "network": result.accuracy,
         "answer in the passage, the most possible": result.answerable,
     }
     lines = [f"| {result.passages} passages | right |", "|---|---:|"]
-    return "\n".join(
-        [*lines, *(f"| {name} | {100 * share:.2f} % |" for name, share in rows.items())]
-    )
+    lines += [f"| {name} | {100 * share:.2f} % |" for name, share in rows.items()]
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -133,10 +130,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(json.dumps(asdict(result), indent=1) if options.json else table(result))
     if result.left_out:
-        print(
-            f"{parser.prog}: {result.left_out} passages are too long and count as wrong",
-            file=sys.stderr,
-        )
+        words = f"{result.left_out} passages are too long and count as wrong"
+        print(f"{parser.prog}: {words}", file=sys.stderr)
     return 0
 
 

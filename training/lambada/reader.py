@@ -91,13 +91,14 @@ class Reader:
 
     def right(self, passages: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """(passages,) whether each one's last word is found. Leaves the network evaluating."""
-        by_length: dict[int, list[int]] = {}
+        by_length: dict[int, list[int]] = {}  # positions of the network, a power of two
         for row, words in enumerate(passages):
-            by_length.setdefault(self.positions(words), []).append(row)
+            if self.takes(words):
+                length = max(self.length, 1 << (len(words) - 1).bit_length())
+                by_length.setdefault(length, []).append(row)
         out = np.zeros(len(passages), dtype=bool)
         self.network.eval()
         for length, rows in by_length.items():
-            rows = [row for row in rows if self.takes(passages[row])]
             batch = max(1, BATCH_SYMBOLS // (length * max(1, self.votes)))
             for begin in range(0, len(rows), batch):
                 part = rows[begin : begin + batch]
@@ -108,10 +109,7 @@ class Reader:
         """Whether a passage is tried at all."""
         return self.preprocessing.longer or len(words) <= self.length
 
-    def positions(self, words: Sequence[str]) -> int:
-        """Positions of the network that a passage takes, a power of two."""
-        return max(self.length, 1 << (len(words) - 1).bit_length())
-
+    @torch.inference_mode()
     def _right(
         self, passages: Sequence[Sequence[str]], numbers: Sequence[int], length: int
     ) -> list[bool]:
@@ -125,7 +123,9 @@ class Reader:
             for one, places in zip(encoded, offsets, strict=True)
             for offset in places
         ]
-        scores = iter(self._scores(np.stack(inputs)))
+        device = next(self.network.parameters()).device
+        logits = self.network(torch.from_numpy(np.stack(inputs)).to(device))
+        scores = iter(logits[:, :, ANSWER].float().cpu().numpy())
         return [
             self.preprocessing.vote([next(scores) for _ in places], places, words, one)
             for places, words, one in zip(offsets, passages, encoded, strict=True)
@@ -136,10 +136,3 @@ class Reader:
             return [room]
         # Of the passage alone, whatever else is in the file before it.
         return np.random.default_rng((self.seed, number)).integers(0, room + 1, self.votes).tolist()
-
-    @torch.inference_mode()
-    def _scores(self, inputs: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(placings, length) -> the answer's logits, of the same shape."""
-        device = next(self.network.parameters()).device
-        logits = self.network(torch.from_numpy(inputs).to(device))
-        return logits[:, :, ANSWER].float().cpu().numpy()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from model.config import RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import EMBEDDING_DEVIATION, SymbolConfig
-from training.lambada.data import Batch, Batches
+from training.lambada.data import Batches, Encoded
 from training.lambada.network import WordNetwork
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.text.novels import Novels, is_collection, read_novels
@@ -104,11 +104,15 @@ class LambadaTask:
         self.network: nn.Module = network
 
     @contextlib.contextmanager
-    def batches(self, seed: int, step: int = 0, share: Share = WHOLE) -> Iterator[Iterator[Batch]]:
+    def batches(
+        self, seed: int, step: int = 0, share: Share = WHOLE
+    ) -> Iterator[Iterator[Encoded]]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
+        if self._passages is None:
+            self._passages = self._read_passages()[0]
         yield Batches(
-            self.passages(),
+            self._passages,
             self.vocabulary,
             self.preprocessing.encode,
             config.length,
@@ -118,7 +122,7 @@ class LambadaTask:
             share,
         ).stream(step)
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    def loss(self, batch: Encoded) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The objective; its part is the share of passages whose best position is right."""
         device = next(self.network.parameters()).device
         targets = torch.from_numpy(batch.targets).to(device)
@@ -132,13 +136,9 @@ class LambadaTask:
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Share of the validation passages whose last word is found."""
         passages = self._validation[: self.config.validation_passages or None]
-        right = self.reader(network).right(passages)
-        return {"accuracy": float(right.mean())}
-
-    def reader(self, network: nn.Module) -> Reader:
-        """Asks a network as this task's configuration says."""
         votes = self.config.votes if self.config.padding == "random" else 0
-        return Reader(network, self.vocabulary, self.preprocessing, self.config.length, votes)
+        reader = Reader(network, self.vocabulary, self.preprocessing, self.config.length, votes)
+        return {"accuracy": float(reader.right(passages).mean())}
 
     def card(self) -> dict[str, Any]:
         data = {
@@ -146,12 +146,6 @@ class LambadaTask:
             for name, value in asdict(self.config).items()
         }
         return {"name": "lambada", "config": self.symbols.to_json(), "data": data}
-
-    def passages(self) -> Passages:
-        """The training passages, read once. Raises TextError."""
-        if self._passages is None:
-            self._passages = self._read_passages()[0]
-        return self._passages
 
     def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str], Novels | None]:
         """The passages, their words, most frequent first, the names that are known, and the

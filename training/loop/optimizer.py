@@ -58,25 +58,23 @@ def orthogonal(matrix: Tensor) -> Tensor:
     return (x.t() if tall else x).to(exact)
 
 
-def muon_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The matrices of shuffle-exchange networks, other matrices, the rest without decay."""
-    inner = {
-        id(parameter)
-        for module in network.modules()
-        if isinstance(module, ResidualShuffleExchange)
-        for parameter in module.parameters()
-    }
+def parameter_groups(
+    network: nn.Module, weight_decay: float, muon: bool = False
+) -> list[dict[str, Any]]:
+    """Matrices and kernels with decay (released code: names with CvK), the rest without; for Muon
+    the matrices of shuffle-exchange networks come first, in a group of their own."""
+    exchanges = [m for m in network.modules() if isinstance(m, ResidualShuffleExchange) and muon]
+    inner = {id(parameter) for module in exchanges for parameter in module.parameters()}
     trained = [p for p in network.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim >= 2]
-    return [
-        {
-            "params": [p for p in matrices if id(p) in inner],
-            "weight_decay": weight_decay,
-            "orthogonal": True,
-        },
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in matrices if id(p) not in inner], "weight_decay": weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
+    if muon:
+        own = [p for p in matrices if id(p) in inner]
+        groups.insert(0, {"params": own, "weight_decay": weight_decay, "orthogonal": True})
+    return groups
 
 
 def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
@@ -84,14 +82,10 @@ def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimi
     if config.optimizer == "released":
         groups = released_groups(network, config.weight_decay)
         return ReleasedRAdam(groups, lr=config.learning_rate)
-    if config.optimizer == "muon":
-        groups = muon_groups(network, config.weight_decay)
-        return Muon(groups, lr=config.learning_rate, decoupled_weight_decay=True)
-    return torch.optim.RAdam(
-        parameter_groups(network, config.weight_decay),
-        lr=config.learning_rate,
-        decoupled_weight_decay=True,
-    )
+    muon = config.optimizer == "muon"
+    groups = parameter_groups(network, config.weight_decay, muon)
+    kind = Muon if muon else torch.optim.RAdam
+    return kind(groups, lr=config.learning_rate, decoupled_weight_decay=True)
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
@@ -112,14 +106,3 @@ def schedule(progress: float, warmup: float) -> float:
     if progress < warmup:
         return max(0.02, progress / warmup)
     return (1 - progress) / (1 - warmup)
-
-
-def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Decay for matrices and kernels only (released code: names with CvK)."""
-    trained = [p for p in network.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim >= 2]
-    others = [p for p in trained if p.ndim < 2]
-    return [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]

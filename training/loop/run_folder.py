@@ -41,6 +41,14 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return sorted(lines.values(), key=lambda line: line["step"])
 
 
+def saved_weights(folder: Path, which: str) -> Path:
+    """The "best" or "last" weights of a run. Raises WeightsError if there are none yet."""
+    path = folder / f"{which}.safetensors"
+    if not path.is_file():
+        raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
+    return path
+
+
 def write_state(folder: Path, state: dict[str, Any]) -> None:
     """Writes the state of a run, which includes ``config``, to its folder atomically."""
     buffer = io.BytesIO()

@@ -116,19 +116,14 @@ def narrow(network: TranscriptionModel, channels: int, hidden_factor: int) -> Tr
     rse = replace(config.rse, hidden_factor=min(config.rse.hidden_factor, hidden_factor))
     narrowed = TranscriptionModel(replace(config, front_end=front_end, rse=rse), network.card)
     tensors = network.state_dict()
-    for name in list(tensors):
-        if name.endswith(".z.weight"):
-            _narrow_unit(tensors, name.removesuffix("z.weight"), rse.hidden_factor * 2 * rse.maps)
+    for into in [name for name in tensors if name.endswith(".z.weight")]:
+        outof = into.removesuffix("z.weight") + "w.weight"
+        z, w = tensors[into], tensors[outof]
+        kept = largest(z.norm(dim=1) * w.norm(dim=0), rse.hidden_factor * 2 * rse.maps)
+        tensors[into], tensors[outof] = z[kept], w[:, kept]
     _narrow_channels(tensors, front_end.channels)
     narrowed.load_state_dict(tensors)
     return narrowed
-
-
-def _narrow_unit(tensors: dict[str, Tensor], unit: str, hidden: int) -> None:
-    """Keeps the hidden features of a switch unit that its output listens to most."""
-    z, w = tensors[f"{unit}z.weight"], tensors[f"{unit}w.weight"]
-    kept = largest(z.norm(dim=1) * w.norm(dim=0), hidden)
-    tensors[f"{unit}z.weight"], tensors[f"{unit}w.weight"] = z[kept], w[:, kept]
 
 
 def _narrow_channels(tensors: dict[str, Tensor], channels: int) -> None:

@@ -101,17 +101,12 @@ def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
     aligned, written = read_columns(alignment), read_columns(notes)
     try:
         rows = [
-            (
-                begin_s + float(time["start"]),
-                begin_s + float(time["end"]),
-                int(note["pitch"]),
-                int(note["velocity"]),
-            )
+            (float(time["start"]), float(time["end"]), int(note["pitch"]), int(note["velocity"]))
             for time, note in zip(aligned, written, strict=True)
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise LabelError(f"cannot read {alignment} with {notes}: {error!r}") from None
-    return note_list(np.array(rows))
+    return note_list(np.array(rows) + [begin_s, begin_s, 0, 0])
 
 
 def read_columns(path: Path) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, replace
 
 import mir_eval
@@ -124,40 +125,31 @@ def frame_f1(estimated: NDArray, roll: NDArray) -> float:
 
 def note_f1(reference: NoteList, estimated: NoteList, offsets: bool) -> float:
     """mir_eval's note F1: onset within 50 ms, same pitch, and optionally the offset."""
-    if not len(reference) or not len(estimated):
-        return 0.0
-    _, _, f1, _ = mir_eval.transcription.precision_recall_f1_overlap(
-        *_mir(reference),
-        *_mir(estimated),
-        onset_tolerance=ONSET_TOLERANCE_S,
-        offset_ratio=OFFSET_RATIO if offsets else None,
-    )
-    return float(f1)
+    return _f1(matched_onsets(reference, estimated, offsets), reference, estimated)
 
 
 def velocity_f1(reference: NoteList, estimated: NoteList) -> float:
     """mir_eval's note F1 with velocities, without offsets."""
     if not len(reference) or not len(estimated):
         return 0.0
-    _, _, f1, _ = mir_eval.transcription_velocity.precision_recall_f1_overlap(
-        *_mir(reference),
-        reference.velocity,
-        *_mir(estimated),
-        estimated.velocity,
+    pairs = mir_eval.transcription_velocity.match_notes(
+        *(*_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity),
         onset_tolerance=ONSET_TOLERANCE_S,
         offset_ratio=None,
     )
-    return float(f1)
+    return _f1(pairs, reference, estimated)
+
+
+def _f1(pairs: Sized, reference: NoteList, estimated: NoteList) -> float:
+    return 2 * len(pairs) / max(1, len(reference) + len(estimated))
 
 
 def note_on_delays(
     reference: NoteList, matched: NDArray[np.int64], known_s: NDArray[np.float64]
 ) -> dict[str, float]:
-    """DELAY_FIGURES, NaN if no note is matched.
+    """DELAY_FIGURES, NaN if no note is matched (``matched_onsets``).
 
-    Args:
-        matched: ``matched_onsets``.
-        known_s: for each estimated note, the seconds of the recording that it needed.
+    known_s: for each estimated note, the seconds of the recording that it needed.
     """
     if not len(matched):
         return dict.fromkeys(DELAY_FIGURES, float("nan"))
@@ -165,12 +157,17 @@ def note_on_delays(
     return dict(zip(DELAY_FIGURES, np.percentile(delays_ms, [50, 95]).tolist(), strict=True))
 
 
-def matched_onsets(reference: NoteList, estimated: NoteList) -> NDArray[np.int64]:
-    """[n, 2]: rows of reference and estimate that match by pitch and onset."""
+def matched_onsets(
+    reference: NoteList, estimated: NoteList, offsets: bool = False
+) -> NDArray[np.int64]:
+    """[n, 2]: rows of reference and estimate that match by pitch and onset, and if ``offsets`` by
+    their ends."""
     if not len(reference) or not len(estimated):
         return np.zeros((0, 2), np.int64)
     pairs = mir_eval.transcription.match_notes(
-        *_mir(reference), *_mir(estimated), onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None
+        *(*_mir(reference), *_mir(estimated)),
+        onset_tolerance=ONSET_TOLERANCE_S,
+        offset_ratio=OFFSET_RATIO if offsets else None,
     )
     return np.array(pairs, np.int64).reshape(-1, 2)
 
@@ -197,10 +194,10 @@ def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np
     unknown = reference.instrument[matched[:, 0]] == UNKNOWN
     estimated = estimated.where(np.delete(np.arange(len(estimated)), matched[unknown, 1]))
     reference = reference.where(reference.instrument != UNKNOWN)
-    hits = sum(
-        len(matched_onsets(*(n.where(n.instrument == number) for n in (reference, estimated))))
-        for number in set(reference.instrument.tolist())
-    )
+    hits = 0
+    for number in set(reference.instrument.tolist()):
+        played, found = (n.where(n.instrument == number) for n in (reference, estimated))
+        hits += len(matched_onsets(played, found))
     return 2 * hits / max(1, len(reference) + len(estimated))
 
 
@@ -223,11 +220,10 @@ def scores(
 
     probabilities: (frames, PITCHES).
     """
-    frames = len(probabilities)
-    roll = reference.roll(frames, frame_s)
+    roll = reference.roll(len(probabilities), frame_s)
     figures = {
         "frame_ap": frame_average_precision(probabilities, roll),
-        "frame_f1": frame_f1(estimated.roll(frames, frame_s), roll),
+        "frame_f1": frame_f1(estimated.roll(len(roll), frame_s), roll),
         "onset_f1": note_f1(reference, estimated, offsets=False),
         "onset_offset_f1": note_f1(reference, estimated, offsets=True),
     }

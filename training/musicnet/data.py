@@ -69,8 +69,9 @@ class Archive:
         return windows.read(windows.spread(most))
 
     def card(self) -> dict[str, Any]:
-        held_out = {name: [s.number for s in getattr(self.split, name)] for name in HELD_OUT}
-        return {"archive": "MusicNet", "recordings": len(self.split.train), **held_out}
-
-
-HELD_OUT = ("validation", "test")
+        return {
+            "archive": "MusicNet",
+            "recordings": len(self.split.train),
+            "validation": [source.number for source in self.split.validation],
+            "test": [source.number for source in self.split.test],
+        }

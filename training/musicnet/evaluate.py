@@ -4,7 +4,6 @@ Every test recording is cut into windows 128 samples apart; the middle frame of 
 its calibration. The predictions for all recordings and notes are pooled.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,10 @@ def labelled_test_set(config: ArchiveConfig) -> Collection:
     return Collection(f"MusicNet, {config.test} test set", out, {})
 
 
-def middle_frames(
+def papers_figure(
     transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
-) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.bool_]]]:
-    """For each test recording its number, probabilities and labels, both (windows, PITCHES).
+) -> dict[str, Any]:
+    """Average precision over all test recordings and for each one.
 
     stride: samples between windows. Raises ArchiveError, and ValueError for a recording without a
     single window.
@@ -43,30 +42,23 @@ def middle_frames(
     rate = transcriber.config.sample_rate
     device = next(transcriber.parameters()).device
     sources = split(find(config.root), config.test).test
+    predicted: list[NDArray[np.float32]] = []
+    labels: list[NDArray[np.bool_]] = []
+    recordings = {}
     for track in open_tracks(sources, rate, config.cached(rate)):
         windows = Windows([track], rate, stride)
-        predicted, labels = [], []
+        first = len(predicted)
         for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
             batch = windows.read(range(begin, min(begin + BATCH, len(windows))))
             heads = transcriber.predict(torch.from_numpy(batch.audio).to(device))
             predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
             labels.append(batch.frame[:, CENTRE_FRAME] > 0)
-        yield track.number, np.concatenate(predicted), np.concatenate(labels)
-
-
-def papers_figure(
-    transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
-) -> dict[str, Any]:
-    """Average precision over all test recordings and for each one."""
-    numbers, predicted, labels = zip(*middle_frames(transcriber, config, stride), strict=True)
+        own = np.concatenate(predicted[first:]), np.concatenate(labels[first:])
+        recordings[str(track.number)] = frame_average_precision(*own)
+    pooled = np.concatenate(predicted), np.concatenate(labels)
     return {
-        "average_precision": frame_average_precision(
-            np.concatenate(predicted), np.concatenate(labels)
-        ),
+        "average_precision": frame_average_precision(*pooled),
         "stride": stride,
-        "windows": sum(map(len, labels)),
-        "recordings": {
-            str(number): frame_average_precision(p, t)
-            for number, p, t in zip(numbers, predicted, labels, strict=True)
-        },
+        "windows": len(pooled[0]),
+        "recordings": recordings,
     }

@@ -93,21 +93,14 @@ def split(found: dict[int, Source], test: TestSet) -> Split:
 
     Missing recordings are skipped. Raises ArchiveError if a set is empty.
     """
-    held_out = {*TEST[test], *VALIDATION}
-    sets = Split(
-        [source for number, source in sorted(found.items()) if number not in held_out],
-        [found[number] for number in VALIDATION if number in found],
-        [found[number] for number in TEST[test] if number in found],
-    )
-    for name, sources, numbers in (
-        ("training", sets.train, ()),
-        ("validation", sets.validation, VALIDATION),
-        ("test", sets.test, TEST[test]),
-    ):
-        if not sources:
+    rest = sorted(found.keys() - {*TEST[test], *VALIDATION})
+    sets = []
+    for name, numbers in (("training", rest), ("validation", VALIDATION), ("test", TEST[test])):
+        sets.append([found[number] for number in numbers if number in found])
+        if not sets[-1]:
             which = f" (of {', '.join(map(str, numbers))})" if numbers else ""
             raise ArchiveError(f"the archive has no recording for {name}{which}")
-    return sets
+    return Split(*sets)
 
 
 def read_intervals(source: Source) -> NDArray[np.int64]:

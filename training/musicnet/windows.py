@@ -55,17 +55,12 @@ def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track
         if not _is_fresh(source, cache):  # another process may have been faster
             audio = resample(source.audio, rate)
             replace_file(_path(source, cache), partial(np.save, arr=audio))
+    for notes in intervals:
+        notes[:, :2] = notes[:, :2] * rate // SOURCE_RATE  # rounded down (released code)
     return [
-        Track(source.number, np.load(_path(source, cache), mmap_mode="r"), scaled(notes, rate))
+        Track(source.number, np.load(_path(source, cache), mmap_mode="r"), notes)
         for source, notes in zip(sources, intervals, strict=True)
     ]
-
-
-def scaled(intervals: NDArray[np.int64], rate: int) -> NDArray[np.int64]:
-    """Intervals at SOURCE_RATE at another rate, rounded down (released code)."""
-    out = intervals.copy()
-    out[:, :2] = out[:, :2] * rate // SOURCE_RATE
-    return out
 
 
 def resample(path: Path, rate: int) -> NDArray[np.float32]:
@@ -118,9 +113,8 @@ class Windows:
             track = self.tracks[place]
             begin = self.rate + (int(number) - before) * self.stride
             batch.audio[row] = track.audio[begin : begin + WINDOW]
-            targets = segment_labels(
-                notes_near(track.intervals, begin, self.rate), self.rate, begin, FRAMES
-            )
+            notes = notes_near(track.intervals, begin, self.rate)
+            targets = segment_labels(notes, self.rate, begin, FRAMES)
             for target, values in zip(batch[1:], targets, strict=True):
                 target[row] = values
         return batch

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from model.commands import documented_parser
 from model.storage import read_card, write_whole
-from training.commands import documented_parser
 from training.loop.warm_start import stages
 from training.music.metrics import FIGURES
 from training.shipping.sources import attributions

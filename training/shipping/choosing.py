@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from model.commands import documented_parser
 from model.storage import WeightsError, load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.commands import add_material, documented_parser
+from training.commands import add_material
 from training.music.synth.config import SynthConfig
 from training.shipping.card import write_card
 

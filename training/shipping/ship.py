@@ -13,10 +13,11 @@ from pathlib import Path
 
 import torch
 
+from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
 from service.notes.onsets import HEADS
 from service.notes.tracker_settings import TrackerSettings
-from training.commands import add_material, documented_parser
+from training.commands import add_material
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.card import write_card

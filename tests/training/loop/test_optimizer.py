@@ -6,7 +6,7 @@ from torch import nn
 
 from model.config import RSEConfig
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.loop.optimizer import ADAM_SIZE, Muon, muon_groups
+from training.loop.optimizer import ADAM_SIZE, Muon, parameter_groups
 
 
 @pytest.mark.parametrize("shape", [(8, 32), (32, 8), (8, 8)])
@@ -31,7 +31,8 @@ def test_a_matrix_moves_as_far_whatever_its_gradient(shape: tuple[int, int]) -> 
 def test_only_matrices_of_shuffle_exchange_networks_are_orthogonal() -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1)))
     names = {id(p): name for name, p in network.named_parameters()}
-    inner, other, rest = ({names[id(p)] for p in g["params"]} for g in muon_groups(network, 0.01))
+    groups = parameter_groups(network, 0.01, muon=True)
+    inner, other, rest = ({names[id(p)] for p in group["params"]} for group in groups)
     assert len(inner) == 6
     assert all(name.startswith("rse.") for name in inner)
     assert other == {"embedding.weight", "output.weight"}

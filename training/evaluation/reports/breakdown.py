@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,69 +61,48 @@ class Counts:
         return float(np.sum(self.sounding[::-1] * precision) / right[-1])
 
 
-@dataclass(frozen=True)
-class EvaluatedRecording:
-    """The labels and the transcription of a recording.
+def breakdowns(
+    reference: NoteList,
+    estimated: NoteList,
+    matched: NDArray[np.int64],
+    probabilities: NDArray[np.float32],
+    frame_s: float,
+) -> tuple[dict[str, Counts], dict[str, Counts]]:
+    """Counts of one recording by octave, and by the number of notes that sound in the labels: at
+    the frame, or at the note's onset (that note included). A matched note counts where its label
+    does.
 
-    Attributes:
-        reference: the labels.
-        estimated: the notes found.
-        matched: ``metrics.matched_onsets`` of the two.
-        probabilities: (frames, PITCHES).
-        frame_s: from one frame to the next.
+    matched: ``metrics.matched_onsets``; probabilities: (frames, PITCHES).
     """
-
-    reference: NoteList
-    estimated: NoteList
-    matched: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    frame_s: float
-
-    def rolls(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-        """Labels, notes found, and the bins of the probabilities; all (frames, PITCHES)."""
-        frames = len(self.probabilities)
-        label = self.reference.roll(frames, self.frame_s)
-        estimate = self.estimated.roll(frames, self.frame_s)
-        bins = np.clip(self.probabilities * BINS, 0, BINS).astype(np.int64)
-        return label, estimate, bins
-
-
-def by_octave(recording: EvaluatedRecording) -> dict[str, Counts]:
-    """Counts of one recording for the octaves that its labels or notes touch."""
-    groups = np.broadcast_to(np.arange(PITCHES) // 12, recording.probabilities.shape)
-    notes, found = recording.reference.pitch // 12, recording.estimated.pitch // 12
-    return _counts(
-        OCTAVES, groups, *recording.rolls(), notes, found, notes[recording.matched[:, 0]]
-    )
-
-
-def by_polyphony(recording: EvaluatedRecording) -> dict[str, Counts]:
-    """Counts of one recording by the number of notes that sound in the labels: at the frame, or
-    at the note's onset (that note included). A matched note counts where its label does."""
-    rolls = label, _, _ = recording.rolls()
+    frames = len(probabilities)
+    label, estimate = (notes.roll(frames, frame_s) for notes in (reference, estimated))
+    bins = np.clip(probabilities * BINS, 0, BINS).astype(np.int64)
+    octave = np.broadcast_to(np.arange(PITCHES) // 12, label.shape)
+    notes, found = reference.pitch // 12, estimated.pitch // 12
+    rolls = label, estimate, bins
+    octaves = _counts(OCTAVES, octave, *rolls, notes, found, notes[matched[:, 0]])
+    if not frames:
+        return octaves, {}
     group = _POLYPHONY_GROUP[label.sum(axis=1)]
-    if not len(group):
-        return {}
 
     def at_onset(notes: NoteList) -> NDArray[np.int64]:
-        frames = np.ceil(notes.onset_s / recording.frame_s - 1e-9).astype(int)
-        return np.asarray(group[np.minimum(frames, len(group) - 1)])
+        at = np.ceil(notes.onset_s / frame_s - 1e-9).astype(int)
+        return np.asarray(group[np.minimum(at, frames - 1)])
 
-    matched = recording.matched
-    notes, found = at_onset(recording.reference), at_onset(recording.estimated)
+    notes, found = at_onset(reference), at_onset(estimated)
     found[matched[:, 1]] = notes[matched[:, 0]]
-    groups = np.broadcast_to(group[:, None], recording.probabilities.shape)
-    return _counts(POLYPHONY, groups, *rolls, notes, found, notes[matched[:, 0]])
+    groups = np.broadcast_to(group[:, None], label.shape)
+    return octaves, _counts(POLYPHONY, groups, *rolls, notes, found, notes[matched[:, 0]])
 
 
-def pooled(recordings: Iterable[Mapping[str, Counts]]) -> dict[str, Counts]:
-    """The sum over recordings, with groups in order."""
+def pooled_figures(recordings: Iterable[Mapping[str, Counts]]) -> dict[str, dict[str, Any]]:
+    """The figures of all recordings together, with groups in order."""
     total: dict[str, Counts] = {}
     for recording in recordings:
         for name, counts in recording.items():
             total.setdefault(name, Counts()).add(counts)
     order = (*OCTAVES, *POLYPHONY)
-    return {name: total[name] for name in sorted(total, key=order.index)}
+    return {name: total[name].figures() for name in sorted(total, key=order.index)}
 
 
 def _counts(

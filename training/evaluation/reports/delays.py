@@ -17,8 +17,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from model.commands import documented_parser
 from service.protocol.options import Mode
-from training.commands import documented_parser
 from training.music.metrics import DELAY_FIGURES
 
 

@@ -1,6 +1,6 @@
 """Figures of many recordings as one report: means, intervals, breakdowns, tables to read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
-from training.evaluation.reports.breakdown import Counts, pooled
+from training.evaluation.reports.breakdown import Counts, pooled_figures
 from training.music.metrics import (
     DEFINITIONS,
     DELAY_FIGURES,
@@ -43,7 +43,8 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
     Percentiles of the means of RESAMPLES draws with replacement; the same values give the same
     interval. NaN are left out.
     """
-    known = np.array([value for value in values if np.isfinite(value)])
+    known = np.array(values)
+    known = known[np.isfinite(known)]
     if len(known) < 2:
         return None
     draws = np.random.default_rng(0).integers(len(known), size=(RESAMPLES, len(known)))
@@ -70,8 +71,8 @@ def report(results: Mapping[str, Result]) -> Report:
         "mean": _plain({name: _mean(found) for name, found in values.items()}),
         "interval": {name: interval(found) for name, found in values.items()},
         "onset_error_ms": _spread(late),
-        "octaves": _breakdown(result.octaves for result in results.values()),
-        "polyphony": _breakdown(result.polyphony for result in results.values()),
+        "octaves": pooled_figures(result.octaves for result in results.values()),
+        "polyphony": pooled_figures(result.polyphony for result in results.values()),
         "confusion": named_confusion(confusion_of(results)),
         "definitions": {name: DEFINITIONS[name] for name in values},
     }
@@ -140,7 +141,3 @@ def _spread(values: NDArray[np.float64]) -> dict[str, Any]:
         return {"median": None, "quartiles": None, "deviation": None}
     low, median, high = (float(value) for value in np.percentile(values, [25, 50, 75]))
     return {"median": median, "quartiles": [low, high], "deviation": float(np.std(values))}
-
-
-def _breakdown(recordings: Iterable[Mapping[str, Counts]]) -> dict[str, Any]:
-    return {name: counts.figures() for name, counts in pooled(recordings).items()}

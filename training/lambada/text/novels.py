@@ -37,10 +37,8 @@ class Novels:
 
     def spread(self) -> NDArray[np.int64]:
         """(words,) in how many novels each occurs."""
-        spread = np.zeros(len(self.words), dtype=np.int64)
-        for novel in np.split(self.text, self.books[1:]):
-            spread[np.unique(novel)] += 1
-        return spread
+        novels = [np.unique(novel) for novel in np.split(self.text, self.books[1:])]
+        return np.bincount(np.concatenate(novels), minlength=len(self.words))
 
 
 def is_collection(path: Path) -> bool:

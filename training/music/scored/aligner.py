@@ -42,14 +42,6 @@ def activations_of(path: Path, engine: Engine) -> Activations:
     return Activations(frame, onset, HOP / engine.config.sample_rate)
 
 
-def read_score(path: Path) -> NoteList:
-    """The notes of a MIDI file. Raises LabelError for one that cannot be read or has none."""
-    score = read_midi(path)
-    if not len(score):
-        raise LabelError(f"{path} has no notes")
-    return score
-
-
 def align(activations: Activations, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
     """The score's notes moved to where they are heard.
 
@@ -65,11 +57,16 @@ def align(activations: Activations, score: NoteList, coarse: TimeMap | None = No
     )
 
 
-def align_files(audio: Path, score: Path, coarse: Path | None, engine: Engine) -> Aligned:
-    """As ``align``. Raises AudioError or LabelError for files that cannot be read."""
-    notes = read_score(score)
+def align_files(
+    audio: Path, score: Path, coarse: Path | None, engine: Engine
+) -> tuple[Aligned, Activations]:
+    """As ``align``. Raises AudioError or LabelError for unreadable files, scores without notes."""
+    notes = read_midi(score)
+    if not len(notes):
+        raise LabelError(f"{score} has no notes")
     rough = read_time_map(coarse) if coarse else None
-    return align(activations_of(audio, engine), notes, rough)
+    activations = activations_of(audio, engine)
+    return align(activations, notes, rough), activations
 
 
 def unwritten(aligned: Aligned, activations: Activations) -> NDArray[np.float64]:

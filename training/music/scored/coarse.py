@@ -42,8 +42,9 @@ def warp(
     )
     slices = int((heard_s + 2 * MARGIN_S) / step_s) + 1
     written = _features(*_written(played, slices, step_s))
-    audio = _features(*(_pooled(roll, step_s / frame_s) for roll in (sounding, onset)))
-    path = _cheapest_path(_costs(written, audio))
+    edges = np.arange(0, len(sounding), step_s / frame_s).astype(int)
+    audio = _features(*(np.maximum.reduceat(roll, edges) for roll in (sounding, onset)))
+    path = _cheapest_path(1 - written @ audio.T)  # from 0, equal slices, to 1, no common notes
     # Where a score slice stalls, take its first slice: there its notes begin.
     at, first = np.unique(path[:, 0], return_index=True)
     score_s = (at * step_s - begin_s) / pace
@@ -59,12 +60,6 @@ def _written(
     return np.maximum(notes.roll(slices, step_s), onset).astype(np.float32), onset
 
 
-def _pooled(roll: NDArray[np.float32], width: float) -> NDArray[np.float32]:
-    """The maximum of every ``width`` frames."""
-    edges = np.arange(0, len(roll), width).astype(int)
-    return np.asarray(np.maximum.reduceat(roll, edges, axis=0))
-
-
 def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDArray[np.float32]:
     """Slices of norm 1, or less in silence, plus one entry for the remainder."""
     onset = onset.copy()
@@ -73,11 +68,6 @@ def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDAr
     out /= np.maximum(SILENT, np.linalg.norm(out, axis=1, keepdims=True))
     silence = np.sqrt(np.maximum(0, 1 - np.square(out).sum(axis=1, keepdims=True)))
     return np.concatenate([out, silence], axis=1).astype(np.float32)
-
-
-def _costs(rows: NDArray[np.float32], columns: NDArray[np.float32]) -> NDArray[np.float32]:
-    """From 0 for equal slices to 1 for slices without common notes."""
-    return 1 - rows @ columns.T
 
 
 def _cheapest_path(costs: NDArray[np.float32]) -> NDArray[np.int64]:

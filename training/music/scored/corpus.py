@@ -26,9 +26,9 @@ from service.engine.engine import Engine
 from training.music.metrics import NoteList
 from training.music.notes import Notes, next_strokes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio
-from training.music.scored.aligner import Activations, activations_of, align, read_score, unwritten
+from training.music.scored.aligner import Activations, align_files, unwritten
 from training.music.scored.masks import RELEASE_S, Evidence, unknown
-from training.music.scored.time_map import TimeMap, read_time_map
+from training.music.scored.time_map import TimeMap
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
     """
     with Engine(load(MODEL)) as engine:
         for entry, place in entries:
-            activations = activations_of(root / entry["audio"], engine)
-            coarse = read_time_map(root / entry["coarse"]) if entry.get("coarse") else None
-            aligned = align(activations, read_score(root / entry["score"]), coarse)
+            audio_path, score = root / entry["audio"], root / entry["score"]
+            coarse = root / entry["coarse"] if entry.get("coarse") else None
+            aligned, activations = align_files(audio_path, score, coarse, engine)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
             labels: dict[str, Any] = {
@@ -59,16 +59,10 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
                 "unwritten": unwritten(aligned, activations),
                 "ringing": np.array(ringing(notes, activations)),
             }
-            audio = model_audio(root / entry["audio"])
+            samples = PCM_SCALE * soxr.resample(*read_audio(audio_path), SAMPLE_RATE)
+            audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
             replace_file(place / "audio.npy", partial(np.save, arr=audio))
             replace_file(place / "labels.npz", partial(np.savez, **labels))
-
-
-def model_audio(path: Path) -> NDArray[np.int16]:
-    """[samples] at the model's rate. Raises AudioError."""
-    samples, rate = read_audio(path)
-    resampled = soxr.resample(samples, rate, SAMPLE_RATE)
-    return np.asarray(np.clip(np.rint(resampled * PCM_SCALE), -PCM_SCALE, PCM_SCALE), np.int16)
 
 
 def ringing(notes: NoteList, activations: Activations) -> float:
@@ -109,18 +103,15 @@ def load_recordings(
     """
     spans = _spans(left_out)
     entries = [
-        entry
+        (entry, cache / _key(root, entry))
         for entry in json.loads((root / "index.json").read_bytes())
         if entry.get("score") and entry.get("split", "train") == split
         if spans.get(entry["id"], [()]) != []
     ]
-    places = {entry["id"]: cache / _key(root, entry) for entry in entries}
-    missing = [entry for entry in entries if not (places[entry["id"]] / "labels.npz").exists()]
+    missing = [(entry, place) for entry, place in entries if not (place / "labels.npz").exists()]
     if missing:
-        prepare(root, [(entry, places[entry["id"]]) for entry in missing])
-    return [
-        _load(root, entry, places[entry["id"]], spans.get(entry["id"], [])) for entry in entries
-    ]
+        prepare(root, missing)
+    return [_load(root, entry, place, spans.get(entry["id"], [])) for entry, place in entries]
 
 
 def _spans(left_out: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
@@ -165,19 +156,16 @@ def _load(
     signs = root / "ornaments" / f"{entry['id']}.tsv"
     signs_s = _signs(signs) if signs.exists() else np.zeros(0)
     ornamented = bool(entry.get("ornaments", len(signs_s) > 0))
-    spans_s = np.array(left_out, np.float64).reshape(-1, 2)
+    doubts = unknown(evidence, signs_s, ornamented, np.array(left_out, float).reshape(-1, 2))
     audio = np.load(place / "audio.npy", mmap_mode="r")  # one copy for all workers
-    return ScoredRecording(
-        entry["id"], audio, notes, unknown(evidence, signs_s, ornamented, spans_s)
-    )
+    return ScoredRecording(entry["id"], audio, notes, doubts)
 
 
 def _instrument(entry: dict[str, Any]) -> int:
     """Class number of a soloist; -1 for several players or other instruments."""
-    words = str(entry.get("instruments", "")).lower().removeprefix("solo ")
-    solo = str(entry.get("instruments", "")).lower().startswith("solo ")
-    named = [number for number, name in enumerate(INSTRUMENTS) if words.startswith(name)]
-    return named[0] if solo and named else -1
+    words = str(entry.get("instruments", "")).lower()
+    solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
+    return next(solo, -1)
 
 
 def _signs(path: Path) -> NDArray[np.float64]:

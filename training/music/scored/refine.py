@@ -164,13 +164,10 @@ def _around(
     """Within NEIGHBOURS_S: the fraction of notes heard, and their mean distance."""
     first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
     last = np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
-
-    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums = np.concatenate([[0], np.cumsum(values)])
-        return np.asarray(sums[last] - sums[first])
-
-    count = total(heard.astype(float))
-    return count / (last - first), total(np.abs(distance_s) * heard) / np.maximum(1, count)
+    sums = np.cumsum([heard, np.abs(distance_s) * heard], axis=1)
+    sums = np.pad(sums, ((0, 0), (1, 0)))
+    count, distance = sums[:, last] - sums[:, first]
+    return count / (last - first), distance / np.maximum(1, count)
 
 
 def _ends(

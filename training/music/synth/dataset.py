@@ -94,21 +94,18 @@ def generate_batches(
     rng = np.random.default_rng(seed)
     material = load_material(config, "train")
     rate = material.bank.sample_rate
-    pool: list[tuple[Excerpt, list[int]]] = []
+    pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will begin
     starting = True
     while True:
-        while len(pool) < config.pool_excerpts:
-            excerpt = Excerpt(training_excerpt(material, config, rng), rate, rng)
-            wanted = max(1, round(len(excerpt.audio) / rate / config.seconds_per_window))
-            if starting:  # otherwise all first excerpts would be used up at once
-                wanted = int(rng.integers(1, wanted + 1))
-            pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
-        starting = False
         batch = empty_batch(batch_size, config.context)
         for row in range(batch_size):
-            if not pool:
+            while len(pool) < (1 if row else config.pool_excerpts):
                 excerpt = Excerpt(training_excerpt(material, config, rng), rate, rng)
-                pool.append((excerpt, rng.integers(0, excerpt.positions, 1).tolist()))
+                wanted = max(1, round(len(excerpt.audio) / rate / config.seconds_per_window))
+                if starting:  # otherwise all first excerpts would be used up at once
+                    wanted = int(rng.integers(1, wanted + 1))
+                pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
+            starting = False
             chosen = int(rng.integers(len(pool)))
             excerpt, hops = pool[chosen]
             excerpt.write(hops.pop(), batch, row)

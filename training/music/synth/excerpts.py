@@ -165,18 +165,9 @@ def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
     parts = int(first.notes.part.max(initial=-1)) + 1
     moved = second.notes.moved(part=(second.notes.part + parts).astype(np.int16))
     audio = first.audio + np.float32(gain) * second.audio
-    return Rendered(audio, joined([first.notes, moved]), _together(first.pedal, second.pedal))
-
-
-def _together(
-    first: NDArray[np.float64] | None, second: NDArray[np.float64] | None
-) -> NDArray[np.float64] | None:
-    """The pedals of two excerpts at once, by begin; presses may overlap."""
-    known = [pedal for pedal in (first, second) if pedal is not None]
-    if not known:
-        return None
-    pedal = np.concatenate(known)
-    return pedal[np.argsort(pedal[:, 0], kind="stable")]
+    pedals = [part.pedal for part in (first, second) if part.pedal is not None]
+    pedal = np.concatenate(pedals) if pedals else None  # presses may overlap
+    return Rendered(audio, joined([first.notes, moved]), pedal)
 
 
 def score_excerpt(

@@ -4,8 +4,6 @@ Scores seldom leave the middle of the keyboard and follow harmony; a network tra
 would learn to expect it.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,19 +15,10 @@ OUTER_SEMITONES = 16
 SECTION_S = (2.0, 6.0)
 """A pattern lasts this long before the next one takes over."""
 
-_SCALES = tuple(
-    np.array(steps)
-    for steps in (
-        [0, 2, 4, 5, 7, 9, 11],
-        [0, 2, 3, 5, 7, 8, 11],
-        list(range(12)),
-        [0, 2, 4, 6, 8, 10],
-    )
-)
-_CHORDS = tuple(
-    np.array(steps)
-    for steps in ([0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 7, 10], [0, 4, 8], [0, 5, 10], [0, 7])
-)
+_STEPS = ([0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 11], range(12), [0, 2, 4, 6, 8, 10])
+_SCALES = [np.array(steps) for steps in _STEPS]
+_TONES = ([0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 7, 10], [0, 4, 8], [0, 5, 10], [0, 7])
+_CHORDS = [np.array(tones) for tones in _TONES]
 
 Section = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Onsets and durations in seconds and pitches of one pattern."""
@@ -137,11 +126,4 @@ def _single(span: float, centre: float, rng: np.random.Generator) -> Section:
     return onset, duration * rng.uniform(0.4, 1.0), pitch
 
 
-_PATTERNS: tuple[Callable[[float, float, np.random.Generator], Section], ...] = (
-    _scale,
-    _arpeggio,
-    _repeated,
-    _chords,
-    _clusters,
-    _single,
-)
+_PATTERNS = (_scale, _arpeggio, _repeated, _chords, _clusters, _single)

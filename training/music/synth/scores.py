@@ -100,14 +100,11 @@ def _parse(path: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any]]
         for entry in entries:
             score: Any = symusic.Score.from_midi(bundle.read(entry["file"]), ttype="second")
             tracks = [track for track in score.tracks if len(track.notes)]
-            notes = _of_tracks([track.notes.numpy() for track in tracks])
-            all_notes.append(notes)
-            pedals = [track.pedals.numpy() for track in score.tracks if len(track.pedals)]
-            all_pedals.append(
-                merged(
-                    np.concatenate([_intervals(p) for p in pedals]) if pedals else np.zeros((0, 2))
-                )
-            )
+            all_notes.append(_of_tracks([track.notes.numpy() for track in tracks]))
+            pedals = [track.pedals.numpy() for track in score.tracks]
+            start = np.concatenate([pedal["time"] for pedal in pedals]).astype(np.float64)
+            length = np.concatenate([pedal["duration"] for pedal in pedals])
+            all_pedals.append(merged(np.stack([start, start + length], axis=1)))
             index.append(
                 {
                     "identifier": entry["id"],
@@ -139,8 +136,3 @@ def _of_tracks(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
     pitch, velocity = (np.concatenate([t[name] for t in tracks]) for name in ("pitch", "velocity"))
     columns = (onset, onset + duration, pitch, velocity, part)
     return notes_of(*(column[order] for column in columns))
-
-
-def _intervals(pedals: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
-    start = pedals["time"].astype(np.float64)
-    return np.stack([start, start + pedals["duration"]], axis=1)

@@ -5,12 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.evaluation.reports.breakdown import (
-    EvaluatedRecording,
-    by_octave,
-    by_polyphony,
-    pooled,
-)
+from training.evaluation.reports.breakdown import breakdowns, pooled_figures
 from training.music.metrics import (
     NoteList,
     frame_average_precision,
@@ -41,19 +36,15 @@ def test_groups_add_up_to_the_whole(seed: int) -> None:
     probabilities = (rng.integers(0, 11, (100, 128)) / 10).astype(np.float32)
     matched = matched_onsets(reference, estimated)
     label, drawn = reference.roll(100, FRAME_S), estimated.roll(100, FRAME_S)
-    for breakdown in (by_octave, by_polyphony):
-        groups = breakdown(
-            EvaluatedRecording(reference, estimated, matched, probabilities, FRAME_S)
-        )
+    for groups in breakdowns(reference, estimated, matched, probabilities, FRAME_S):
         assert sum(counts.notes for counts in groups.values()) == len(reference)
         assert sum(counts.estimated for counts in groups.values()) == len(estimated)
         assert sum(counts.matched for counts in groups.values()) == len(matched)
-        whole = pooled([groups, groups])
-        total = whole[next(iter(whole))]
-        for name, counts in whole.items():
-            if counts is not total:
-                total.add(counts)
-            assert counts.figures().keys() == whole[name].figures().keys()
+        twice = pooled_figures([groups, groups])
+        assert sum(figures["notes"] for figures in twice.values()) == 2 * len(reference)
+        total, *others = groups.values()
+        for counts in others:
+            total.add(counts)
         assert total.figures()["frame_f1"] == pytest.approx(frame_f1(drawn, label))
 
 
@@ -62,7 +53,7 @@ def test_an_octave_counts_its_own_notes() -> None:
     estimated = notes([(0.1, 0.5, 60), (0.2, 0.6, 72), (0.7, 0.8, 72)])
     probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
     matched = matched_onsets(reference, estimated)
-    groups = by_octave(EvaluatedRecording(reference, estimated, matched, probabilities, FRAME_S))
+    groups, _ = breakdowns(reference, estimated, matched, probabilities, FRAME_S)
     assert list(groups) == ["C4 to B4", "C5 to B5"]
     low, high = (groups[name].figures() for name in groups)
     assert (low["onset_recall"], low["onset_precision"]) == (0.5, 1.0)

@@ -75,7 +75,7 @@ def test_files_are_aligned_through_the_service(tmp_path: Path) -> None:
     written = [(0.7 * (a - 1), 0.7 * (b - 1), pitch, 64) for pitch, a, b in notes]
     write_midi(tmp_path / "a.mid", [(0, written)])
     with Engine(FakeTranscriber()) as engine:
-        aligned = align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, engine)
+        aligned, _ = align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, engine)
     assert aligned.notes.pitch.tolist() == [57, 69, 81, 93, 57]
     assert aligned.notes.onset_s == pytest.approx([1.0, 1.5, 2.1, 2.5, 3.0], abs=0.02)
     with Engine(FakeTranscriber(heads=("frame",))) as engine, pytest.raises(LabelError):

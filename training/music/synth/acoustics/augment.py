@@ -98,30 +98,23 @@ def impulse_response(
 
 def _made_up(in_room: bool, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
-    if in_room:
-        rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
-        wet_db = float(rng.uniform(-25, 0))
-    else:
-        rt60, wet_db = 0.0, -np.inf
+    rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
     length = int(sample_rate * max(IMPULSE_MIN_S, rt60))
     response = np.zeros(length)
     response[0] = 1.0
-    if rt60:
+    if in_room:
+        wet = 10 ** (float(rng.uniform(-25, 0)) / 20)
         time = np.arange(length) / sample_rate
         tail = rng.standard_normal(length) * np.exp(-6.91 * time / rt60)
         tail[: int(rng.uniform(0.003, 0.02) * sample_rate)] = 0
         # Walls and air absorb high frequencies: the tail is duller than the direct sound.
         dull = signal.butter(1, rng.uniform(0.15, 0.9), output="sos")
         tail = np.asarray(signal.sosfilt(dull, tail))
-        tail *= 10 ** (wet_db / 20) / max(float(np.linalg.norm(tail)), 1e-9)
-        response += tail
+        response += tail * (wet / max(float(np.linalg.norm(tail)), 1e-9))
         early = (rng.uniform(0.002, 0.05, rng.integers(2, 8)) * sample_rate).astype(int)
-        early = np.minimum(early, length - 1)
-        response[early] += (
-            rng.choice([-1, 1], len(early))
-            * rng.uniform(0.05, 0.6, len(early))
-            * 10 ** (wet_db / 20)
-        )
+        signs = rng.choice([-1, 1], len(early))
+        levels = signs * rng.uniform(0.05, 0.6, len(early)) * wet
+        response[np.minimum(early, length - 1)] += levels
     return response
 
 
@@ -136,23 +129,20 @@ def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64
             _biquad("low", hinge, -tilt, 0.5, sample_rate),
             _biquad("high", hinge, tilt, 0.5, sample_rate),
         ]
+    uniform = rng.uniform
     for _ in range(rng.integers(0, 4)):
-        centre = np.exp(rng.uniform(np.log(80), np.log(0.85 * nyquist)))
-        sections.append(
-            _biquad("peak", centre, rng.uniform(-8, 8), rng.uniform(0.6, 4), sample_rate)
-        )
+        centre = np.exp(uniform(np.log(80), np.log(0.85 * nyquist)))
+        sections.append(_biquad("peak", centre, uniform(-8, 8), uniform(0.6, 4), sample_rate))
     if rng.random() < 0.3:
-        sections.append(_biquad("low", rng.uniform(80, 300), rng.uniform(-10, 6), 0.7, sample_rate))
+        sections.append(_biquad("low", uniform(80, 300), uniform(-10, 6), 0.7, sample_rate))
     if rng.random() < 0.3:
-        sections.append(
-            _biquad("high", rng.uniform(1500, 4000), rng.uniform(-12, 8), 0.7, sample_rate)
-        )
+        sections.append(_biquad("high", uniform(1500, 4000), uniform(-12, 8), 0.7, sample_rate))
     if rng.random() < 0.25:
         sections.extend(
-            signal.butter(2, rng.uniform(40, 200), "highpass", fs=sample_rate, output="sos")
+            signal.butter(2, uniform(40, 200), "highpass", fs=sample_rate, output="sos")
         )
     if rng.random() < 0.2:
-        edge = min(rng.uniform(2000, 5000), 0.95 * nyquist)
+        edge = min(uniform(2000, 5000), 0.95 * nyquist)
         sections.extend(signal.butter(2, edge, "lowpass", fs=sample_rate, output="sos"))
     return np.stack(sections)
 
@@ -211,6 +201,10 @@ def _with_noise(
     sounds: Backgrounds | None,
 ) -> NDArray[np.float32]:
     rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
+    length = len(audio)
+
+    def recorded() -> Backgrounds | None:
+        return sounds if sounds and rng.random() < config.recorded else None
 
     def add(sound: NDArray[np.float32], lowest_db: float, highest_db: float) -> None:
         nonlocal audio
@@ -219,23 +213,21 @@ def _with_noise(
 
     if rng.random() < config.noise and rms > 0:
         lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
-        if sounds and rng.random() < config.recorded:
-            add(sounds.noise(len(audio), rng), lowest, highest)
+        if place := recorded():
+            add(place.noise(length, rng), lowest, highest)
         else:
             colour = str(rng.choice(list(noise.COLOURS)))
-            add(noise.coloured(len(audio), colour, sample_rate, rng), lowest, highest)
+            add(noise.coloured(length, colour, sample_rate, rng), lowest, highest)
     if rng.random() < config.hum:
-        add(noise.hum(len(audio), sample_rate, rng), -50, -15)
+        add(noise.hum(length, sample_rate, rng), -50, -15)
     if rng.random() < config.clicks:
-        add(noise.clicks(len(audio), sample_rate, rng), -35, -10)
+        add(noise.clicks(length, sample_rate, rng), -35, -10)
     if rng.random() < config.drums:
-        if sounds and rng.random() < config.recorded:
-            add(sounds.drums(len(audio), rng), -15, 5)
-        else:
-            add(noise.percussion(len(audio), sample_rate, rng), -15, 5)
+        kit = recorded()
+        beat = kit.drums(length, rng) if kit else noise.percussion(length, sample_rate, rng)
+        add(beat, -15, 5)
     if rng.random() < config.voice:
-        if sounds and rng.random() < config.recorded:
-            add(sounds.talk(len(audio), rng), -20, 5)
-        else:
-            add(speech(len(audio), sample_rate, rng), -20, 5)
+        people = recorded()
+        talk = people.talk(length, rng) if people else speech(length, sample_rate, rng)
+        add(talk, -20, 5)
     return audio

@@ -156,13 +156,10 @@ def choose(entries: Sequence[Instrument], rng: np.random.Generator) -> Instrumen
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]
-    weights = np.array([_weight(entry) for entry in of_class])
+    layers = [min(LAYERS_COUNTED, len(np.unique(entry.velocity))) for entry in of_class]
+    weights = 1.0 + np.array(layers)
+    weights *= [1.0 if entry.recorded else FONT_WEIGHT for entry in of_class]
     return of_class[int(rng.choice(len(of_class), p=weights / weights.sum()))]
-
-
-def _weight(entry: Instrument) -> float:
-    layers = min(LAYERS_COUNTED, len(np.unique(entry.velocity)))
-    return (1 + layers) * (1.0 if entry.recorded else FONT_WEIGHT)
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:

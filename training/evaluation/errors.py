@@ -9,8 +9,7 @@ sounds in the labels or has just ended; at an ``overtone`` of a label struck wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,13 @@ from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
 from training.evaluation.reports.breakdown import OCTAVES
-from training.music.metrics import ONSET_TOLERANCE_S, NoteList, estimated_notes, matched_onsets
+from training.music.metrics import (
+    ONSET_TOLERANCE_S,
+    NoteList,
+    estimated_notes,
+    matched_onsets,
+    note_list,
+)
 from training.music.notes import next_strokes
 from training.music.recordings import Recording, read_audio
 
@@ -33,29 +38,22 @@ FRAME_PLACES = ("after_end", "overtone", "elsewhere")
 NOTE_KINDS = ("again", "overtone", "other")
 
 
-@dataclass
-class Errors:
-    """Counts of one recording; those of several can be added."""
+class Errors(NamedTuple):
+    """Counts of one recording, or of several."""
 
-    false_frames: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+    false_frames: NDArray[np.int64]
     """By FRAME_PLACES."""
-    false_notes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+    false_notes: NDArray[np.int64]
     """By NOTE_KINDS."""
-    found: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OCTAVES), np.int64))
+    found: NDArray[np.int64]
     """Matched labels, by octave."""
-    labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OCTAVES), np.int64))
-    ringing: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(RINGING_S)))
+    labels: NDArray[np.int64]
+    ringing: NDArray[np.float64]
     """Sums of frame probabilities RINGING_S after ends."""
-    ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(RINGING_S), np.int64))
+    ends: NDArray[np.int64]
     """The number of ends in each sum: those whose pitch is not struck again before."""
-    onset_errors_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    onset_errors_s: NDArray[np.float64]
     """Delays of matched onsets."""
-
-    def __add__(self, other: Errors) -> Errors:
-        onset_errors_s = np.concatenate([self.onset_errors_s, other.onset_errors_s])
-        counts = vars(self).keys() - {"onset_errors_s"}
-        sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
-        return Errors(**sums, onset_errors_s=onset_errors_s)
 
     def figures(self) -> dict[str, Any]:
         """Plain values for JSON: shares of all false frames and notes, recall by octave,
@@ -159,16 +157,21 @@ def analyse(
     """``recordings``, the figures of each by name, and ``overall``, those of all notes and frames
     together. ``show`` is given the same as text. Raises AudioError."""
     frame_s = HOP / engine.config.sample_rate
-    total, of_each = Errors(), {}
+    nothing = note_list(np.zeros((0, 4)))
+    all_found = [errors(nothing, nothing, np.zeros((0, PITCHES), np.float32), frame_s)]
+    of_each = {}
     for recording in recordings:
         samples, rate = read_audio(recording.audio)
         transcription = transcribe_array(samples, rate, engine, options)
         reference = recording.notes.shifted(label_shift_s)
         notes = estimated_notes(transcription.notes)
         found = errors(reference, notes, transcription.frame_probabilities, frame_s)
-        total, of_each[recording.name] = total + found, found.figures()
+        all_found.append(found)
+        of_each[recording.name] = found.figures()
         show(text(recording.name, of_each[recording.name]))
-    overall = total.figures()
+    *counts, onset_errors_s = zip(*all_found, strict=True)
+    sums: list[Any] = [sum(column) for column in counts]
+    overall = Errors(*sums, onset_errors_s=np.concatenate(onset_errors_s)).figures()
     show(text("overall", overall))
     return {"recordings": of_each, "overall": overall}
 

@@ -35,14 +35,6 @@ def _level(sound: NDArray[np.floating], rms_db: float) -> Sound:
     return np.asarray(sound * (10 ** (rms_db / 20) / max(rms, 1e-9)), np.float32)
 
 
-def silence(length: int, rng: np.random.Generator) -> Sound:
-    return np.zeros(length, np.float32)
-
-
-def white(length: int, rng: np.random.Generator) -> Sound:
-    return _level(rng.standard_normal(length), NOISE_DB)
-
-
 def pink(length: int, rng: np.random.Generator) -> Sound:
     """Noise that falls by 3 dB an octave, by first-order sections an octave apart."""
     noise = rng.standard_normal(length)
@@ -56,13 +48,10 @@ def pink(length: int, rng: np.random.Generator) -> Sound:
 
 def room(length: int, rng: np.random.Generator) -> Sound:
     """An empty room: slowly varying rumble and hiss, and faint mains hum."""
-    rumble = signal.sosfilt(
-        signal.butter(2, 200, fs=RATE_HZ, output="sos"), rng.standard_normal(length)
-    )
+    low, slowest = (signal.butter(2, hz, fs=RATE_HZ, output="sos") for hz in (200, 0.3))
+    rumble = signal.sosfilt(low, rng.standard_normal(length))
     hiss = pink(length, rng)
-    slow = signal.sosfilt(
-        signal.butter(2, 0.3, fs=RATE_HZ, output="sos"), rng.standard_normal(length)
-    )
+    slow = signal.sosfilt(slowest, rng.standard_normal(length))
     breath = 1 + 0.3 * slow / max(1e-9, np.abs(slow).max())
     time = np.arange(length) / RATE_HZ
     hum = np.sum([np.sin(2 * np.pi * 50 * k * time + k) / k**2 for k in (1, 2, 3, 4, 6)], axis=0)
@@ -79,17 +68,15 @@ def sine_sweep(length: int, rng: np.random.Generator) -> Sound:
 
 
 SOUNDS: dict[str, Callable[[int, np.random.Generator], Sound]] = {
-    "digital silence": silence,
+    "digital silence": lambda length, _: np.zeros(length, np.float32),
     "room noise": room,
-    "white noise": white,
+    "white noise": lambda length, rng: _level(rng.standard_normal(length), NOISE_DB),
     "pink noise": pink,
     "sine sweep": sine_sweep,
 }
 """Makers of ``length`` samples at RATE_HZ, full scale 1."""
 NOISES = ("digital silence", "room noise", "white noise", "pink noise")
 """Sounds with a limit on false notes."""
-
-
 GOAL_A_MINUTE = 6.0
 """For silence and noise: one false note in ten seconds."""
 COMMONEST = 3  # pitches listed

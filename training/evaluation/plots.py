@@ -24,8 +24,7 @@ LEAST_ERROR = 1e-4  # an error of zero on a logarithmic axis
 
 
 def read_errors(folder: Path) -> list[tuple[int, float]]:
-    """Optimiser step and error of each validation. Raises OSError or ValueError if the folder holds
-    no algorithmic run."""
+    """Step and error of each validation of an algorithmic run. Raises OSError or ValueError."""
     lines = [line for line in read_metrics(folder) if line["kind"] == "validation"]
     if not lines or any(ERROR not in line for line in lines):
         raise ValueError(f"{folder} has no validation with {ERROR!r}: is it an algorithmic run?")

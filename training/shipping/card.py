@@ -26,6 +26,12 @@ KNOWN_FAILURES = """\
 """
 
 
+CLASSIFIER = (
+    "The classifier of onsets is fitted, not tuned: to other rendered validation pieces, made-up "
+    "tones, and the recordings, speech, drums and noise of training."
+)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.shipping.card", __doc__)
     parser.add_argument("weights", type=Path, help="a .safetensors file with its card")
@@ -61,7 +67,7 @@ def model_card(card: dict[str, Any]) -> str:
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
-        f"({sum(windows(stage) for stage in all_stages) / 1e6:.2f} million windows of 0.74 s) on "
+        f"({sum(map(_windows, all_stages)) / 1e6:.2f} million windows of 0.74 s) on "
         f"synthesised audio{learned}. Synthesised audio plays the scores below with recorded "
         "notes of the instruments below, humanised, detuned, "
         "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
@@ -82,7 +88,10 @@ def model_card(card: dict[str, Any]) -> str:
         "## Known failures",
         "",
         KNOWN_FAILURES,
-        "## Note tracker settings (tuned on validation data)",
+        "## Note tracker settings",
+        "",
+        *([f"{CLASSIFIER}\n"] if card["tracker"].get("onset_classifier") else []),
+        "Thresholds, lengths and the other numbers are tuned on validation material.",
         "",
         *(f"- `{name}`: {_shown(value)}" for name, value in card["tracker"].items()),
         "",
@@ -100,7 +109,7 @@ def _shown(setting: Any) -> str:
     return "layers of " + ", ".join(str(len(biases)) for _, biases in setting["layers"])
 
 
-def windows(stage: dict[str, Any]) -> int:
+def _windows(stage: dict[str, Any]) -> int:
     return int(stage["steps"] * stage["batch_size"])
 
 
@@ -112,7 +121,7 @@ def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:
         "| stage | network | windows | hours | peak learning rate |",
         "|---:|---|---:|---:|---:|",
         *(
-            f"| {number} | {stage['name']} | {windows(stage)} | {stage['hours']:.2f} | "
+            f"| {number} | {stage['name']} | {_windows(stage)} | {stage['hours']:.2f} | "
             f"{stage['learning_rate']:g} |"
             for number, stage in enumerate(all_stages, start=1)
         ),
@@ -135,11 +144,10 @@ def _recording_tables(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
     ]
     for name, reports in recordings.items():
         for one in reports:
-            cells = " | ".join(f"{one['mean'][figure]:.3f}" for figure in FIGURES)
-            lines.append(
-                f"| {name} ({one['count']}) | {one['lookahead_ms']:g} ms | "
-                f"{one['block_frames']} frames | {cells} |"
-            )
+            cells = [f"{name} ({one['count']})", f"{one['lookahead_ms']:g} ms"]
+            cells += [f"{one['block_frames']} frames"]
+            cells += [f"{one['mean'][figure]:.3f}" for figure in FIGURES]
+            lines.append(f"| {' | '.join(cells)} |")
     return [
         *lines,
         "",

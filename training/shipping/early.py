@@ -6,10 +6,8 @@ share of NEW_FALSE are new false notes: no note begins there, and the full look-
 none either. So early notes are almost as rarely false as late ones. T never rises with age.
 """
 
-import dataclasses
 import logging
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -122,11 +120,6 @@ def gather(
     )
 
 
-def together(parts: Sequence[OnsetPeaks]) -> OnsetPeaks:
-    names = [field.name for field in dataclasses.fields(OnsetPeaks)]
-    return OnsetPeaks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
 def early_settings(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
@@ -149,7 +142,8 @@ def early_settings(
             logger.info("piece %d of %d", len(parts), len(material))
     options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
     last_age = options.lookahead_hops(rate) - transcriber.config.newest_hops
-    return choose(together(parts), settings, last_age)
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return choose(OnsetPeaks(*map(np.concatenate, columns)), settings, last_age)
 
 
 def main(arguments: list[str] | None = None) -> int:

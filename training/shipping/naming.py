@@ -11,7 +11,7 @@ of the time, so that the first alone is best served by "always".
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,36 +83,20 @@ class NamingPieces:
         self.heads = tuple(transcriber.config.heads)
         if not {"pedal", *INSTRUMENT_HEADS} <= set(self.heads):
             raise ValueError("these weights have no instruments and no pedal")
-        self._names = self.heads[self.heads.index(INSTRUMENT_HEADS[0]) :]
+        first = self.heads.index(INSTRUMENT_HEADS[0])
+        self._names = self.heads[first:]
         self._frame_s = HOP / transcriber.config.sample_rate
+        self.passages: list[TrackedPassage] = []
         with Engine(transcriber) as engine:
-            self.passages = list(self._tracked(engine, settings, synth, passages, seconds))
-
-    def _tracked(
-        self,
-        engine: Engine,
-        settings: TrackerSettings,
-        synth: SynthConfig,
-        passages: int,
-        seconds: float,
-    ) -> Iterator[TrackedPassage]:
-        rows = [self.heads.index(name) for name in self._names]
-        for passage, rate in rendered_passages(synth, passages, seconds):
-            probabilities = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
-            tracker = NoteTracker(settings, self._frame_s, self.heads)
-            events: defaultdict[int, list[NoteEvent]] = defaultdict(list)
-            for frame, event in (
-                *tracker.push(0, probabilities),
-                *tracker.finish(probabilities.shape[1]),
-            ):
-                events[frame].append(event)
-            yield TrackedPassage(
-                passage,
-                len(passage.audio) / rate,
-                probabilities[rows].astype(np.float16),
-                probabilities[self.heads.index("pedal"), :, PITCHES // 2],
-                events,
-            )
+            for passage, rate in rendered_passages(synth, passages, seconds):
+                heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
+                tracker = NoteTracker(settings, self._frame_s, self.heads)
+                events: defaultdict[int, list[NoteEvent]] = defaultdict(list)
+                for frame, event in (*tracker.push(0, heard), *tracker.finish(heard.shape[1])):
+                    events[frame].append(event)
+                pedal = heard[self.heads.index("pedal"), :, PITCHES // 2]
+                classes, length_s = heard[first:].astype(np.float16), len(passage.audio) / rate
+                self.passages.append(TrackedPassage(passage, length_s, classes, pedal, events))
 
     def objective(self, settings: TrackerSettings) -> float:
         """See the module; what no passage has counts 0."""

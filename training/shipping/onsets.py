@@ -11,8 +11,9 @@ streams with the full look-ahead and from the windows of the anytime mode.
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -53,8 +54,7 @@ RATE, WEIGHT_DECAY = 5e-3, 0.05
 DIGITS = 4  # significant ones, of the weights in the card
 
 
-@dataclass(frozen=True)
-class Examples:
+class Examples(NamedTuple):
     """Onset peaks: what the classifier reads, [n, INPUTS], and whether a note begins, [n]."""
 
     inputs: NDArray[np.float64]
@@ -162,12 +162,10 @@ def unmusical(
     rng = np.random.default_rng(SEED)
     length = round(seconds * rate)
     silent = _truth(np.zeros(0), np.zeros(0, np.int16), length, rate)
-    if sounds.voices:
-        for _ in range(round(SPEECH * pieces)):
-            yield sounds.talk(length, rng, PACES), silent
-    if sounds.kits:
-        for _ in range(round(DRUMS * pieces)):
-            yield sounds.drums(length, rng), silent
+    for _ in range(round(SPEECH * pieces) if sounds.voices else 0):
+        yield sounds.talk(length, rng, PACES), silent
+    for _ in range(round(DRUMS * pieces) if sounds.kits else 0):
+        yield sounds.drums(length, rng), silent
     for _ in range(round(NOISE * pieces)):
         yield sounds.noise(length, rng), silent
 
@@ -208,12 +206,11 @@ def classifier_for(
                 parts.append(of_stream(probabilities, heads, truth))
             parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], truth, rng))
             logger.info("piece %d: %d peaks", number, sum(len(part.begins) for part in parts))
-    inputs = np.concatenate([part.inputs for part in parts])
-    begins = np.concatenate([part.begins for part in parts])
-    if begins.sum() < LEAST_PEAKS:
-        logger.warning("%d notes are too few for a classifier of onsets", begins.sum())
+    examples = Examples(*map(np.concatenate, zip(*parts, strict=True)))
+    if examples.begins.sum() < LEAST_PEAKS:
+        logger.warning("%d notes are too few for a classifier of onsets", examples.begins.sum())
         return None
-    return fit(Examples(inputs, begins))
+    return fit(examples)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -46,13 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     synth = SynthConfig(options.synth, options.cache)
     used = dataclasses.replace(synth, real_root=options.real)
     config = dataclasses.replace(trained.config, name=options.name)
-    card = {
-        **trained.card,
-        "name": options.name,
-        "config": config.to_json(),
-        "sources": sources(used),
-        "tracker": {},
-    }
+    card = trained.card | {"name": options.name, "config": config.to_json(), "tracker": {}}
+    card["sources"] = sources(used)
     path = options.out / f"{options.name}.safetensors"
     save_weights(trained, card, path, half=True)
 

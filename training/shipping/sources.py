@@ -36,7 +36,7 @@ def sources(synth: SynthConfig) -> Sources:
     noises = _read(root / "noise.json").get("segments", [])
     pieces = [piece for index in indexes(root) for piece in index_entries(index)]
     scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
-    return {
+    groups = {
         "sounds": _grouped(bank.items()),
         "releases": _grouped(sets.items()),
         "rooms": _grouped((room["name"].rpartition("_")[0], room) for room in rooms),
@@ -45,27 +45,18 @@ def sources(synth: SynthConfig) -> Sources:
             {"attribution": where, "licence": licence, "pieces": count}
             for (where, licence), count in sorted(scores.items())
         ],
-        **_real(synth),
     }
-
-
-def _real(synth: SynthConfig) -> Sources:
-    if synth.real_root is None:
-        return {}
-    recordings = [
-        entry
-        for entry in json.loads((synth.real_root / "index.json").read_text())
-        if entry.get("score") and entry["id"] not in synth.real_left_out
-    ]
-    scores = (
-        {"attribution": entry["score_attribution"], "licence": entry["score_licence"]}
-        for entry in recordings
-    )
-    names = [entry["id"] for entry in recordings]
-    return {
-        "recordings": _grouped(zip(names, recordings, strict=True)),
-        "recorded_scores": _grouped(zip(names, scores, strict=True)),
-    }
+    if synth.real_root is not None:
+        entries = json.loads((synth.real_root / "index.json").read_text())
+        left_out = synth.real_left_out
+        real = {e["id"]: e for e in entries if e.get("score") and e["id"] not in left_out}
+        written = {
+            name: {"attribution": entry["score_attribution"], "licence": entry["score_licence"]}
+            for name, entry in real.items()
+        }
+        groups["recordings"] = _grouped(real.items())
+        groups["recorded_scores"] = _grouped(written.items())
+    return groups
 
 
 def _read(index: Path) -> dict[str, Any]:

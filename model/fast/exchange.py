@@ -77,10 +77,8 @@ class FirstHalf:
         self._frames = patches.frames
         self._shape = patches.positions, len(self._unit.residual) // 2
         self._reach = reach
-        orders = [
-            _pair_order(patches.positions, bit)
-            for bit in range(-1, exchange.half_layers(patches.positions))
-        ]
+        layers = patches.positions.bit_length() - 2  # positions are a power of two
+        orders = [_pair_order(patches.positions, bit) for bit in range(-1, layers)]
         self._gathers = [
             [_places(order, before)[first:] for first in range(0, len(order), self._octaves)]
             for before, order in pairwise(orders)
@@ -194,5 +192,4 @@ def _pair_order(positions: int, bit: int) -> Tensor:
 
 
 def _places(wanted: Tensor, order: Tensor) -> Tensor:
-    """Where each of these positions is in an order of all."""
-    return order.argsort()[wanted]
+    return order.argsort()[wanted]  # in an order of all positions

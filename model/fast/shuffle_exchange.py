@@ -45,6 +45,8 @@ class FastShuffleExchange:
             self._shuffle = block.directions[0]
         assert isinstance(network.last, ResidualSwitchUnit)
         self._units[None, False] = fast_switch(network.last, dtype)
+        self.first_unit = self._units[0, False]
+        """Of the first half of the first block."""
         self._blocks = len(network.blocks)
         # A norm over the sequence needs every unit of a layer.
         self._prunable = not self._units[None, False].sequence_norm
@@ -55,15 +57,6 @@ class FastShuffleExchange:
         length = x.shape[1]
         x = F.pad(x.float(), (0, 0, 0, (1 << _bits(length)) - length)).contiguous()
         return self._run(x, self._plans(_bits(length), positions, x.device))
-
-    @property
-    def first_unit(self) -> FastSwitch:
-        """The switch unit of the first half of the first block."""
-        return self._units[0, False]
-
-    def half_layers(self, length: int) -> int:
-        """Layers of the first half of a block."""
-        return _bits(length) - 1
 
     @property
     def streams(self) -> bool:

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 
 from model.config import HOP, WINDOW
-from model.onnx.graphs import WindowGraph, step_graph
+from model.onnx.graphs import StepGraph, WindowGraph, step_graph
 from model.transcriber import TranscriptionModel
 
 try:
     import onnx
-    import onnx_ir
     import onnx_ir.passes.common as passes
     import onnxruntime
     import onnxscript.optimizer
@@ -34,8 +33,7 @@ def window_model(transcriber: TranscriptionModel) -> onnx.ModelProto:
     """The network on whole windows, (batch, context + WINDOW)."""
     samples = transcriber.config.context + WINDOW
     inputs = {"windows": torch.zeros(2, samples)}
-    about = _metadata(transcriber) | {"samples": samples}
-    return _export(WindowGraph(transcriber), inputs, ["probabilities"], about)
+    return _export(WindowGraph(transcriber), inputs, ["probabilities"], {"samples": samples})
 
 
 def step_model(
@@ -48,7 +46,7 @@ def step_model(
     shapes = graph.state_shapes
     inputs = {"new": torch.zeros(2, HOP * block_frames)}
     inputs |= {name: torch.zeros(2, *shape) for name, shape in shapes.items()}
-    about = _metadata(transcriber) | {
+    about = {
         "lookahead_hops": lookahead_hops,
         "block_frames": block_frames,
         "first_frame": 1 - lookahead_hops,
@@ -57,29 +55,26 @@ def step_model(
     return _export(graph, inputs, ["probabilities", *(f"next_{name}" for name in shapes)], about)
 
 
-def _metadata(transcriber: TranscriptionModel) -> dict[str, Any]:
-    """What a host needs to know about the network, ready for JSON."""
-    config = transcriber.config
-    return {
-        "model": config.name,
-        "sample_rate": config.sample_rate,
-        "hop": HOP,
-        "heads": config.heads,
-        "tracker": transcriber.card.get("tracker") or {},
-    }
-
-
 def facts(model: onnx.ModelProto) -> dict[str, Any]:
     """The metadata of an exported graph."""
     return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 
 
 def _export(
-    graph: torch.nn.Module,
+    graph: WindowGraph | StepGraph,
     inputs: dict[str, torch.Tensor],
     outputs: list[str],
-    about: dict[str, Any],
+    shapes: dict[str, Any],
 ) -> onnx.ModelProto:
+    """A graph with all that a host needs to know, the network first, then ``shapes``."""
+    config = graph.transcriber.config
+    about = {
+        "model": config.name,
+        "sample_rate": config.sample_rate,
+        "hop": HOP,
+        "heads": config.heads,
+        "tracker": graph.transcriber.card.get("tracker") or {},
+    } | shapes
     batch = torch.export.Dim("batch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names within torch and its exporter
@@ -96,18 +91,15 @@ def _export(
             verbose=False,
         )
     assert program is not None
-    _simplify(program.model)
+    # Fold what depends on weights alone, after merging duplicates from shared weights.
+    passes.CommonSubexpressionEliminationPass()(program.model)
+    sizes = {"input_size_limit": _ANY, "output_size_limit": _ANY}
+    onnxscript.optimizer.fold_constants(program.model, **sizes)
+    onnxscript.optimizer.remove_unused_nodes(program.model)
+    passes.ClearMetadataAndDocStringPass()(program.model)
     model = program.model_proto
     onnx.helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
     return model
-
-
-def _simplify(model: onnx_ir.Model) -> None:
-    """Folds what depends on weights alone, after merging duplicates from shared weights."""
-    passes.CommonSubexpressionEliminationPass()(model)
-    onnxscript.optimizer.fold_constants(model, input_size_limit=_ANY, output_size_limit=_ANY)
-    onnxscript.optimizer.remove_unused_nodes(model)
-    passes.ClearMetadataAndDocStringPass()(model)
 
 
 def quantised(model: onnx.ModelProto) -> onnx.ModelProto:

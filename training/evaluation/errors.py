@@ -171,7 +171,7 @@ def analyse(
         show(text(recording.name, of_each[recording.name]))
     *counts, onset_errors_s = zip(*all_found, strict=True)
     sums: list[Any] = [sum(column) for column in counts]
-    overall = Errors(*sums, onset_errors_s=np.concatenate(onset_errors_s)).figures()
+    overall = Errors._make([*sums, np.concatenate(onset_errors_s)]).figures()
     show(text("overall", overall))
     return {"recordings": of_each, "overall": overall}
 

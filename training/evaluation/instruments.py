@@ -27,11 +27,12 @@ from training.music.metrics import (
     estimated_notes,
     matched_onsets,
     multi_onset_f1,
+    rendered_notes,
 )
-from training.music.synth.acoustics.augment import augment
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
+    augmented,
     load_material,
     random_piece,
     random_tuning,
@@ -188,16 +189,8 @@ def rendered_passages(
     held_out = [e for e in material.bank.instruments.values() if e.name in config.held_out]
 
     def finished(kind: str, rendered: Rendered) -> tuple[Passage, int]:
-        audio = augment(rendered.audio, rate, rng, config.recording, material.surroundings)
-        notes = rendered.notes
-        listed = NoteList(
-            notes.onset,
-            notes.offset,
-            notes.pitch.astype(int),
-            notes.velocity.round().astype(int),
-            notes.instrument.astype(int),
-        )
-        return Passage(kind, audio, listed, rendered.pedal), rate
+        audio = augmented(rendered.audio, material, config, rng)
+        return Passage(kind, audio, rendered_notes(rendered.notes), rendered.pedal), rate
 
     def excerpt(piece: Piece, only: tuple[str, ...], settings: SynthConfig = config) -> Rendered:
         tuning = random_tuning(config, rng)

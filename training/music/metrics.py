@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score
 from model.config import INSTRUMENTS, PITCHES
 from model.instruments import UNKNOWN
 from service.notes.events import Note
+from training.music.notes import Notes
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"
@@ -105,6 +106,13 @@ def estimated_notes(notes: list[Note]) -> NoteList:
         for n in notes
     ]
     return note_list(np.array(rows).reshape(-1, 5))
+
+
+def rendered_notes(notes: Notes) -> NoteList:
+    """The notes of a rendered excerpt."""
+    velocity = notes.velocity.round().astype(int)
+    pitch, instrument = notes.pitch.astype(int), notes.instrument.astype(int)
+    return NoteList(notes.onset, notes.offset, pitch, velocity, instrument)
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:

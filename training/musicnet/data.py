@@ -51,16 +51,14 @@ class Archive:
         if missing:
             logger.warning("%s lacks the recordings %s", config.root, missing)
 
-    @contextlib.contextmanager
     def batches(
         self, batch_size: int, seed: int, step: int, share: Share, readers: int
-    ) -> Iterator[Iterator[Batch]]:
+    ) -> contextlib.AbstractContextManager[Iterator[Batch]]:
         """Endless random windows of the training recordings, a function of seed and step."""
         tracks = open_tracks(self.split.train, self.rate, self.config.cached(self.rate))
         windows = Windows(tracks, self.rate, self.config.stride)
         logger.info("%d recordings, %d windows", len(tracks), len(windows))
-        with random_batches(windows, batch_size, seed, step, share, max(1, readers)) as stream:
-            yield stream
+        return random_batches(windows, batch_size, seed, step, share, max(1, readers))
 
     def validation(self, most: int) -> Batch:
         """Up to `most` windows, evenly spread over the validation recordings."""

@@ -126,8 +126,7 @@ def pieces_with_truth(
     frame_s, frames = HOP / rate, int(seconds * rate) // HOP
     for piece in validation_pieces(synth, pieces, seconds, seed):
         unknown = np.zeros((frames + 1, PITCHES), bool)
-        onset_s, pitch = piece.notes[:, 0], piece.notes[:, 2].astype(np.int16)
-        yield piece.audio, Truth(onset_s, pitch, unknown, frame_s)
+        yield piece.audio, Truth(piece.notes.onset, piece.notes.pitch, unknown, frame_s)
     if synth.real_root is None:
         return
     surroundings = load_surroundings(synth.root, synth.cache, rate) if elsewhere else None

@@ -20,7 +20,7 @@ from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
-from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, note_list
+from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, rendered_notes
 from training.music.scored.corpus import load_recordings
 from training.music.synth.acoustics.augment import load_surroundings
 from training.music.synth.config import SynthConfig
@@ -75,7 +75,7 @@ class HeldOutPieces:
         with Engine(transcriber) as engine:
             for piece in validation_pieces(synth, pieces, seconds, seed=11):
                 for probabilities in lookahead_probabilities(engine, piece.audio, rows):
-                    self.pieces.append((probabilities, note_list(piece.notes)))
+                    self.pieces.append((probabilities, rendered_notes(piece.notes)))
 
     def _tracked(self, settings: TrackerSettings) -> Iterator[tuple[NoteList, NoteList]]:
         """The notes of each piece and those found."""

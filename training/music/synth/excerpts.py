@@ -125,7 +125,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         length = int(seconds * rate)
         sounds, share = material.surroundings.sounds, config.recording.recorded
         sound = noise.background(length, rate, config.background_kinds, rng, sounds, share)
-        return Rendered(_augmented(sound, material, config, rng), Notes.empty())
+        return Rendered(augmented(sound, material, config, rng), Notes.empty())
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:
         entries = [e for e in material.bank.instruments.values() if e.name not in config.held_out]
@@ -148,12 +148,13 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         if rng.random() < config.overlay_probability:
             other = score_excerpt(material, config, seconds, tuning, rng)
             rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
-    return replace(rendered, audio=_augmented(rendered.audio, material, config, rng))
+    return replace(rendered, audio=augmented(rendered.audio, material, config, rng))
 
 
-def _augmented(
+def augmented(
     audio: NDArray[np.float32], material: Material, config: SynthConfig, rng: np.random.Generator
 ) -> NDArray[np.float32]:
+    """The audio in a random room, as it is recorded there."""
     rate = material.bank.sample_rate
     return augment(audio, rate, rng, config.recording, material.surroundings)
 

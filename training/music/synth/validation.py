@@ -1,30 +1,24 @@
 """Validation on instruments and works held out of training."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from training.music.synth.acoustics.augment import augment
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
-from training.music.synth.excerpts import Material, load_material, random_tuning, score_excerpt
+from training.music.synth.excerpts import (
+    Material,
+    augmented,
+    load_material,
+    random_tuning,
+    score_excerpt,
+)
 from training.music.synth.render import Rendered
 
 VALIDATION_PIANO = 0.6
 """Fraction of the ensemble excerpts on a piano; other held-out instruments play the rest."""
 WINDOWS_PER_EXCERPT = 8
 VALIDATION_EXCERPT_S = 12.0
-
-
-class ValidationPiece(NamedTuple):
-    """A long passage for note-level scores and tuning the note tracker."""
-
-    audio: NDArray[np.float32]
-    """[samples] at the bank's rate"""
-    notes: NDArray[np.float64]
-    """[n, 4]: onset and offset in seconds, MIDI pitch, velocity 1..127; by onset"""
 
 
 def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
@@ -40,19 +34,11 @@ def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
     return batch
 
 
-def validation_pieces(
-    config: SynthConfig, n: int, seconds: float, seed: int
-) -> list[ValidationPiece]:
+def validation_pieces(config: SynthConfig, n: int, seconds: float, seed: int) -> list[Rendered]:
     """``n`` passages of up to ``seconds`` on the held-out instruments; deterministic."""
     rng = np.random.default_rng(seed)
     material = load_material(config, "validation")
-    pieces = []
-    for _ in range(n):
-        rendered = _excerpt(material, config, seconds, rng)
-        notes = rendered.notes
-        table = np.stack([notes.onset, notes.offset, notes.pitch, notes.velocity], axis=1)
-        pieces.append(ValidationPiece(rendered.audio, table))
-    return pieces
+    return [_excerpt(material, config, seconds, rng) for _ in range(n)]
 
 
 def _excerpt(
@@ -64,9 +50,5 @@ def _excerpt(
         string_solo_piano_probability=VALIDATION_PIANO / 2,
     )
     tuning = random_tuning(config, rng)
-    names = config.held_out
-    dry = score_excerpt(material, config, seconds, tuning, rng, only=names)
-    rate = material.bank.sample_rate
-    return replace(
-        dry, audio=augment(dry.audio, rate, rng, config.recording, material.surroundings)
-    )
+    dry = score_excerpt(material, config, seconds, tuning, rng, only=config.held_out)
+    return replace(dry, audio=augmented(dry.audio, material, config, rng))

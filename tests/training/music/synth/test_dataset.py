@@ -128,7 +128,9 @@ def test_validation_pieces_are_long_and_sounding(synth_config: SynthConfig) -> N
     assert len(pieces) == 3
     for piece in pieces:
         assert len(piece.audio) == 10 * SAMPLE_RATE
-        onset, offset, pitch, velocity = piece.notes.T
+        onset, offset, pitch, velocity = (
+            getattr(piece.notes, name) for name in ("onset", "offset", "pitch", "velocity")
+        )
         assert len(onset) > 10
         assert (np.diff(onset) >= 0).all()
         assert (offset > onset).all()

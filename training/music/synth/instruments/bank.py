@@ -75,29 +75,11 @@ CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 9
 """Measured tuning of notes (entry, pitch) that the index gives as exact."""
 
 
-HELD_OUT = (
-    "piano_iowa",
-    "piano_iowa_full",
-    "epiano_pianet",
-    "harpsichord_pjcohen",
-    "organ_vsco2",
-    "guitar_steel_iowa",
-    "violin_vso2",
-    "violin_vsco2_raw",
-    "viola_msgeneral",
-    "cello_vsco2",
-    "contrabass_vsco2",
-    "contrabass_tonejs",
-    "flute_vsco2",
-    "oboe_msgeneral",
-    "clarinet_vsco2",
-    "bassoon_vsco2",
-    "sax_tenor_vcsl",
-    "horn_vsco2",
-    "horn_vsco2_sus",
-    "trombone_vsco2",
-    "choir_male_berklee",
-    "vibraphone_vcsl",
+HELD_OUT = tuple(
+    "piano_iowa piano_iowa_full epiano_pianet harpsichord_pjcohen organ_vsco2 guitar_steel_iowa "
+    "violin_vso2 violin_vsco2_raw viola_msgeneral cello_vsco2 contrabass_vsco2 contrabass_tonejs "
+    "flute_vsco2 oboe_msgeneral clarinet_vsco2 bassoon_vsco2 sax_tenor_vcsl horn_vsco2 "
+    "horn_vsco2_sus trombone_vsco2 choir_male_berklee vibraphone_vcsl".split()
 )
 """Entries held out of training, for validation on unseen instruments: one independent set of
 samples for each class with at least two, recorded if possible, together with all other entries of

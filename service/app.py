@@ -1,6 +1,7 @@
 """The application: `create_app(settings)` assembles it, its lifespan loads the model."""
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -125,6 +126,8 @@ async def load(
         if on_failure is not None:
             on_failure()
         return
+    # Garbage collections leave out what is loaded: walking it would stop all streams for 0.1 s.
+    gc.freeze()
     state.slot.engine = engine
     logger.info("model %s is ready on %s", engine.config.name, state.slot.device)
 

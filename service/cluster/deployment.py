@@ -5,6 +5,7 @@ single process, with an engine that sends windows to the replicas of `Model`, wh
 """
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -130,6 +131,7 @@ class Model:
         transcriber = load_model(name, device)
         self._step_time = Steps()
         engine = warm_engine(lambda: transcriber, self._step_time, settings)
+        gc.freeze()  # see service.app.load
         self._hang_timeout_s = settings.hang_timeout_s
         self._engine = engine
         self._worker = ModelWorker(engine, weights_digest(transcriber), device, cluster)

@@ -18,6 +18,7 @@ from model.rse import ResidualShuffleExchange
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 
 KIND = "symbols"  # marks these configurations in cards
+EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen embedding
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 
@@ -82,14 +83,22 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A symbol network in evaluation mode. Raises WeightsError."""
+    """A symbol network in evaluation mode. Raises WeightsError.
+
+    A card may name under "vectors" a file beside it with the frozen embedding, so several weights
+    can share one.
+    """
     path = resolve(path)
+    card = read_card(path)
     try:
-        config = SymbolConfig.from_json(read_card(path)["config"])
+        config = SymbolConfig.from_json(card["config"])
     except (TypeError, ValueError) as error:
         raise WeightsError(f"{path}: {error}") from error
     network = SymbolNetwork(config)
-    load_weights(network, read_tensors(path), path)
+    tensors = read_tensors(path)
+    if card.get("vectors"):
+        tensors |= read_tensors(path.with_name(Path(str(card["vectors"])).name))
+    load_weights(network, tensors, path)
     return network.eval()
 
 

@@ -133,6 +133,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
             learning_rate=released_learning_rate(PAPER.rse.maps),
             average=0,
             warmup=0,
+            tensorboard=True,
         ),
     ),
 }
@@ -149,6 +150,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         warmup=0,
         average=0,
         validate_steps=500,
+        tensorboard=True,
     )
 
     def on_a_cpu(maps: int) -> AlgorithmicRun:
@@ -160,7 +162,13 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
                 curriculum_steps=2_500,
                 validation_examples=512,
             ),
-            LoopConfig(steps=10_000, optimizer="muon", learning_rate=0.02, validate_steps=500),
+            LoopConfig(
+                steps=10_000,
+                optimizer="muon",
+                learning_rate=0.02,
+                validate_steps=500,
+                tensorboard=True,
+            ),
         )
 
     paper = RSEConfig(maps=192, blocks=problem.blocks)
@@ -185,7 +193,13 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
                 batch_size=16,
                 validation_examples=512,
             ),
-            LoopConfig(steps=6_000, learning_rate=5e-3, validate_steps=500, bfloat16=False),
+            LoopConfig(
+                steps=6_000,
+                learning_rate=5e-3,
+                validate_steps=500,
+                bfloat16=False,
+                tensorboard=True,
+            ),
         ),
     }
 
@@ -202,8 +216,8 @@ _SMALL = LambadaConfig(
 )
 
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
-    # The paper's network without fastText's word vectors, and the released code's data, batch size,
-    # steps and rate; needs LAMBADA's train.txt and a GPU.
+    # The paper's network and the released code's data, batch size, steps and rate; needs LAMBADA's
+    # train.txt, fastText vectors and a GPU.
     "paper": LambadaRun(
         LambadaConfig(preprocessing="released"),
         LoopConfig(

@@ -24,7 +24,7 @@ from training.run import main, parse
 TINY = (
     "algorithmic --task addition --algorithmic.bins 8 --algorithmic.rse.maps 4 --loop.steps 4 "
     "--algorithmic.examples-per-length 9 --algorithmic.validation-examples 8 "
-    "--loop.log-steps 2"
+    "--loop.log-steps 2 --loop.no-tensorboard"
 ).split()
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from model.config import RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
-from model.symbols import EMBEDDING_DEVIATION, SymbolConfig
+from model.storage import read_tensors, write_whole
+from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
 from training.lambada.data import Batches, Encoded
 from training.lambada.network import WordNetwork
 from training.lambada.reader import PREPROCESSING, Reader
@@ -24,13 +26,15 @@ from training.lambada.text.passages import (
     read_training_passages,
     words_by_frequency,
 )
-from training.lambada.words.vectors import corpus_vectors
+from training.lambada.words.vectors import corpus_vectors, read_vectors
 from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
 from training.loop.parallel import WHOLE, Share, is_first
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
 VOCABULARY = "vocabulary.json"
+VECTORS = "vectors.safetensors"
+"""The frozen embedding, shared by the weights beside it."""
 
 
 @checked()
@@ -42,16 +46,18 @@ class LambadaConfig:
     passages, one a line, as LAMBADA's train.txt."""
     validation: Path = Path("data/lambada_development_plain_text.txt")
     """A file of passages; LAMBADA's development file."""
+    vectors: Path | None = None
+    """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""
     preprocessing: Literal["clean", "released"] = "clean"
     """The released code's, or "clean" without its flaws: the mask is a separate symbol, unknown
     words are distinguished, and answers are compared as words."""
     vocabulary: int = 0
-    """Size: the most frequent words; 0 for all."""
+    """Size: the most frequent words, or the first vectors; 0 for all."""
     numbered: int = 8
     """Different unknown words distinguished in a passage, of each kind: names or not, once
     in the passage or more often. Clean preprocessing only."""
     corpus_vectors: bool = False
-    """Begin the learnt embedding with word vectors trained on the novels."""
+    """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
     cut: CutConfig = field(default_factory=CutConfig)
     """Which passages are cut from novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
@@ -76,16 +82,16 @@ class LambadaConfig:
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):
             raise ValueError(f"length must be a power of two: {self.length}")
-        if self.corpus_vectors and not is_collection(self.train):
-            raise ValueError("corpus_vectors needs novels to train on")
+        if self.corpus_vectors and (self.vectors or not is_collection(self.train)):
+            raise ValueError("corpus_vectors needs novels to train on, and no other vectors")
 
 
 class LambadaTask:
     score = "accuracy"
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
-        """folder: of the run, which keeps the vocabulary beside the weights; `resume` reads it from
-        there. Raises TextError, or WeightsError for the folder's contents.
+        """folder: of the run, which keeps vocabulary and vectors beside the weights; `resume` reads
+        them from there. Raises TextError, or WeightsError for the folder's contents.
         """
         self.config = config
         self.windows = config.batch_size
@@ -95,12 +101,18 @@ class LambadaTask:
         start: Tensor | None = None
         if resume:
             self.vocabulary = Vocabulary.load(folder / VOCABULARY)
+            table = read_tensors(folder / VECTORS)[EMBEDDING] if config.vectors else None
         else:
-            self.vocabulary, start = self._prepare(folder)
-        self.symbols = SymbolConfig(len(self.vocabulary), CLASSES, config.rse)
-        network = WordNetwork(self.symbols, config.word_dropout)
-        if start is not None:  # of the words, which are the last symbols
-            network.embedding.weight.data[-len(start) :] = start
+            self.vocabulary, table, start = self._prepare(folder)
+        symbols = SymbolConfig(
+            len(self.vocabulary),
+            CLASSES,
+            config.rse,
+            word_features=0 if table is None else table.shape[1],
+        )
+        network = WordNetwork(symbols, config.word_dropout, table)
+        if start is not None:
+            network.begin_with(start)
         self.network: nn.Module = network
 
     @contextlib.contextmanager
@@ -141,11 +153,14 @@ class LambadaTask:
         return {"accuracy": float(reader.right(passages).mean())}
 
     def card(self) -> dict[str, Any]:
+        network = self.network
+        assert isinstance(network, SymbolNetwork)
         data = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.config).items()
         }
-        return {"name": "lambada", "config": self.symbols.to_json(), "data": data}
+        card = {"name": "lambada", "config": network.config.to_json(), "data": data}
+        return card | ({"vectors": VECTORS} if self.config.vectors else {})
 
     def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str], Novels | None]:
         """The passages, their words, most frequent first, the names that are known, and the
@@ -161,19 +176,35 @@ class LambadaTask:
             return passages, novels.words, (), novels
         return passages, known_words(novels), common_names(novels), novels
 
-    def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None]:
-        """Makes and keeps the vocabulary; the second result is what the embedding of its words
-        begins with, if not random."""
+    def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
+        """Makes and keeps the vocabulary and, where there are vectors, their table.
+
+        The last result is what the learnt embedding of the words begins with, if that is chosen.
+        """
         config = self.config
-        self._passages, frequent, names, novels = self._read_passages()
-        words = frequent[: config.vocabulary or None]
-        if config.preprocessing == "released":
-            vocabulary = Vocabulary.released(words)
+        released = config.preprocessing == "released"
+        vectors = read_vectors(config.vectors, config.vocabulary) if config.vectors else None
+        if vectors is not None:
+            words: Sequence[str] = vectors.words
+            names: Sequence[str] = ()
+            novels = None
+        else:
+            self._passages, frequent, names, novels = self._read_passages()
+            words = frequent[: config.vocabulary or None]
+        if released:
+            vocabulary = Vocabulary.released(words, vectors is not None)
         else:
             vocabulary = Vocabulary.clean(words, config.numbered, names)
+        table = None
+        if vectors is not None:
+            table = torch.from_numpy(vectors.table(vocabulary.first, released))
         if is_first():
             vocabulary.save(folder / VOCABULARY)
-        if not config.corpus_vectors or novels is None:
-            return vocabulary, None
-        vectors = corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
-        return vocabulary, torch.from_numpy(vectors)
+            if table is not None:
+                write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
+        start = None
+        if config.corpus_vectors and novels is not None:
+            start = torch.from_numpy(
+                corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
+            )
+        return vocabulary, table, start

@@ -44,6 +44,8 @@ class LoopConfig:
     """Stop after this many validations in a row without a better score; 0 never stops early."""
     log_steps: Count = 50
     """Optimiser steps between lines of training loss; at least one line every half minute."""
+    tensorboard: Flag = False
+    """Write TensorBoard events beside metrics.jsonl."""
     bfloat16: Flag | Literal["auto"] = "auto"
     """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
     many times slower than float32."""

@@ -28,7 +28,7 @@ from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.parallel import Share, make_fabric, reduce
 from training.loop.released_optim import released_rate
-from training.loop.run_folder import read_state, write_metrics, write_state
+from training.loop.run_folder import MetricsLog, read_state, write_state
 from training.task import Objective, Task
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Trainer:
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
+        self.metrics_log = MetricsLog(folder, config.tensorboard and self.leads)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices
         self.best = -math.inf
@@ -137,8 +138,7 @@ class Trainer:
                 while not self.done and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
                     loss, parts = self.train_step(list(islice(stream, config.accumulate)))
-                    # All processes share one clock and stop after the same step.
-                    elapsed, interrupted = self._largest(time.monotonic() - began, bool(received))
+                    elapsed, interrupted = self._agree(time.monotonic() - began, bool(received))
                     self.seconds += elapsed
                     if self.step % config.log_steps == 0 or self.seconds >= next_report:
                         self._report(bar, {"loss": loss, **parts})
@@ -146,13 +146,9 @@ class Trainer:
                     if interrupted:
                         logger.warning("interrupted at step %d; saving", self.step)
                         break
-                    due = self.seconds >= next_validation
-                    if config.validate_steps:
-                        due = self.step % config.validate_steps == 0 and self.progress < 1
-                    if due:
+                    if self._validation_due(next_validation):
                         self.save()
-                        if config.patience:  # other processes do not validate
-                            self.stale = int(self._largest(self.stale)[0])
+                        self._share_patience()
                         next_validation = self.seconds + 60 * config.validate_minutes
             except Exception:
                 logger.error("training failed at step %d; saving", self.step)
@@ -160,11 +156,22 @@ class Trainer:
                 raise
         return self.save()
 
-    def _largest(self, *own: float) -> Sequence[float]:
-        """Each value's maximum over all processes."""
+    def _agree(self, seconds: float, interrupted: bool) -> tuple[float, bool]:
+        """The longest time of all processes, and whether any was interrupted.
+
+        So all processes share one clock and stop after the same step.
+        """
         if self.share.count == 1:
-            return own
-        return reduce(self.fabric, torch.tensor(own, device=self.device).float(), "max")
+            return seconds, interrupted
+        own = torch.tensor([seconds, float(interrupted)], device=self.device)
+        seconds, stop = reduce(self.fabric, own, "max")
+        return seconds, stop > 0
+
+    def _share_patience(self) -> None:
+        """Tells every process how the first one's validations stand."""
+        if self.share.count > 1 and self.config.patience:
+            own = torch.tensor([float(self.stale)], device=self.device)
+            self.stale = int(reduce(self.fabric, own, "max")[0])
 
     def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
         """Logs the losses, as means over the processes, and the pace so far."""
@@ -172,11 +179,16 @@ class Trainer:
         values = dict(zip(parts, reduce(self.fabric, own, "mean"), strict=True))
         steps_s = self.step / max(1e-9, self.seconds)
         windows_s = steps_s * self.task.windows * self.config.accumulate
-        self._log("train", {**values, "windows_per_s": windows_s})
+        self.log("train", {**values, "windows_per_s": windows_s})
         bar.n = self.progress
         bar.set_postfix_str(
             f"loss {values['loss']:.4f} {steps_s:.2f} steps/s {windows_s:.1f} windows/s"
         )
+
+    def _validation_due(self, next_validation: float) -> bool:
+        if self.config.validate_steps:
+            return self.step % self.config.validate_steps == 0 and self.progress < 1
+        return self.seconds >= next_validation
 
     def train_step(self, batches: Sequence[Any]) -> tuple[Tensor, Mapping[str, Tensor]]:
         """One optimiser step: backward through every batch, clip, step, zero.
@@ -186,7 +198,7 @@ class Trainer:
         network = self.task.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        losses, parts = [], []  # of each batch
+        losses, parts = [], []
         for number, batch in enumerate(batches, start=1):
             # Processes exchange their gradients once, after the last batch.
             with self.fabric.no_backward_sync(self.objective, enabled=number < len(batches)):
@@ -218,7 +230,7 @@ class Trainer:
         devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):  # validation must not influence training
             metrics = self.task.validate(network)
-        self._log("validation", metrics)
+        self.log("validation", metrics)
         card = {
             **self.task.card(),
             "training": {
@@ -252,9 +264,10 @@ class Trainer:
         write_state(self.folder, state)
         return metrics
 
-    def _log(self, kind: str, values: Mapping[str, float]) -> None:
+    def log(self, kind: str, values: Mapping[str, float]) -> None:
+        """One line of metrics at this step."""
         if self.leads:
-            write_metrics(self.folder, kind, self.step, self.seconds, values)
+            self.metrics_log.write(kind, self.step, self.seconds, values)
 
 
 @contextlib.contextmanager

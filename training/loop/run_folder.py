@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +12,27 @@ import torch
 
 from model.storage import WeightsError, write_whole
 
-METRICS = "metrics.jsonl"
-STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
+logger = logging.getLogger(__name__)
 
 
-def write_metrics(
-    folder: Path, kind: str, step: int, seconds: float, values: Mapping[str, float]
-) -> None:
-    """Appends a line; kind: "train" or "validation"; seconds: of training so far."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
-    with (folder / METRICS).open("a") as file:
-        file.write(json.dumps(line) + "\n")
+class MetricsLog:
+    """Appends to a run's folder; every line is on disk when ``write`` returns."""
+
+    def __init__(self, folder: Path, tensorboard: bool) -> None:
+        """tensorboard: also write events for ``tensorboard --logdir``, if it is installed."""
+        self.path = folder / "metrics.jsonl"
+        self.events = _summary_writer(folder) if tensorboard else None
+
+    def write(self, kind: str, step: int, seconds: float, values: Mapping[str, float]) -> None:
+        """kind: "train" or "validation"; seconds: of training so far."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        if self.events is not None:
+            for name, value in values.items():
+                self.events.add_scalar(f"{kind}/{name}", value, step)
+            self.events.flush()
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -30,7 +40,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
     A run that was killed and resumed wrote some steps twice; the later lines win.
     """
-    path = folder / METRICS
+    path = folder / "metrics.jsonl"
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for number, text in enumerate(path.read_text().splitlines(), start=1):
         try:
@@ -47,6 +57,18 @@ def saved_weights(folder: Path, which: str) -> Path:
     if not path.is_file():
         raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
     return path
+
+
+def _summary_writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # slow to import
+    except ImportError:
+        logger.warning("tensorboard is not installed: writing metrics.jsonl only")
+        return None
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:

@@ -8,15 +8,14 @@ import pytest
 from matplotlib.image import imread
 
 from training.evaluation.plots import main
-from training.loop.run_folder import read_metrics, write_metrics
+from training.loop.run_folder import MetricsLog, read_metrics
 
 
 def write_run(folder: Path, errors: dict[int, float], lengths: dict[int, float]) -> None:
+    log = MetricsLog(folder, tensorboard=False)
     for step, error in errors.items():
-        write_metrics(folder, "train", step, 60.0 * step, {"loss": 2 * error})
-        write_metrics(
-            folder, "validation", step, 60.0 * step, {"error": error, "accuracy": 1 - error}
-        )
+        log.write("train", step, 60.0 * step, {"loss": 2 * error})
+        log.write("validation", step, 60.0 * step, {"error": error, "accuracy": 1 - error})
     if lengths:
         scores = [
             {"length": n, "examples": 4, "symbol_accuracy": a, "sequence_accuracy": a / 2}
@@ -69,3 +68,12 @@ def test_folders_without_a_history_are_refused(
         (tmp_path / "metrics.jsonl").write_text(text)
     assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_tensorboard_events_lie_beside_the_metrics(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    log = MetricsLog(tmp_path, tensorboard=True)
+    log.write("train", 7, 1.0, {"loss": 0.5})
+    assert read_metrics(tmp_path)[0]["loss"] == 0.5
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert b"train/loss" in events.read_bytes()

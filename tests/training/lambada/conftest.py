@@ -31,6 +31,17 @@ def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def vectors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors of 12 dimensions in GloVe's form, for all words of the passages but one."""
+    rng = np.random.default_rng(2)
+    words = [*NAMES, *"came in sat down looked up they called said . `` '' ?".split()]
+    path = tmp_path_factory.mktemp("vectors") / "vectors.txt"
+    rows = (f"{word} {' '.join(map(str, rng.normal(size=12).round(3)))}\n" for word in words)
+    path.write_text("".join(rows))
+    return path
+
+
+@pytest.fixture(scope="session")
 def tiny_config(passages_file: Path) -> LambadaConfig:
     """A network that learns such passages in seconds."""
     return LambadaConfig(

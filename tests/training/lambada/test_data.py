@@ -14,10 +14,18 @@ PASSAGE = "the owl saw zed ; zed saw yan and zed".split()
 
 
 def test_released_symbols() -> None:
-    learnt = encode_released(Vocabulary.released(WORDS), PASSAGE)
+    learnt = encode_released(Vocabulary.released(WORDS, vectors=False), PASSAGE)
     assert learnt.inputs.tolist() == [4, 5, 6, 1, 1, 1, 6, 1, 1, 3]
     # The answer is unknown, so every unknown word is right: `;`, `yan` and `and` as well.
     assert learnt.targets.tolist() == [1, 1, 1, 2, 2, 2, 1, 2, 2, 1]
+
+
+def test_the_released_mask_is_a_word_of_the_vectors() -> None:
+    vocabulary = Vocabulary.released(WORDS, vectors=True)
+    assert vocabulary.mask == vocabulary.symbols["owl"] == 3
+    encoded = encode_released(vocabulary, "the owl saw the owl".split())
+    assert encoded.inputs.tolist() == [2, 3, 4, 2, 3]
+    assert encoded.targets.tolist() == [1, 2, 1, 1, 2]  # the mask counts as the answer
 
 
 def test_clean_symbols_tell_unknown_words_apart() -> None:

@@ -104,22 +104,23 @@ def test_what_is_wrong_is_named(
 
 
 def test_a_run_from_the_command_line(
-    passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    passages_file: Path, vectors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (
         f"lambada --preset paper --lambada.train {passages_file} --lambada.validation "
-        f"{passages_file} --lambada.rse.maps 4 --lambada.rse.blocks 1 "
-        "--lambada.length 32 --lambada.batch-size 4 --lambada.votes 2 "
+        f"{passages_file} --lambada.vectors {vectors_file} --lambada.rse.maps 4 "
+        "--lambada.rse.blocks 1 --lambada.length 32 --lambada.batch-size 4 --lambada.votes 2 "
         f"--lambada.validation-passages 4 --loop.steps 3 --out {tmp_path}"
     ).split()
     assert run_main(arguments) == 0
     assert "accuracy" in capsys.readouterr().out
     card = json.loads((tmp_path / "best.json").read_text())
     assert card["name"] == "lambada"
+    assert card["config"]["word_features"] == 12
     assert main([str(tmp_path), "--data", str(passages_file)]) == 0
 
 
-@pytest.mark.parametrize("what", ["train", "validation"])
+@pytest.mark.parametrize("what", ["train", "validation", "vectors"])
 def test_training_without_its_files_is_an_error(
     passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:

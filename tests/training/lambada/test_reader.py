@@ -18,7 +18,7 @@ WORDS = "ada bea ada cid bea ada".split()  # answer: ada, at positions 0 and 2
 
 @pytest.fixture
 def encoded() -> Encoded:
-    return encode_released(Vocabulary.released(WORDS), WORDS)
+    return encode_released(Vocabulary.released(WORDS, vectors=False), WORDS)
 
 
 def peak(position: int, offset: int, height: float = 5.0) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""LAMBADA's own files and real novels, where they lie beside the repository."""
+"""LAMBADA's own files, real word vectors and real novels, where they lie beside the repository."""
 
 import tarfile
 from pathlib import Path

@@ -1,5 +1,6 @@
 """LAMBADA in the training loop."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from model.predict import load_any, predict
+from model.storage import WeightsError, read_tensors
+from model.symbols import load_symbol_network
 from tests.training.conftest import same_weights
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.loop.config import LoopConfig
@@ -62,13 +66,39 @@ def test_processes_share_a_batch(tiny_config: LambadaConfig, tmp_path: Path) -> 
     assert sorted(np.concatenate(parts).tolist()) == sorted(whole.inputs.tolist())
 
 
-def test_two_slices_equal_one_run(tiny_config: LambadaConfig, tmp_path: Path) -> None:
-    config = replace(tiny_config, padding="random", word_dropout=0.2, validation_passages=4)
+def test_two_slices_equal_one_run(
+    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
+) -> None:
+    more = {"vectors": vectors_file, "padding": "random", "word_dropout": 0.2}
+    config = replace(tiny_config, validation_passages=4, **more)  # type: ignore[arg-type]
     train(LambadaRun(config, LOOP, tmp_path / "once"))
     sliced = LambadaRun(config, replace(LOOP, max_steps=5), tmp_path / "sliced")
     train(sliced)
     train(replace(sliced, loop=LOOP, resume=True))
     assert same_weights(tmp_path / "once", tmp_path / "sliced")
+
+
+def test_frozen_vectors_are_stored_once_and_come_back(
+    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
+) -> None:
+    config = replace(tiny_config, vectors=vectors_file, validation_passages=4)
+    train(LambadaRun(config, LOOP, tmp_path))
+    name = "embedding.weight"
+    assert name not in read_tensors(tmp_path / "best.safetensors")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert not any(name in key for part in ("network", "average") for key in state[part])
+    network = load_symbol_network(tmp_path / "best.safetensors")
+    words = [line.split()[0] for line in vectors_file.read_text().splitlines()]
+    row = vectors_file.read_text().splitlines()[words.index("gus")].split()[1:]
+    vocabulary = json.loads((tmp_path / "vocabulary.json").read_text())
+    at = vocabulary["first"] + vocabulary["words"].index("gus")
+    torch.testing.assert_close(network.embedding.weight[at], torch.tensor([*map(float, row)]))
+    symbols = np.array([[at, 2]])
+    outputs = predict(load_any(tmp_path / "best.safetensors"), symbols)
+    assert outputs.shape == (1, 2, 3)
+    (tmp_path / "vectors.safetensors").unlink()
+    with pytest.raises(WeightsError, match=r"vectors\.safetensors"):
+        load_symbol_network(tmp_path / "best.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 
 
 class TextError(ValueError):
-    """Text or passages that are missing or not what they should be."""
+    """Text, passages or word vectors that are missing or not what they should be."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,12 @@ NOVELS_OF_A_NAME = 4
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Symbols of special meaning, then one for each word."""
+    """Symbols of special meaning, then one for each word.
+
+    The released code has padding, unknown and, where it learns the embedding itself, two more
+    special symbols, the second being the mask. With word vectors it has the first two alone and
+    yet masks with symbol 3, which is the second word of the file.
+    """
 
     words: tuple[str, ...]
     first: int
@@ -41,9 +46,9 @@ class Vocabulary:
             raise ValueError(f"{len(self.words)} words are too few: symbol {self.mask} is the mask")
 
     @classmethod
-    def released(cls, words: Iterable[str]) -> Vocabulary:
-        """As the released code numbers them when it learns the embedding."""
-        return cls(tuple(words), first=4, mask=3)
+    def released(cls, words: Iterable[str], vectors: bool) -> Vocabulary:
+        """As the released code numbers them; `vectors`: with a pre-trained embedding."""
+        return cls(tuple(words), first=2 if vectors else 4, mask=3)
 
     @classmethod
     def clean(cls, words: Iterable[str], numbered: int, names: Iterable[str] = ()) -> Vocabulary:

@@ -77,9 +77,12 @@ def import_checkpoint(
         raise WeightsError(f"{prefix}: {error}") from error
     state = from_released(network, trained, convolutions)
     network.load_state_dict(state, assign=True)
+    task = "musicnet"
+    if isinstance(network, SymbolNetwork):
+        task = "lambada" if network.config.classes == LAMBADA_CLASSES else "algorithmic"
     card: dict[str, Any] = {
         "name": name,
-        "task": task_of(network),
+        "task": task,
         "config": network.config.to_json(),
         "parameters": sum(value.numel() for value in state.values()),
         "source": {"tensorflow_checkpoint": Path(prefix).name},
@@ -174,13 +177,6 @@ def as_tensor(name: str, value: NDArray) -> torch.Tensor:
     if not np.isfinite(value).all():
         raise WeightsError(f"{name} has values that are not finite")
     return torch.from_numpy(value.astype(np.float32, copy=False))
-
-
-def task_of(network: TranscriptionModel | SymbolNetwork) -> str:
-    """The task that the released code trains such a network for."""
-    if isinstance(network, TranscriptionModel):
-        return "musicnet"
-    return "lambada" if network.config.classes == LAMBADA_CLASSES else "algorithmic"
 
 
 if __name__ == "__main__":

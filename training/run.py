@@ -59,7 +59,12 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     parser.add_argument(
         "command", choices=sorted(COMMANDS), metavar="TASK", help=", ".join(sorted(COMMANDS))
     )
-    parser.add_argument("--preset", default=DEFAULT_PRESET, help=list_presets())
+    presets_of = [
+        f"{name}: {', '.join(sorted(command.presets('addition')))}"
+        for name, command in sorted(COMMANDS.items())
+    ]
+    about = f"{'; '.join(presets_of)} (default: {DEFAULT_PRESET})"
+    parser.add_argument("--preset", default=DEFAULT_PRESET, help=about)
     parser.add_argument(
         "--task",
         choices=sorted(PROBLEMS),
@@ -108,15 +113,6 @@ def adjusted(run: Run, options: argparse.Namespace) -> Run:
     elif options.data_dir:
         music = replace(music, archive=replace(music.archive, root=options.data_dir))
     return replace(run, music=music)
-
-
-def list_presets() -> str:
-    """The presets of every command, for its help."""
-    commands = [
-        f"{name}: {', '.join(sorted(command.presets('addition')))}"
-        for name, command in sorted(COMMANDS.items())
-    ]
-    return f"{'; '.join(commands)} (default: {DEFAULT_PRESET})"
 
 
 def train(run: Run) -> dict[str, float]:

@@ -78,10 +78,8 @@ def evaluate_instruments(
     ``classes``, the solo accuracy of each class, and their mean; ``pedal_f1`` in frames of 50 ms,
     and what it would be with the pedal always down; ``confusion``.
 
-    Args:
-        passages: of each held-out entry; of ensembles and of pianos there are ten times as many.
-        seconds: of a passage, at most.
-        show: is given lines to print.
+    passages: of each held-out entry; of ensembles and of pianos there are ten times as many;
+    seconds: of a passage, at most; show: is given lines to print.
     """
     tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
     with Engine(transcriber) as engine:

@@ -16,21 +16,18 @@ from model.config import CENTRE_FRAME, FRAMES, INSTRUMENT_HEADS, LOGIT_OFFSET
 
 @dataclass(frozen=True)
 class Labels:
-    """Targets for each frame of a batch of windows, (batch, FRAMES, PITCHES) float unless stated
-    otherwise."""
+    """The targets of ``synth.labels`` for a batch of windows, (batch, FRAMES, PITCHES) float from 0
+    to 1 unless stated otherwise."""
 
     frame: Tensor
-    """1 where a note sounds."""
     onset: Tensor
-    """A triangle of three hops around each onset."""
     velocity: Tensor
-    """Velocity / 127, as heard, of the note that begins here; 0 if none does or it is unknown."""
+    """As heard; 0 where no note begins or its velocity is unknown."""
     offset: Tensor
-    """A triangle of three hops around each end of a note."""
     instrument: Tensor
     """Integers: 1 + class of the note that begins here; 0 if none does or it is unknown."""
     pedal: Tensor
-    """(batch, FRAMES): how far the sustain pedal is down, 0 to 1; above 1 if unknown."""
+    """(batch, FRAMES); above 1 if unknown."""
     frame_known: Tensor
     """1 where ``frame`` and ``offset`` count, else 0."""
     onset_known: Tensor

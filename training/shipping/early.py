@@ -126,9 +126,7 @@ def early_settings(
     """The card's settings with thresholds by age, from rendered pieces and, if ``synth.real_root``
     is given, real recordings.
 
-    Args:
-        pieces: number of rendered pieces.
-        seconds: length of each, and of each recording.
+    pieces: number of rendered pieces; seconds: length of each, and of each recording.
     """
     settings = TrackerSettings.from_card(transcriber.card)
     rate = transcriber.config.sample_rate

@@ -190,9 +190,7 @@ def classifier_for(
     """The classifier for a model, from sounds without notes, made-up tones, rendered pieces and,
     if ``synth.real_root`` is given, real recordings; None if fewer than LEAST_PEAKS are notes.
 
-    Args:
-        pieces: number of rendered pieces.
-        seconds: length of each, and of each recording at most.
+    pieces: number of rendered pieces; seconds: length of each, and of each recording at most.
     """
     heads, rows = note_heads(transcriber.config.heads)
     rate = transcriber.config.sample_rate

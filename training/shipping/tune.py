@@ -204,9 +204,8 @@ def settings_for(
     """The card's settings with the best of GRID on rendered pieces and, if ``synth.real_root`` is
     given, real recordings.
 
-    Args:
-        pieces: number of rendered pieces.
-        seconds: length of each; four times as much of each recording.
+    pieces: number of rendered pieces; seconds: length of each; four times as much of each
+    recording.
     """
     rendered = HeldOutPieces(transcriber, synth, pieces, seconds)
     kinds: list[Timed] = [rendered]

@@ -41,23 +41,18 @@ ALL_PITCHES = -1
 
 @dataclass(frozen=True)
 class Evidence:
-    """An aligned recording.
-
-    Attributes:
-        notes: the score's notes at recording times.
-        confidence: [n].
-        heard: [n], whether the model hears the onset.
-        time_map: from score time to recording time.
-        unwritten: [m, 3], second, pitch and probability of onsets heard but not written.
-        ringing: mean frame probability RELEASE_S after the written ends.
-    """
+    """An aligned recording."""
 
     notes: Notes
+    """The score's, at recording times."""
     confidence: NDArray[np.float64]
     heard: NDArray[np.bool_]
+    """[n], whether the model hears the onset."""
     time_map: TimeMap
     unwritten: NDArray[np.float64]
+    """[m, 3]: second, pitch and probability of onsets heard but not written."""
     ringing: float
+    """Mean frame probability RELEASE_S after the written ends."""
 
     @property
     def release_s(self) -> float:
@@ -78,12 +73,13 @@ def unknown(
         ornamented: whether the player adds notes.
         left_out_s: [k, 2], parts of the recording to leave out.
     """
-    unwritten = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
+    least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
+    at_s, pitch, _ = evidence.unwritten[evidence.unwritten[:, 2] >= least].T
     parts = [
         _doubtful(evidence),
         _releases(evidence),
-        *(_ornament(evidence, at_s) for at_s in evidence.time_map(signs_s)),
-        _unwritten(evidence, unwritten),
+        *(_ornament(evidence, sign_s) for sign_s in evidence.time_map(signs_s)),
+        _rows(at_s - NEAR_S, at_s + evidence.release_s, pitch, BOTH),
         _astray(evidence),
         _rows(left_out_s[:, 0], left_out_s[:, 1], ALL_PITCHES, BOTH),
     ]
@@ -121,11 +117,6 @@ def _ornament(evidence: Evidence, at_s: float) -> NDArray[np.float64]:
     begin_s = np.repeat(notes.onset - 2 * NEAR_S, len(steps))
     end_s = np.repeat(notes.offset + evidence.release_s, len(steps))
     return _rows(begin_s, end_s, pitch, BOTH)
-
-
-def _unwritten(evidence: Evidence, probability: float) -> NDArray[np.float64]:
-    time_s, pitch, _ = evidence.unwritten[evidence.unwritten[:, 2] >= probability].T
-    return _rows(time_s - NEAR_S, time_s + evidence.release_s, pitch, BOTH)
 
 
 def _astray(evidence: Evidence) -> NDArray[np.float64]:

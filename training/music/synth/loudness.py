@@ -1,9 +1,9 @@
 """Velocities as they are heard.
 
-Nobody knows the gain of a recording, so the velocity that was played cannot be read off a short
-window: a network that is to name it says nearly the same of every note. What it can hear is how
-loud a note arrives. Labels therefore move all velocities of an excerpt by its level; the
-differences between its notes, all that is left after a change of gain, stay as played.
+The gain of a recording is unknown, so a short window does not show the velocity that was played,
+and a network trained on it predicts nearly the same for every note. It can only hear how loud a
+note arrives. So labels shift all velocities of an excerpt by its level; the differences between its
+notes stay as played.
 """
 
 import numpy as np

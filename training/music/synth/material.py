@@ -1,8 +1,5 @@
-"""Random notes beside the scores, so that every pitch and interval is heard.
-
-Scores seldom leave the middle of the keyboard and follow harmony; a network trained on them alone
-would learn to expect it.
-"""
+"""Random notes in addition to scores, which rarely leave the middle of the keyboard and follow
+harmony: so every pitch and interval is trained."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +8,9 @@ from training.music.notes import Notes, notes_of
 
 OUTER_PROBABILITY = 0.5
 OUTER_SEMITONES = 16
-"""So often a pattern lies this near to the lowest or the highest note."""
+"""This share of the patterns lies within so many semitones of the lowest or the highest note."""
 SECTION_S = (2.0, 6.0)
-"""A pattern lasts this long before the next one takes over."""
+"""Length of a pattern."""
 
 _STEPS = ([0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 11], range(12), [0, 2, 4, 6, 8, 10])
 _SCALES = [np.array(steps) for steps in _STEPS]

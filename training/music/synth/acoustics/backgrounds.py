@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -124,7 +124,9 @@ class Backgrounds:
         out = np.zeros(length, np.float32)
         at = -int(rng.uniform(0, 0.5) * voice[0].length)
         while at < length:
-            sound = _at_pace(self.sound(voice[rng.integers(len(voice))]), pace)
+            sound = self.sound(voice[rng.integers(len(voice))])
+            places = np.arange(0, len(sound) - 1, pace)
+            sound = np.interp(places, np.arange(len(sound)), sound).astype(np.float32)
             _add(out, at, sound)
             at += len(sound) + int(rng.exponential(PAUSE_S) * self.sample_rate)
         return out
@@ -172,27 +174,21 @@ def load_backgrounds(
     if not decoded.exists():
         samples = _decode(folder, index["segments"])
         replace_file(decoded, lambda file: np.save(file, samples))
-    segments = _segments(index["segments"])
-    chosen = [one for one in segments if one.held_out == held_out]
-    return Backgrounds(chosen, np.load(decoded, mmap_mode="r"), sample_rate)
-
-
-def _segments(entries: Iterable[dict[str, Any]]) -> list[Segment]:
-    segments, position = [], 0
-    for entry in entries:
-        segments.append(
-            Segment(
-                kind=entry["kind"],
-                name=entry["name"],
-                file=PurePosixPath(entry["file"]).stem,
-                speech=entry["speech"],
-                key=int(entry.get("gm_key") or 0),
-                start=position,
-                length=entry["length"],
-            )
+    chosen, position = [], 0
+    for entry in index["segments"]:
+        segment = Segment(
+            kind=entry["kind"],
+            name=entry["name"],
+            file=PurePosixPath(entry["file"]).stem,
+            speech=entry["speech"],
+            key=int(entry.get("gm_key") or 0),
+            start=position,
+            length=entry["length"],
         )
-        position += entry["length"]
-    return segments
+        position += segment.length
+        if segment.held_out == held_out:
+            chosen.append(segment)
+    return Backgrounds(chosen, np.load(decoded, mmap_mode="r"), sample_rate)
 
 
 def _decode(folder: Path, entries: Sequence[dict[str, Any]]) -> NDArray[np.int16]:
@@ -211,8 +207,3 @@ def _add(out: NDArray[np.float32], at: int, sound: NDArray[np.float32]) -> None:
     n = min(len(sound), len(out) - at)
     if n > skip:
         out[at + skip : at + n] += sound[skip:n]
-
-
-def _at_pace(sound: NDArray[np.float32], pace: float) -> NDArray[np.float32]:
-    positions = np.arange(0, len(sound) - 1, pace)
-    return np.interp(positions, np.arange(len(sound)), sound).astype(np.float32)

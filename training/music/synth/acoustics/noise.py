@@ -153,8 +153,8 @@ def background(
 ) -> NDArray[np.float32]:
     """A whole excerpt without notes, peak 1 or digital silence; float32 [length].
 
-    kinds: how often each kind of ``SynthConfig.background_kinds`` comes. recorded: so often noise,
-    percussion and speech are taken from the recorded ``sounds``, if there are any.
+    kinds: relative frequencies (``SynthConfig.background_kinds``); recorded: the share of noise,
+    percussion and speech that comes from ``sounds``, if there are any.
     """
     from_life = sounds if sounds is not None and rng.random() < recorded else None
     shares = np.array(list(kinds.values()))

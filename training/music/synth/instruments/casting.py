@@ -149,10 +149,8 @@ def fitting(
 
 
 def choose(entries: Sequence[Instrument], rng: np.random.Generator) -> Instrument:
-    """One of ``entries``: all classes equally often, within a class recorded and layered ones more.
-
-    Otherwise classes with many sets of samples would dominate.
-    """
+    """One of ``entries``: all classes equally often, however many sets of samples they have; within
+    a class recorded ones and those with more layers more often."""
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]

@@ -21,7 +21,7 @@ COMPARED = 4096
 def neighbours(
     instrument: Instrument, pick: NDArray[np.intp], velocity: NDArray[np.floating[Any]]
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """For n notes that play recording ``pick``: the recording to mix to it, and its share, [n].
+    """For n notes that play recording ``pick``: the recording to mix with it, and its share, [n].
 
     It is of the same pitch, from the layer next to the picked one on the side of the note's
     velocity. The share grows in proportion from 0 at the picked layer to 1 at the other, and is 0

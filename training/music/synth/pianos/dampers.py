@@ -1,10 +1,10 @@
 """Dampers: how the sound of a string ends.
 
-A damper is felt that rests on the strings of one note. It is lifted by the note's key and, all
-dampers together, by the sustain pedal. How far a sound has been damped depends on how long its
-damper has rested on it, and how firmly: :func:`pedal.contact_time` integrates that over an excerpt
-once, and :func:`damp` reads every note's decay from the integral. Half pedals, pedals that come
-late and catch the rest of a sound, and quick changes that leave some of it follow from it.
+A damper is a piece of felt on the strings of one note. The note's key lifts it, and the sustain
+pedal lifts all of them. How far a sound is damped depends on how long and how firmly its damper has
+rested on the strings: :func:`pedal.contact_time` integrates that over an excerpt once, and
+:func:`damp` reads every note's decay from the integral. This covers half pedals, late pedals that
+catch the rest of a sound, and quick changes that leave some of it.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Dampers:
 
 
 def random_dampers(rng: np.random.Generator) -> Dampers:
-    """Dampers of any instrument, from well-regulated to worn.
+    """Random dampers, from well-regulated to worn.
 
     Middle C falls by 60 dB within 0.4 to 2.8 s, from a concert grand's new felts to an old
     upright's; the three strings of a treble note stop sooner than the heavy, wound ones of a bass.

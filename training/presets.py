@@ -1,9 +1,8 @@
 """The presets of ``training.run``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from model.config import ACCURATE, LIGHT, LIVE, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.generators import PROBLEMS
@@ -264,17 +263,15 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
 }
 
 
-@dataclass(frozen=True)
-class Command:
-    """A task of the command line."""
-
-    run: type[Run]
-    presets: Callable[[str], Mapping[str, Any]]
-    """By the value of --task (or --data); each preset is a `run`."""
+def presets_of(command: str, task: str) -> Mapping[str, Run]:
+    """The presets of a command; task: of "algorithmic"."""
+    if command == "algorithmic":
+        return algorithmic_presets(task)
+    return MUSIC_PRESETS if command == "musicnet" else LAMBADA_PRESETS
 
 
-COMMANDS: dict[str, Command] = {
-    "musicnet": Command(MusicRun, lambda _: MUSIC_PRESETS),
-    "algorithmic": Command(AlgorithmicRun, algorithmic_presets),
-    "lambada": Command(LambadaRun, lambda _: LAMBADA_PRESETS),
+COMMANDS: dict[str, type[Run]] = {
+    "musicnet": MusicRun,
+    "algorithmic": AlgorithmicRun,
+    "lambada": LambadaRun,
 }

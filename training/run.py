@@ -29,7 +29,7 @@ from training.loop.loop import Trainer
 from training.loop.parallel import leave
 from training.loop.run_folder import STATE
 from training.loop.warm_start import warm_start
-from training.presets import COMMANDS, MusicRun, Run
+from training.presets import COMMANDS, MusicRun, Run, presets_of
 
 DEFAULT_PRESET = "laptop"
 PROG = "python -m training.run"
@@ -59,11 +59,10 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     parser.add_argument(
         "command", choices=sorted(COMMANDS), metavar="TASK", help=", ".join(sorted(COMMANDS))
     )
-    presets_of = [
-        f"{name}: {', '.join(sorted(command.presets('addition')))}"
-        for name, command in sorted(COMMANDS.items())
+    listed = [
+        f"{name}: {', '.join(sorted(presets_of(name, 'addition')))}" for name in sorted(COMMANDS)
     ]
-    about = f"{'; '.join(presets_of)} (default: {DEFAULT_PRESET})"
+    about = f"{'; '.join(listed)} (default: {DEFAULT_PRESET})"
     parser.add_argument("--preset", default=DEFAULT_PRESET, help=about)
     parser.add_argument(
         "--task",
@@ -87,14 +86,13 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         parser.print_help()
         parser.exit()
     known, rest = parser.parse_known_args(arguments)
-    command = COMMANDS[known.command]
-    presets = command.presets(known.task)
-    if known.preset not in presets:
-        parser.error(f"{known.command} has no preset {known.preset!r}: {sorted(presets)}")
+    chosen = presets_of(known.command, known.task)
+    if known.preset not in chosen:
+        parser.error(f"{known.command} has no preset {known.preset!r}: {sorted(chosen)}")
     run: Run = tyro.cli(
-        command.run,
+        COMMANDS[known.command],
         prog=f"{prog} {known.command} --preset {known.preset}",
-        default=adjusted(presets[known.preset], known),
+        default=adjusted(chosen[known.preset], known),
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )

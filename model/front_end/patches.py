@@ -71,12 +71,8 @@ class PitchConvolutions(nn.Module):
             x = x + F.relu(norm(layer(x)))
         if x.requires_grad and x.is_contiguous(memory_format=torch.channels_last):
             # The slice's gradient has another layout, with which all that follow would be mixed.
-            x.register_hook(_channels_last)
+            x.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
         return x[..., self.halo :]
-
-
-def _channels_last(gradient: Tensor) -> Tensor:
-    return gradient.contiguous(memory_format=torch.channels_last)
 
 
 class OctavePatches(nn.Module):

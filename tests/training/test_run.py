@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from model.symbols import load_symbol_network
-from training.presets import COMMANDS, MusicRun
+from training.presets import COMMANDS, MusicRun, presets_of
 from training.run import main, parse
 
 TINY = (
@@ -68,7 +68,7 @@ def undocumented(config: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_field_of_every_preset_is_explained(command: str) -> None:
-    for preset in COMMANDS[command].presets("addition").values():
+    for preset in presets_of(command, "addition").values():
         assert list(undocumented(preset)) == []
 
 

@@ -40,19 +40,15 @@ class Recording:
 
 @dataclass(frozen=True)
 class Collection:
-    """Recordings that belong together.
-
-    Attributes:
-        name: for display.
-        recordings: those that can be scored, by name.
-        failures: reasons why others cannot, by name.
-        unlabelled: audio without labels.
-    """
+    """Recordings that belong together."""
 
     name: str
     recordings: list[Recording]
+    """Those that can be scored, by name."""
     failures: dict[str, str]
+    """Reasons why others cannot, by name."""
     unlabelled: list[Path] = field(default_factory=list)
+    """Audio without labels."""
 
 
 def read_collection(folder: Path) -> Collection:
@@ -61,7 +57,13 @@ def read_collection(folder: Path) -> Collection:
     Raises:
         LabelError: there is no audio, none with labels, or two recordings of the same stem.
     """
-    audio, labels = _files(folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    audio = [path for path in files if path.suffix.lower() in AUDIO]
+    audio.sort(key=lambda path: path.stem)
+    labels: dict[str, list[Path]] = {}
+    for path in files:
+        if path.suffix.lower() in MIDI | TABLES:
+            labels.setdefault(path.stem, []).append(path)
     if not audio:
         what = f"below {folder}" if folder.is_dir() else f", {folder} is not a folder"
         raise LabelError(f"no audio ({', '.join(sorted(AUDIO))}) {what}")
@@ -82,17 +84,6 @@ def read_collection(folder: Path) -> Collection:
         else:
             collection.recordings.append(Recording(path.stem, path, notes))
     return collection
-
-
-def _files(folder: Path) -> tuple[list[Path], dict[str, list[Path]]]:
-    """Audio files by stem, and the label files of each stem."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    labels: dict[str, list[Path]] = {}
-    for path in files:
-        if path.suffix.lower() in MIDI | TABLES:
-            labels.setdefault(path.stem, []).append(path)
-    audio = [path for path in files if path.suffix.lower() in AUDIO]
-    return sorted(audio, key=lambda path: path.stem), labels
 
 
 def read_labels(candidates: list[Path], folder: Path) -> NoteList:

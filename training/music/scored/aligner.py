@@ -31,17 +31,6 @@ class Activations:
     frame_s: float
 
 
-def activations_of(path: Path, engine: Engine) -> Activations:
-    """Raises AudioError for unreadable audio, LabelError for a model without an onset head."""
-    samples, rate = read_audio(path)
-    heads = engine.config.heads
-    if "onset" not in heads:
-        raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
-    probabilities = transcribe_array(samples, rate, engine).probabilities
-    frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
-    return Activations(frame, onset, HOP / engine.config.sample_rate)
-
-
 def align(activations: Activations, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
     """The score's notes moved to where they are heard.
 
@@ -60,12 +49,19 @@ def align(activations: Activations, score: NoteList, coarse: TimeMap | None = No
 def align_files(
     audio: Path, score: Path, coarse: Path | None, engine: Engine
 ) -> tuple[Aligned, Activations]:
-    """As ``align``. Raises AudioError or LabelError for unreadable files, scores without notes."""
+    """As ``align``. Raises AudioError or LabelError for unreadable files, a score without notes and
+    a model without an onset head."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
     rough = read_time_map(coarse) if coarse else None
-    activations = activations_of(audio, engine)
+    samples, rate = read_audio(audio)
+    heads = engine.config.heads
+    if "onset" not in heads:
+        raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
+    heard = transcribe_array(samples, rate, engine).probabilities
+    frame, onset = (heard[heads.index(head)] for head in ("frame", "onset"))
+    activations = Activations(frame, onset, HOP / engine.config.sample_rate)
     return align(activations, notes, rough), activations
 
 

@@ -144,7 +144,10 @@ def _load(
     with np.load(place / "labels.npz") as stored:
         arrays = {name: stored[name] for name in stored.files}
     notes = notes_of(arrays["onset"], arrays["offset"], arrays["pitch"])
-    notes = replace(notes, instrument=np.full(len(notes), _instrument(entry), np.int8))
+    # The class of a soloist; -1 for several players or other instruments.
+    words = str(entry.get("instruments", "")).lower()
+    solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
+    notes = replace(notes, instrument=np.full(len(notes), next(solo, -1), np.int8))
     evidence = Evidence(
         notes,
         arrays["confidence"],
@@ -159,13 +162,6 @@ def _load(
     doubts = unknown(evidence, signs_s, ornamented, np.array(left_out, float).reshape(-1, 2))
     audio = np.load(place / "audio.npy", mmap_mode="r")  # one copy for all workers
     return ScoredRecording(entry["id"], audio, notes, doubts)
-
-
-def _instrument(entry: dict[str, Any]) -> int:
-    """Class number of a soloist; -1 for several players or other instruments."""
-    words = str(entry.get("instruments", "")).lower()
-    solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
-    return next(solo, -1)
 
 
 def _signs(path: Path) -> NDArray[np.float64]:

@@ -36,20 +36,17 @@ SHORTEST_S = 0.04
 
 @dataclass(frozen=True)
 class Aligned:
-    """Notes at recording times, by onset.
-
-    Attributes:
-        notes: with the score's pitches; velocity 0 (unknown).
-        confidence: [n], 0 to 1: the onset probability that a note was found by, less at a distance
-            from where its chord is expected; of a note that was not heard, at most PLACED.
-        heard: [n], whether the model hears the onset.
-        time_map: of all chords.
-    """
+    """Notes at recording times, by onset."""
 
     notes: NoteList
+    """With the score's pitches; velocity 0 (unknown)."""
     confidence: NDArray[np.float64]
+    """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
+    its chord is expected; of a note that was not heard, at most PLACED."""
     heard: NDArray[np.bool_]
+    """[n], whether the model hears the onset."""
     time_map: TimeMap
+    """Of all chords."""
 
 
 def refine(score: NoteList, rough: TimeMap, onset: NDArray[np.float32], frame_s: float) -> Aligned:

@@ -19,18 +19,14 @@ class TimeMap:
     score_s: NDArray[np.float64]
     audio_s: NDArray[np.float64]
 
-    @property
-    def pace(self) -> float:
-        """Mean seconds of the recording per second of the score."""
-        span = float(self.score_s[-1] - self.score_s[0])
-        return float(self.audio_s[-1] - self.audio_s[0]) / span if span else 1.0
-
     def __call__(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Times of the recording for times of the score."""
+        span = float(self.score_s[-1] - self.score_s[0])
+        pace = float(self.audio_s[-1] - self.audio_s[0]) / span if span else 1.0
         before = np.minimum(0, times_s - self.score_s[0])
         after = np.maximum(0, times_s - self.score_s[-1])
         inside = np.interp(times_s, self.score_s, self.audio_s)
-        return np.asarray(inside + (before + after) * self.pace)
+        return np.asarray(inside + (before + after) * pace)
 
 
 def read_time_map(path: Path) -> TimeMap:

@@ -44,19 +44,22 @@ def strings_response(variant: int, sample_rate: int) -> NDArray[np.float32]:
     return response / np.float32(np.linalg.norm(response))
 
 
-def sympathetic(
+def random_sympathy(
     audio: NDArray[np.float32],
     depth: NDArray[np.float64],
-    level_db: float,
-    fade_s: float,
-    response: NDArray[np.float32],
+    tuning_cents: float,
     sample_rate: int,
+    rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """The other strings, sounding along while the pedal frees them: float32 [n].
+    """The other strings, sounding along while a pedal of ``depth`` [n] frees them: float32 [n].
 
-    ``audio`` [n] drives them as far as the dampers are clear; they fade with a time constant of
-    ``fade_s`` once the pedal is up. ``level_db`` is their level relative to the driving sound.
+    ``audio`` [n] drives them as far as the dampers are clear. They are tuned ``tuning_cents`` from
+    440 Hz; their level and how fast they fade once the pedal is up are random.
     """
+    response = strings_response(int(rng.integers(RESPONSES)), sample_rate)
+    position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
+    response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
+    level_db, fade_s = rng.uniform(*SYMPATHY_DB), rng.uniform(*SYMPATHY_FADE_S)
     free = (1 - contact(depth)).astype(np.float32)
     driven = audio * free
     rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)
@@ -66,18 +69,3 @@ def sympathetic(
     before, after = float(np.linalg.norm(driven)), float(np.linalg.norm(rung))
     scale = 10 ** (level_db / 20) * before / max(1e-9, after)
     return rung * np.float32(scale)
-
-
-def random_sympathy(
-    audio: NDArray[np.float32],
-    depth: NDArray[np.float64],
-    tuning_cents: float,
-    sample_rate: int,
-    rng: np.random.Generator,
-) -> NDArray[np.float32]:
-    """:func:`sympathetic` of any piano, its strings tuned ``tuning_cents`` from 440 Hz."""
-    response = strings_response(int(rng.integers(RESPONSES)), sample_rate)
-    position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
-    response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
-    level_db, fade_s = rng.uniform(*SYMPATHY_DB), rng.uniform(*SYMPATHY_FADE_S)
-    return sympathetic(audio, depth, level_db, fade_s, response, sample_rate)

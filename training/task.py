@@ -25,19 +25,15 @@ class Task(Protocol):
 
         If it depends only on its arguments, a resumed run equals an uninterrupted one.
         """
-        ...
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss and its parts."""
-        ...
 
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Metrics of a network (with averaged weights)."""
-        ...
 
     def card(self) -> dict[str, Any]:
         """The card of the weights: configuration, data, licences."""
-        ...
 
 
 class Objective(nn.Module):
@@ -49,5 +45,4 @@ class Objective(nn.Module):
         self._loss = task.loss
 
     def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Loss and its parts."""
         return self._loss(batch)

@@ -6,8 +6,6 @@ A false frame is covered by a note found but by no label. It counts once, as the
 sounds in the labels or has just ended; at an ``overtone`` of a label struck with it; ``other``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 

@@ -22,6 +22,7 @@ INSTRUMENT_FIGURES = ("instrument_accuracy", "multi_onset_f1")
 """For labels with instruments and networks that predict them."""
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
 """For transcriptions that record the audio each onset needed."""
+_NEEDED = "from the label's onset to the newest sample of the recording, at its own rate, that the "
 DEFINITIONS = {
     "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
     "frame_f1": "of the frames that the tracked notes cover, not of thresholded probabilities",
@@ -30,11 +31,8 @@ DEFINITIONS = {
     VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
     "instrument_accuracy": "of the notes found, by pitch and onset, those of the right instrument",
     "multi_onset_f1": "of notes: the same instrument and pitch, onset within 50 ms",
-    **{
-        name: "from the label's onset to the newest sample of the recording, at its own rate, that "
-        f"the note_on needed, {which} of matched notes"
-        for name, which in zip(DELAY_FIGURES, ("median", "95th percentile"), strict=True)
-    },
+    DELAY_FIGURES[0]: f"{_NEEDED}note_on needed, median of matched notes",
+    DELAY_FIGURES[1]: f"{_NEEDED}note_on needed, 95th percentile of matched notes",
 }
 ONSET_TOLERANCE_S = 0.05
 OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S

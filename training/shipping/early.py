@@ -35,23 +35,19 @@ _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the s
 
 @dataclass(frozen=True)
 class OnsetPeaks:
-    """Onset peaks of all ages in one piece; columns of equal length.
-
-    Attributes:
-        age: frames from the peak to the newest frame of its window.
-        probability: of the onset.
-        false: no note begins there.
-        new: the full look-ahead would find no note there either.
-        note: the written note that begins there, counted over all pieces; -1 if none does.
-        waited: frames from that note's time to the newest frame of the window.
-    """
+    """Onset peaks of all ages in one piece; columns of equal length."""
 
     age: NDArray[np.int64]
+    """Frames from the peak to the newest frame of its window."""
     probability: NDArray[np.float64]
     false: NDArray[np.bool_]
+    """No note begins there."""
     new: NDArray[np.bool_]
+    """The full look-ahead would find no note there either."""
     note: NDArray[np.int64]
+    """The written note that begins there, counted over all pieces; -1 if none does."""
     waited: NDArray[np.float64]
+    """Frames from that note's time to the newest frame of the window."""
 
 
 def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:

@@ -26,17 +26,12 @@ from training.shipping.tracking import lookahead_probabilities, note_heads, onse
 
 @dataclass(frozen=True)
 class Truth:
-    """The onsets that a score determines.
-
-    Attributes:
-        onset_s, pitch: of the written notes, [n] each.
-        unknown: (frames, PITCHES), where the score leaves open whether a note begins.
-        frame_s: seconds per frame.
-    """
+    """The onsets that a score determines: those of the written notes, [n] each."""
 
     onset_s: NDArray[np.float64]
     pitch: NDArray[np.int16]
     unknown: NDArray[np.bool_]
+    """(frames, PITCHES), where the score leaves open whether a note begins."""
     frame_s: float
 
     def knows(self, onset_s: NDArray[np.float64], pitch: NDArray) -> NDArray[np.bool_]:

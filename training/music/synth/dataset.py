@@ -6,8 +6,6 @@ of a batch are unrelated; a used-up excerpt is replaced. The batches of worker k
 number of workers determine a stream.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

@@ -93,7 +93,7 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     """Opens bank and scores, and for training the real recordings. Raises ValueError if the split
     has no piece with notes, or ``real_root`` no recording with a score."""
     groups: dict[str, list[Piece]] = {}
-    for piece in load_pieces(config.root, config.cache, split):
+    for piece in load_pieces(config.root, split):
         if len(piece.notes):
             groups.setdefault(ensemble_group(piece.ensemble, piece.collection), []).append(piece)
     if not groups:

@@ -1,14 +1,11 @@
 """The score corpus as numpy arrays: notes of every piece, its parts and its sustain pedal.
 
 The corpus folder holds bundles: zips of Standard MIDI Files, each with the index that describes
-it. Each is read once, with symusic, whose C++ parser is many times faster than pretty_midi, and
-kept in one ``.npz`` in the cache folder.
+it. symusic reads a thousand files a second; pretty_midi is many times slower.
 """
 
-import hashlib
 import json
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,10 +14,8 @@ import numpy as np
 import symusic
 from numpy.typing import NDArray
 
-from model.storage import replace_file
-from training.music.notes import Notes, merged, notes_of
+from training.music.notes import Notes, joined, merged, notes_of
 
-CACHE_VERSION = 4
 BUNDLES = {
     "midi_index.json": "midi_open.zip",
     "midi_perf_index.json": "midi_perf.zip",
@@ -53,15 +48,17 @@ class Piece:
         return float(self.notes.offset.max()) if len(self.notes) else 0.0
 
 
-def load_pieces(folder: Path, cache: Path, split: str | None = None) -> list[Piece]:
+def load_pieces(folder: Path, split: str | None = None) -> list[Piece]:
     """All pieces of ``split`` ("train", "validation", "test"; None: all), by the indexes' order.
 
     Raises FileNotFoundError where the first index, or the zip of any, is missing.
     """
     pieces = []
-    for entry, arrays in (one for index in indexes(folder) for one in _bundle(index, cache)):
-        if split is None or entry["split"] == split:
-            pieces.append(Piece(**{**entry, "programs": tuple(entry["programs"])}, **arrays))
+    for index in indexes(folder):
+        with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
+            for entry in index_entries(index):
+                if split is None or entry["split"] == split:
+                    pieces.append(_piece(entry, bundle.read(entry["file"])))
     return pieces
 
 
@@ -76,63 +73,28 @@ def index_entries(index: Path) -> list[dict[str, Any]]:
     return [piece for piece in pieces if TRANSCRIBED not in piece["source"]]
 
 
-def _bundle(index: Path, cache: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Index entry and arrays of each piece of a bundle, parsed into ``cache`` on first use."""
-    key = hashlib.sha256(index.read_bytes() + bytes([CACHE_VERSION])).hexdigest()[:12]
-    path = cache / f"scores-{key}.npz"
-    if not path.exists():
-        parsed = _parse(index.parent / BUNDLES[index.name], index_entries(index))
-        replace_file(path, lambda file: np.savez(file, **parsed))  # type: ignore[arg-type]
-    with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    for i, entry in enumerate(json.loads(arrays["index"].tobytes())):
-        span = slice(*arrays["note_bounds"][i : i + 2])
-        notes = Notes(*(arrays[name][span] for name in Notes.__dataclass_fields__))
-        pedal = arrays["pedal"][slice(*arrays["pedal_bounds"][i : i + 2])]
-        yield entry, {"notes": notes, "pedal": pedal}
+def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
+    score: Any = symusic.Score.from_midi(midi, ttype="second")
+    tracks = [track for track in score.tracks if len(track.notes)]
+    parts, presses = [], [np.zeros((0, 2))]
+    for part, track in enumerate(tracks):
+        columns = track.notes.numpy()
+        begin, end = _span(columns)
+        parts.append(notes_of(begin, end, columns["pitch"], columns["velocity"], part))
+    presses += [np.stack(_span(track.pedals.numpy()), axis=1) for track in score.tracks]
+    return Piece(
+        entry["id"],
+        entry["ensemble"],
+        bool(entry["expressive"]),
+        entry["split"],
+        PurePosixPath(entry["file"]).parent.name,
+        tuple(int(track.program) for track in tracks),
+        joined(parts),
+        merged(np.concatenate(presses)),
+    )
 
 
-def _parse(path: Path, entries: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
-    index: list[dict[str, Any]] = []
-    all_notes: list[Notes] = []
-    all_pedals: list[NDArray[np.float64]] = []
-    with zipfile.ZipFile(path) as bundle:
-        for entry in entries:
-            score: Any = symusic.Score.from_midi(bundle.read(entry["file"]), ttype="second")
-            tracks = [track for track in score.tracks if len(track.notes)]
-            all_notes.append(_of_tracks([track.notes.numpy() for track in tracks]))
-            pedals = [track.pedals.numpy() for track in score.tracks]
-            start = np.concatenate([pedal["time"] for pedal in pedals]).astype(np.float64)
-            length = np.concatenate([pedal["duration"] for pedal in pedals])
-            all_pedals.append(merged(np.stack([start, start + length], axis=1)))
-            index.append(
-                {
-                    "identifier": entry["id"],
-                    "ensemble": entry["ensemble"],
-                    "expressive": bool(entry["expressive"]),
-                    "split": entry["split"],
-                    "collection": PurePosixPath(entry["file"]).parent.name,
-                    "programs": [int(track.program) for track in tracks],
-                }
-            )
-    arrays: dict[str, NDArray[Any]] = {
-        name: np.concatenate([getattr(notes, name) for notes in all_notes])
-        for name in Notes.__dataclass_fields__
-    }
-    arrays["note_bounds"] = np.cumsum([0] + [len(notes) for notes in all_notes])
-    arrays["pedal"] = np.concatenate(all_pedals)
-    arrays["pedal_bounds"] = np.cumsum([0] + [len(pedal) for pedal in all_pedals])
-    arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
-    return arrays
-
-
-def _of_tracks(tracks: list[dict[str, NDArray[Any]]]) -> Notes:
-    if not tracks:
-        return Notes.empty()
-    onset = np.concatenate([t["time"] for t in tracks]).astype(np.float64)
-    order = np.argsort(onset, kind="stable")
-    duration = np.concatenate([t["duration"] for t in tracks]).astype(np.float64)
-    part = np.repeat(np.arange(len(tracks)), [len(t["time"]) for t in tracks])
-    pitch, velocity = (np.concatenate([t[name] for t in tracks]) for name in ("pitch", "velocity"))
-    columns = (onset, onset + duration, pitch, velocity, part)
-    return notes_of(*(column[order] for column in columns))
+def _span(columns: dict[str, NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Begin and end in seconds."""
+    begin = columns["time"].astype(np.float64)
+    return begin, begin + columns["duration"]

@@ -9,7 +9,7 @@ from training.music.synth.scores import Piece, load_pieces
 
 @pytest.fixture(scope="module")
 def pieces(synth_config: SynthConfig) -> dict[str, Piece]:
-    loaded = load_pieces(synth_config.root, synth_config.cache, "train")
+    loaded = load_pieces(synth_config.root, "train")
     return {piece.ensemble: piece for piece in loaded}
 
 

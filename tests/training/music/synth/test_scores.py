@@ -13,15 +13,15 @@ from training.music.synth.scores import TRANSCRIBED, load_pieces
 
 
 def test_splits_and_their_pieces(synth_config: SynthConfig) -> None:
-    everything = load_pieces(synth_config.root, synth_config.cache)
-    train = load_pieces(synth_config.root, synth_config.cache, "train")
+    everything = load_pieces(synth_config.root)
+    train = load_pieces(synth_config.root, "train")
     assert len(everything) == 6
     assert [piece.split for piece in train] == ["train"] * 3
-    assert load_pieces(synth_config.root, synth_config.cache, "test") == []
+    assert load_pieces(synth_config.root, "test") == []
 
 
 def test_a_piece_is_what_its_file_says(synth_config: SynthConfig) -> None:
-    pieces = load_pieces(synth_config.root, synth_config.cache, "train")
+    pieces = load_pieces(synth_config.root, "train")
     quartet = next(piece for piece in pieces if piece.ensemble == "string quartet")
     assert quartet.programs == (40, 42)
     assert not quartet.expressive
@@ -72,7 +72,7 @@ def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_
     index["pieces"][0]["source"] = f"{TRANSCRIBED} (somewhere)"
     (tmp_path / "midi_perf_index.json").write_text(json.dumps(index))
     shutil.copy(synth_config.root / "midi_open.zip", tmp_path / "midi_perf.zip")
-    pieces = load_pieces(tmp_path, tmp_path / "cache")
+    pieces = load_pieces(tmp_path)
     assert len(pieces) == 7  # what another system transcribed is left out
     assert pieces[-1].identifier == index["pieces"][1]["id"]
     assert pieces[-1].collection == "open"

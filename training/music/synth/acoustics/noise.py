@@ -156,7 +156,7 @@ def background(
     kinds: relative frequencies (``SynthConfig.background_kinds``); recorded: the share of noise,
     percussion and speech that comes from ``sounds``, if there are any.
     """
-    from_life = sounds if sounds is not None and rng.random() < recorded else None
+    from_life = sounds if sounds and rng.random() < recorded else None
     shares = np.array(list(kinds.values()))
     kind = str(rng.choice(list(kinds), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)
@@ -170,19 +170,16 @@ def background(
         out += np.float32(rng.uniform(0.2, 1)) * hum(length, sample_rate, rng)
     if kind in ("murmur", "mixture"):
         out += np.float32(rng.uniform(0.5, 5)) * murmur(length, sample_rate, rng)
-    if kind in ("percussion", "mixture"):
-        if from_life:
-            out += from_life.drums(length, rng)
-        else:
-            out += percussion(length, sample_rate, rng) + clicks(length, sample_rate, rng)
+    if kind in ("percussion", "mixture") and from_life:
+        out += from_life.drums(length, rng)
+    elif kind in ("percussion", "mixture"):
+        out += percussion(length, sample_rate, rng) + clicks(length, sample_rate, rng)
     if kind == "sweep":
         out += sweep(length, sample_rate, rng)
     if kind in ("talk", "conversation"):
         for _ in range(1 if kind == "talk" else rng.integers(2, 5)):
             level = np.float32(rng.uniform(0.3, 1))
-            if from_life:
-                out += level * from_life.talk(length, rng)
-            else:
-                out += level * speech(length, sample_rate, rng)
+            voice = from_life.talk(length, rng) if from_life else speech(length, sample_rate, rng)
+            out += level * voice
     peak = float(np.abs(out).max(initial=0))
     return out / np.float32(peak) if peak > 0 else out

@@ -129,10 +129,7 @@ class Instrument:
         return int(np.rint(self.midi.max()))
 
     def pick(
-        self,
-        pitch: NDArray[np.floating[Any]],
-        velocity: NDArray[np.floating[Any]],
-        preference: NDArray[np.floating[Any]] | None = None,
+        self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
         """The recorded note to use for each of n notes, shape [n].
 
@@ -141,8 +138,7 @@ class Instrument:
         """
         cost = 8.0 * np.abs(pitch[:, None] - self.midi[None, :])
         cost += np.abs(velocity[:, None] - self.velocity[None, :])
-        if preference is not None:
-            cost += preference[None, :]
+        cost += preference[None, :]
         return np.asarray(cost.argmin(axis=1))
 
 

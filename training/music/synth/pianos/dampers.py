@@ -56,6 +56,14 @@ class Dampers:
     restrike_residue: float = 0.25
     """Share of the old motion that the hammer leaves in a string without damper."""
 
+    def time_constants(self, pitch: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Seconds of full contact in which each note [n] falls by 8.7 dB; inf without damper. The
+        lower a string, the more mass the same felt has to stop."""
+        above = pitch - float(MIDDLE_PITCH)
+        octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
+        constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
+        return np.where(pitch > self.highest, np.inf, constant)
+
     @property
     def tail(self) -> float:
         """Time constants until both the damper's exponential and the residue's are TAIL_DB down."""
@@ -80,17 +88,6 @@ def random_dampers(rng: np.random.Generator) -> Dampers:
         restrike_s=float(rng.uniform(0.007, 0.02)),
         restrike_residue=float(rng.uniform(0.1, 0.5)),
     )
-
-
-def time_constants(dampers: Dampers, pitch: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Seconds of full damper contact in which each note [n] falls by 8.7 dB; inf without damper.
-
-    The lower a string, the more mass the same felt has to stop.
-    """
-    above = pitch - float(MIDDLE_PITCH)
-    octave = np.where(above < 0, dampers.bass_semitones, dampers.treble_semitones)
-    constant = np.clip(dampers.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
-    return np.where(pitch > dampers.highest, np.inf, constant)
 
 
 def damp(
@@ -175,7 +172,7 @@ class Dampings:
             return np.rint(np.minimum(time * sample_rate, last)).astype(np.intp)
 
         self._dampers, self._rate, self._contact_s = dampers, sample_rate, contact_s
-        self._constant_s = time_constants(dampers, notes.pitch)
+        self._constant_s = dampers.time_constants(notes.pitch)
         self._frequency = 440 * 2.0 ** ((notes.pitch - 69) / 12)
         again = next_strokes(notes.pitch, notes.onset)
         struck = np.append(notes.onset, np.inf)[again]

@@ -22,9 +22,7 @@ def test_scores_that_keep_their_instruments_get_those_of_their_programs(
 ) -> None:
     config = replace(synth_config, piano_probability=0.0, reorchestrate_probability=0.0)
     (piece,) = (
-        piece
-        for piece in load_pieces(config.root, config.cache, "train")
-        if piece.ensemble == "string quartet"
+        piece for piece in load_pieces(config.root, "train") if piece.ensemble == "string quartet"
     )
     players = cast(
         piece, piece.notes, list(bank.instruments.values()), config, np.random.default_rng(3)

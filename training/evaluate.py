@@ -122,7 +122,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
     def rendered(one: argparse.ArgumentParser, required: bool, seconds: float) -> None:
         one.add_argument("--synth", type=Path, required=required, help=SYNTH)
-        one.add_argument("--cache", type=Path, default=CACHE, help="(%(default)s)")
         one.add_argument("--seconds", type=float, default=seconds, help="of each (%(default)g)")
 
     real = command(_real, "recordings with note labels", LABELLED, 200.0)
@@ -131,6 +130,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     real.add_argument("--pictures", type=Path, help="folder for predictions over labels")
     instruments = command(_instruments, "rendered scores on held-out instruments", None, 100.0)
     rendered(instruments, required=True, seconds=20.0)
+    instruments.add_argument("--cache", type=Path, default=CACHE, help="(%(default)s)")
     amount = "of each instrument; ten times as many of ensembles (default: %(default)s)"
     instruments.add_argument("--passages", type=int, default=2, help=amount)
     instruments.add_argument("--pictures", type=Path, help="folder for confusion matrices")
@@ -193,7 +193,7 @@ def _junk(options: argparse.Namespace) -> int:
     if options.data_dir:
         sounds = chain(sounds, recorded_sounds(options.data_dir))
     if options.synth:
-        sounds = chain(sounds, held_out_sounds(options.synth, options.cache, options.seconds))
+        sounds = chain(sounds, held_out_sounds(options.synth, options.seconds))
     (stream,) = _streams(options)
     figures = evaluate_junk(load(options.model), stream, sounds, SHOW)
     _write(options.json, figures)

@@ -102,17 +102,15 @@ def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]
     return ((file.name, *read_audio(file)) for file in audio)
 
 
-def held_out_sounds(
-    synth: Path, cache: Path, seconds: float
-) -> Iterator[tuple[str, NDArray[np.float32], int]]:
+def held_out_sounds(synth: Path, seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:
     """Name, samples and rate of recorded speech and drums held out of training.
 
-    The same in every run, from the data in ``synth``, decoded into ``cache``.
+    The same in every run, from the data in ``synth``.
 
     Raises:
         AudioError: there are none.
     """
-    sounds = load_backgrounds(synth, cache, SAMPLE_RATE, held_out=True)
+    sounds = load_backgrounds(synth, SAMPLE_RATE, held_out=True)
     if sounds is None or not (sounds.voices and sounds.kits):
         raise AudioError(f"no held-out voices and drums in {synth}")
     length = round(seconds * SAMPLE_RATE)

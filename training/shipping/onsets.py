@@ -156,7 +156,7 @@ def unmusical(
 ) -> Iterator[tuple[NDArray[np.float32], Truth]]:
     """Audio at the model's rate in which no note begins, and that truth; nothing if ``synth`` has
     no recorded sounds. The numbers of stretches are proportional to that of the pieces."""
-    sounds = load_backgrounds(synth.root, synth.cache, rate)
+    sounds = load_backgrounds(synth.root, rate)
     if sounds is None:
         return
     rng = np.random.default_rng(SEED)

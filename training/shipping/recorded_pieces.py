@@ -124,7 +124,7 @@ def pieces_with_truth(
         yield piece.audio, Truth(piece.notes.onset, piece.notes.pitch, unknown, frame_s)
     if synth.real_root is None:
         return
-    surroundings = load_surroundings(synth.root, synth.cache, rate) if elsewhere else None
+    surroundings = load_surroundings(synth.root, rate) if elsewhere else None
     rng = np.random.default_rng(seed)
     for recording in load_recordings(synth.real_root, synth.cache, split, synth.real_left_out):
         for audio in copies(recording, HOP * frames, rate, surroundings, rng):

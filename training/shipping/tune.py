@@ -212,7 +212,7 @@ def settings_for(
     weights = [1.0]
     if synth.real_root is not None:
         held_out = load_recordings(synth.real_root, synth.cache, "validation", synth.real_left_out)
-        around = load_surroundings(synth.root, synth.cache, transcriber.config.sample_rate)
+        around = load_surroundings(synth.root, transcriber.config.sample_rate)
         kinds.append(RecordedPieces(transcriber, held_out, 4 * seconds, around))
         weights.append(REAL_WEIGHT)
 

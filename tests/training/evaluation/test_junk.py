@@ -67,14 +67,11 @@ def test_the_command_writes_json_with_sounds_of_ones_own(
 
 def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) -> None:
     write_noise(tmp_path)
-    found = {
-        name: (len(samples), rate)
-        for name, samples, rate in held_out_sounds(tmp_path, tmp_path / "cache", 2.0)
-    }
+    found = {name: (len(samples), rate) for name, samples, rate in held_out_sounds(tmp_path, 2.0)}
     length = (2 * SAMPLE_RATE, SAMPLE_RATE)
     assert found == {"held-out speech": length, "held-out drums": length}
     with pytest.raises(AudioError, match="no held-out voices"):
-        list(held_out_sounds(tmp_path / "noise", tmp_path / "cache", 2.0))
+        list(held_out_sounds(tmp_path / "noise", 2.0))
 
 
 def test_bad_input_is_a_message_and_a_status(

@@ -55,7 +55,7 @@ class SynthConfig:
     root: Path
     """Folder of data in the layout of ``training.music.synth``."""
     cache: Path
-    """Folder for the decoded bank (about 280 MB), noises and aligned recordings."""
+    """Folder for the decoded bank (up to a gigabyte) and aligned recordings."""
     held_out: tuple[str, ...] = HELD_OUT
     """Entries of the bank used only for validation."""
     seed: int = 0

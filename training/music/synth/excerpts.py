@@ -102,7 +102,7 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     if not weights.sum():
         raise ValueError(f"no group of {sorted(groups)} has a weight in ensemble_weights")
     bank = load_bank(config.root, config.cache)
-    surroundings = load_surroundings(config.root, config.cache, bank.sample_rate)
+    surroundings = load_surroundings(config.root, bank.sample_rate)
     mechanics = load_mechanics(config.root)
     recordings = []
     if config.real_root is not None and split == "train":

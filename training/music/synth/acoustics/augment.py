@@ -31,10 +31,9 @@ class Surroundings:
 NOWHERE = Surroundings()
 
 
-def load_surroundings(folder: Path, cache: Path, sample_rate: int) -> Surroundings:
+def load_surroundings(folder: Path, sample_rate: int) -> Surroundings:
     """Those found in ``folder``. Raises ValueError if their rate differs."""
-    sounds = load_backgrounds(folder, cache, sample_rate)
-    return Surroundings(load_rooms(folder, sample_rate), sounds)
+    return Surroundings(load_rooms(folder, sample_rate), load_backgrounds(folder, sample_rate))
 
 
 def augment(

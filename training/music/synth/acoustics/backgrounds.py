@@ -1,17 +1,14 @@
 """Recorded sounds without notes: rooms and streets, speech, drum hits."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
-
-from model.storage import replace_file
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
@@ -30,7 +27,7 @@ _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.
 
 @dataclass(frozen=True)
 class Segment:
-    """A recorded sound: its place in the samples and its kind."""
+    """A recorded sound."""
 
     kind: str
     name: str
@@ -38,8 +35,7 @@ class Segment:
     speech: bool
     key: int
     """General MIDI key of a drum hit; 0 for other sounds."""
-    start: int
-    length: int
+    samples: NDArray[np.int16]
 
     @property
     def held_out(self) -> bool:
@@ -51,13 +47,10 @@ class Segment:
 
 
 class Backgrounds:
-    """The sounds of one split: ``segments`` of the memory-mapped int16 ``samples``."""
+    """The sounds of one split."""
 
-    def __init__(
-        self, segments: Sequence[Segment], samples: NDArray[np.int16], sample_rate: int
-    ) -> None:
-        self.samples, self.sample_rate = samples, sample_rate
-        self.segments = tuple(segments)
+    def __init__(self, segments: Sequence[Segment], sample_rate: int) -> None:
+        self.segments, self.sample_rate = segments, sample_rate
         self.voices: dict[str, list[Segment]] = {}
         self.kits: dict[str, list[Segment]] = {}
         self.kinds: dict[str, list[Segment]] = {}
@@ -71,8 +64,7 @@ class Backgrounds:
 
     def sound(self, segment: Segment) -> NDArray[np.float32]:
         """The samples of a segment, peak near 0.9."""
-        raw = self.samples[segment.start : segment.start + segment.length]
-        return raw.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
+        return segment.samples.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
 
     def noise(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Sounds of a place: steady ones, events, or both; float32 [length]."""
@@ -118,11 +110,11 @@ class Backgrounds:
             raise ValueError("these backgrounds contain no speech")
         # Half of the time long recordings of speech, else single words.
         names = list(self.voices)
-        seconds = [sum(one.length for one in self.voices[name]) for name in names]
+        seconds = [sum(len(one.samples) for one in self.voices[name]) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
         pace = float(rng.uniform(*paces))
         out = np.zeros(length, np.float32)
-        at = -int(rng.uniform(0, 0.5) * voice[0].length)
+        at = -int(rng.uniform(0, 0.5) * len(voice[0].samples))
         while at < length:
             sound = self.sound(voice[rng.integers(len(voice))])
             places = np.arange(0, len(sound) - 1, pace)
@@ -155,10 +147,8 @@ class Backgrounds:
         return out
 
 
-def load_backgrounds(
-    folder: Path, cache: Path, sample_rate: int, held_out: bool = False
-) -> Backgrounds | None:
-    """The sounds of ``noise.json``, decoded into ``cache`` on first use; None if missing.
+def load_backgrounds(folder: Path, sample_rate: int, held_out: bool = False) -> Backgrounds | None:
+    """The sounds of ``noise.json``; None if it is missing.
 
     held_out: the voices and drums kept out of training, instead of everything else.
     Raises ValueError if their rate differs.
@@ -166,39 +156,24 @@ def load_backgrounds(
     path = folder / "noise.json"
     if not path.exists():
         return None
-    content = path.read_bytes()
-    index = json.loads(content)
+    index = json.loads(path.read_bytes())
     if index["sample_rate"] != sample_rate:
         raise ValueError(f"{path} is at {index['sample_rate']} Hz, the bank at {sample_rate} Hz")
-    decoded = cache / f"noise-{hashlib.sha256(content).hexdigest()[:12]}.npy"
-    if not decoded.exists():
-        samples = _decode(folder, index["segments"])
-        replace_file(decoded, lambda file: np.save(file, samples))
-    chosen, position = [], 0
+    read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])
+    chosen = []
     for entry in index["segments"]:
+        raw = read(entry["file"])[entry["start"] : entry["start"] + entry["length"]]
         segment = Segment(
             kind=entry["kind"],
             name=entry["name"],
             file=PurePosixPath(entry["file"]).stem,
             speech=entry["speech"],
             key=int(entry.get("gm_key") or 0),
-            start=position,
-            length=entry["length"],
+            samples=np.rint(np.clip(raw, -1, 1) * np.iinfo(np.int16).max).astype(np.int16),
         )
-        position += segment.length
         if segment.held_out == held_out:
             chosen.append(segment)
-    return Backgrounds(chosen, np.load(decoded, mmap_mode="r"), sample_rate)
-
-
-def _decode(folder: Path, entries: Sequence[dict[str, Any]]) -> NDArray[np.int16]:
-    files = {
-        name: soundfile.read(folder / name, dtype="float32")[0]
-        for name in dict.fromkeys(entry["file"] for entry in entries)
-    }
-    parts = [files[e["file"]][e["start"] : e["start"] + e["length"]] for e in entries]
-    whole = np.clip(np.concatenate(parts), -1, 1) * np.iinfo(np.int16).max
-    return np.rint(whole).astype(np.int16)
+    return Backgrounds(chosen, sample_rate)
 
 
 def _add(out: NDArray[np.float32], at: int, sound: NDArray[np.float32]) -> None:

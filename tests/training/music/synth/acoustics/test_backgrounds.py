@@ -43,7 +43,7 @@ def write_noise(root: Path) -> None:
 
 
 def load(root: Path, held_out: bool = False) -> Backgrounds:
-    loaded = load_backgrounds(root, root / "cache", SAMPLE_RATE, held_out)
+    loaded = load_backgrounds(root, SAMPLE_RATE, held_out)
     assert loaded is not None
     return loaded
 

@@ -14,8 +14,6 @@ convolution gets k new columns, and each convolution also changes one or two col
 In memory the axes are time, pitch, channel, so columns are contiguous.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -19,8 +19,6 @@ The middle of the block depends on all positions and is computed in full; the se
 computed for the positions that are read (``model.fast.pruning``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise

@@ -14,8 +14,6 @@ least ``ERROR_DB`` below the filter; filters that hear more stay as they are.
 Everything is computed from the window alone, so nothing depends on the stream's history.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -8,8 +8,6 @@ The result for a window does not depend on the rest of the batch. Thread-safety:
 several threads at a time.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy

@@ -6,8 +6,6 @@ others changes nothing that is read, provided the norm stays within a unit (``RS
 "feature" or "none").
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,22 +21,19 @@ _OPPOSITE: dict[Direction, Direction] = {
 
 @dataclass(frozen=True)
 class Layer:
-    """One switch layer and how its outputs reach the inputs of the next.
-
-    Attributes:
-        block: the Beneš block it belongs to; None for the last layer.
-        reverse: whether it is in the block's second half.
-        shuffle: the permutation that follows if every unit of this layer and the next is computed.
-        units: units computed.
-        gather: otherwise, which of the outputs computed here ([2 * units], in ascending order of
-            address) the next layer or the reader takes, in its order.
-    """
+    """One switch layer and how its outputs reach the inputs of the next."""
 
     block: int | None
+    """The Beneš block it belongs to; None for the last layer."""
     reverse: bool
+    """Whether it is in the block's second half."""
     shuffle: Direction
+    """The permutation that follows if every unit of this layer and the next is computed."""
     units: int
+    """Units computed."""
     gather: tuple[int, ...] | None
+    """Otherwise, which of the outputs computed here ([2 * units], in ascending order of address)
+    the next layer or the reader takes, in its order."""
 
 
 def source(address: int, direction: Direction, bits: int) -> int:

@@ -6,8 +6,6 @@ Unlike ``model.rse``, it uses fast switch units and skips those that nothing rea
 Thread-safety: may be called from several threads at a time.
 """
 
-from __future__ import annotations
-
 import logging
 from functools import lru_cache
 from importlib.util import find_spec

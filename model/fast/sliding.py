@@ -4,8 +4,6 @@ Rows that stay as the window moves are not copied: the window moves through a lo
 copied back to its start when it reaches the end.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

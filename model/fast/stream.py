@@ -5,8 +5,6 @@ block: one to five megabytes. The rest of the shuffle-exchange network and the h
 of the row that ``advance`` returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,21 +21,17 @@ from model.front_end.patches import OctavePatches
 
 @dataclass(frozen=True)
 class StreamedNetwork:
-    """The part of a network whose state streams keep.
-
-    Attributes:
-        columns: filterbank and convolutions.
-        patches: cut from the columns.
-        embed: maps a patch to the features of a position.
-        octave: (positions, m) float32, added to the features.
-        first_half: of the first Beneš block.
-    """
+    """The part of a network whose state streams keep."""
 
     columns: ColumnNetwork
+    """Filterbank and convolutions."""
     patches: OctavePatches
     embed: nn.Linear
+    """Maps a patch to the features of a position."""
     octave: Tensor
+    """(positions, m) float32, added to the features."""
     first_half: FirstHalf
+    """Of the first Beneš block."""
 
     def embed_to(self, out: Tensor, columns: Tensor) -> None:
         """Writes the newest positions, (..., positions, m) float32, given the newest columns,

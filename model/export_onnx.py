@@ -1,4 +1,4 @@
-"""A network with a filterbank as ONNX: ``python -m model.export_onnx live live.onnx [--quantise]``.
+"""A transcription network as ONNX: ``python -m model.export_onnx live live.onnx [--quantise]``.
 
 Writes two graphs with a free batch axis, for hosts without torch:
 

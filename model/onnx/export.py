@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from model.config import HOP, WINDOW
-from model.onnx.graphs import StepGraph, WindowGraph
+from model.onnx.graphs import StepGraph, WindowGraph, step_graph
 from model.transcriber import TranscriptionModel
 
 try:
@@ -41,8 +41,8 @@ def step_model(
     lookahead_hops: int = LOOKAHEAD_HOPS,
     block_frames: int = BLOCK_FRAMES,
 ) -> onnx.ModelProto:
-    """A step of a stream. Raises ValueError as :class:`StepGraph` does."""
-    graph = StepGraph(transcriber, lookahead_hops, block_frames)
+    """A step of a stream. Raises ValueError if look-ahead and block exceed a window."""
+    graph = step_graph(transcriber, lookahead_hops, block_frames)
     shapes = graph.state_shapes
     inputs = {"new": torch.zeros(2, HOP * block_frames)}
     inputs |= {name: torch.zeros(2, *shape) for name, shape in shapes.items()}

@@ -5,11 +5,13 @@ whose look-ahead is complete and the next state, so the host needs no ring buffe
 tensors are zeros, which mean silence.
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FRAMES, HOP
+from model.config import FRAMES, HOP, WINDOW
 from model.transcriber import FilterbankNetwork, TranscriptionModel
 
 
@@ -26,9 +28,12 @@ class WindowGraph(nn.Module):
         return torch.sigmoid(self.transcriber.calibrate(logits))
 
 
-class StepGraph(nn.Module):
-    """The next hops of a stream to probabilities of the same number of frames, for a network with a
-    filterbank; only the new constant-Q columns are computed."""
+class StepGraph(nn.Module, ABC):
+    """The next hops of a stream to probabilities of the same number of frames.
+
+    ``forward`` takes (batch, block_frames * HOP) samples and the state; it returns probabilities
+    (batch, heads, block_frames, PITCHES) and the next state.
+    """
 
     def __init__(
         self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
@@ -38,7 +43,7 @@ class StepGraph(nn.Module):
             block_frames: hops, and frames, of a step.
 
         Raises:
-            ValueError: they do not fit into a window, or the network has no filterbank.
+            ValueError: they do not fit into a window.
         """
         super().__init__()
         newest = FRAMES - lookahead_hops
@@ -47,33 +52,68 @@ class StepGraph(nn.Module):
                 f"a look-ahead of {lookahead_hops} hops and blocks of {block_frames} frames do not "
                 f"fit into a window of {FRAMES} frames"
             )
-        if not isinstance(transcriber.network, FilterbankNetwork):
-            raise ValueError(f"{transcriber.config.name} has no filterbank, which steps need")
         self.transcriber = transcriber
         self.block_frames = block_frames
         self.positions = slice(newest - block_frames + 1, newest + 1)
+
+    @property
+    @abstractmethod
+    def state_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the state tensors, without the batch axis."""
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Probabilities of the step's frames, from the logits of a window."""
+        return torch.sigmoid(self.transcriber.calibrate(logits)[:, :, self.positions])
+
+
+class WaveformStep(StepGraph):
+    """Step of a network that reads samples; the state is the rest of its window."""
+
+    @property
+    def state_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The samples before the new ones."""
+        return {"samples": (WINDOW - HOP * self.block_frames,)}
+
+    def forward(self, new: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        window = torch.cat([samples, new], dim=1)
+        return self.probabilities(self.transcriber(window)), window[:, HOP * self.block_frames :]
+
+
+class FilterbankStep(StepGraph):
+    """Step of a network with a filterbank; only the new constant-Q columns are computed."""
+
+    def __init__(
+        self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
+    ) -> None:
+        super().__init__(transcriber, lookahead_hops, block_frames)
+        assert isinstance(transcriber.network, FilterbankNetwork)
         self.network = transcriber.network
         self.bank = transcriber.network.filterbank
         self.edge = self.bank.config.lookahead // HOP  # last columns, whose kernels are incomplete
 
     @property
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes, without the batch axis, of the samples that kernels reach back to and of the
-        known columns minus silence."""
+        """The samples that kernels reach back to, and the known columns minus silence."""
         columns = self.bank.columns - self.edge - self.block_frames
         return {"samples": (self.bank.longest - HOP,), "columns": (self.bank.bins, columns)}
 
     def forward(
         self, new: Tensor, samples: Tensor, columns: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(batch, block_frames * HOP) samples and the state -> probabilities (batch, heads,
-        block_frames, PITCHES) and the next state."""
         bank = self.bank
         audio = torch.cat([samples, new], dim=1)
         silence = bank.compress(audio.new_zeros(()))
         fresh = bank.compress(bank.power(audio)) - silence  # (batch, bins, block_frames)
         known = torch.cat([columns, fresh], dim=2)
         logits = self.network.from_features(bank.mask(F.pad(known, (0, self.edge)) + silence))
-        probabilities = torch.sigmoid(self.transcriber.calibrate(logits)[:, :, self.positions])
         begin = HOP * self.block_frames
-        return probabilities, audio[:, begin:], known[:, :, self.block_frames :]
+        return self.probabilities(logits), audio[:, begin:], known[:, :, self.block_frames :]
+
+
+def step_graph(
+    transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
+) -> StepGraph:
+    """The step graph for a transcriber's front-end. Raises ValueError (see ``StepGraph``)."""
+    filtered = isinstance(transcriber.network, FilterbankNetwork)
+    kind = FilterbankStep if filtered else WaveformStep
+    return kind(transcriber, lookahead_hops, block_frames)

@@ -138,7 +138,8 @@ class Trainer:
                 while not self.done and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
                     loss, parts = self.train_step(list(islice(stream, config.accumulate)))
-                    elapsed, interrupted = self._agree(time.monotonic() - began, bool(received))
+                    # All processes share one clock and stop after the same step.
+                    elapsed, interrupted = self._largest(time.monotonic() - began, bool(received))
                     self.seconds += elapsed
                     if self.step % config.log_steps == 0 or self.seconds >= next_report:
                         self._report(bar, {"loss": loss, **parts})
@@ -146,9 +147,13 @@ class Trainer:
                     if interrupted:
                         logger.warning("interrupted at step %d; saving", self.step)
                         break
-                    if self._validation_due(next_validation):
+                    due = self.seconds >= next_validation
+                    if config.validate_steps:
+                        due = self.step % config.validate_steps == 0 and self.progress < 1
+                    if due:
                         self.save()
-                        self._share_patience()
+                        if config.patience:  # other processes do not validate
+                            self.stale = int(self._largest(self.stale)[0])
                         next_validation = self.seconds + 60 * config.validate_minutes
             except Exception:
                 logger.error("training failed at step %d; saving", self.step)
@@ -156,22 +161,11 @@ class Trainer:
                 raise
         return self.save()
 
-    def _agree(self, seconds: float, interrupted: bool) -> tuple[float, bool]:
-        """The longest time of all processes, and whether any was interrupted.
-
-        So all processes share one clock and stop after the same step.
-        """
+    def _largest(self, *own: float) -> Sequence[float]:
+        """Each value's maximum over all processes."""
         if self.share.count == 1:
-            return seconds, interrupted
-        own = torch.tensor([seconds, float(interrupted)], device=self.device)
-        seconds, stop = reduce(self.fabric, own, "max")
-        return seconds, stop > 0
-
-    def _share_patience(self) -> None:
-        """Tells every process how the first one's validations stand."""
-        if self.share.count > 1 and self.config.patience:
-            own = torch.tensor([float(self.stale)], device=self.device)
-            self.stale = int(reduce(self.fabric, own, "max")[0])
+            return own
+        return reduce(self.fabric, torch.tensor(own, device=self.device).float(), "max")
 
     def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
         """Logs the losses, as means over the processes, and the pace so far."""
@@ -184,11 +178,6 @@ class Trainer:
         bar.set_postfix_str(
             f"loss {values['loss']:.4f} {steps_s:.2f} steps/s {windows_s:.1f} windows/s"
         )
-
-    def _validation_due(self, next_validation: float) -> bool:
-        if self.config.validate_steps:
-            return self.step % self.config.validate_steps == 0 and self.progress < 1
-        return self.seconds >= next_validation
 
     def train_step(self, batches: Sequence[Any]) -> tuple[Tensor, Mapping[str, Tensor]]:
         """One optimiser step: backward through every batch, clip, step, zero.

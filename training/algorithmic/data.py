@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.algorithmic.generators import Problem, Symbols
-from training.loop.parallel import WHOLE, Share
 
 BINS = (8, 16, 32, 64)
 EXAMPLES_PER_LENGTH = 10_000
@@ -97,29 +96,3 @@ def make_bins(
             np.concatenate([part.targets for part in parts[size]]),
         )
     return out
-
-
-class Shuffled:
-    """Endless shuffled epochs over a bin; a batch is a function of seed and step alone."""
-
-    def __init__(
-        self, examples: Examples, batch_size: int, seed: int, share: Share = WHOLE
-    ) -> None:
-        self.examples, self.batch_size, self.seed = examples, batch_size, seed
-        self.rows = share.rows(batch_size)
-        self._epoch = -1
-        self._order: NDArray[np.integer] = np.zeros(0, dtype=np.int64)
-
-    def batch(self, step: int) -> Examples:
-        """This process's share of a batch, counted from 0."""
-        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[self.rows]
-        size = len(self.examples)
-        rows = [self._row(int(place) // size, int(place) % size) for place in places]
-        return self.examples.take(np.array(rows))
-
-    def _row(self, epoch: int, index: int) -> int:
-        if epoch != self._epoch:
-            width = self.examples.inputs.shape[1]
-            rng = np.random.default_rng((self.seed, width, epoch))
-            self._epoch, self._order = epoch, rng.permutation(len(self.examples))
-        return int(self._order[index])

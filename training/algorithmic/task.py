@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from model.config import RELEASED_RSE, RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, Examples, Shuffled, make_bins
+from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, Examples, make_bins
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.algorithmic.generators import PROBLEMS, draw_keys
+from training.loop.epochs import shuffled_rows
 from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
@@ -93,8 +94,12 @@ class AlgorithmicTask:
         if config.uneven_keys:
             problem = replace(problem, draw=partial(draw_keys, uneven=config.uneven_keys))
         data = make_bins(problem, rng, config.bins, config.examples_per_length)
-        order = {size: Shuffled(data[size], config.batch_size, seed, share) for size in config.bins}
-        yield ({size: order[size].batch(at) for size in config.joined(at)} for at in count(step))
+        own, batch = share.rows(config.batch_size), config.batch_size
+
+        def examples(size: int, at: int) -> Examples:
+            return data[size].take(shuffled_rows(len(data[size]), batch, at, seed, size)[own])
+
+        yield ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The bins' mean cost; its parts are the longest present bin's cost and accuracy."""

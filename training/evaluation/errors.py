@@ -23,8 +23,8 @@ from training.music.metrics import (
     estimated_notes,
     matched_onsets,
     note_list,
+    ringing,
 )
-from training.music.notes import next_strokes
 from training.music.recordings import Recording, read_audio
 
 AFTER_END_S = 1.0
@@ -87,14 +87,15 @@ def errors(
     octave = reference.pitch // 12
     false = np.ones(len(estimated), bool)
     false[matched[:, 1]] = False
-    ringing, ends = _ringing(reference, probabilities, frame_s)
+    longest = max(RINGING_S)
+    heard = [ringing(reference, probabilities, frame_s, s, longest) for s in RINGING_S]
     return Errors(
         false_frames=_false_frames(reference, estimated, len(probabilities), frame_s),
         false_notes=_false_notes(reference, estimated, false),
         found=np.bincount(octave[matched[:, 0]], minlength=len(OCTAVES)),
         labels=np.bincount(octave, minlength=len(OCTAVES)),
-        ringing=ringing,
-        ends=ends,
+        ringing=np.array([float(values.sum()) for values in heard]),
+        ends=np.array([len(values) for values in heard]),
         onset_errors_s=estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
     )
 
@@ -129,20 +130,6 @@ def _false_notes(
         else:
             counts[2] += 1
     return counts
-
-
-def _ringing(
-    reference: NoteList, probabilities: NDArray[np.float32], frame_s: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    pitch, ends_s = reference.pitch, reference.offset_s
-    again_s = np.append(reference.onset_s, np.inf)[next_strokes(pitch, reference.onset_s)]
-    sums, counts = [], []
-    for after in RINGING_S:
-        frame = np.rint((ends_s + after) / frame_s).astype(int)
-        alone = (again_s > ends_s + max(RINGING_S)) & (frame < len(probabilities))
-        sums.append(float(probabilities[frame[alone], pitch[alone]].sum()))
-        counts.append(int(alone.sum()))
-    return np.array(sums), np.array(counts)
 
 
 def analyse(

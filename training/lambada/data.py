@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from training.lambada.text.passages import Passages
 from training.lambada.words.vocabulary import KINDS, UNKNOWN, Vocabulary
+from training.loop.epochs import shuffled_rows
 from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import ANSWER, PADDING
 
@@ -96,22 +97,15 @@ class Batches:
 
     def stream(self, step: int = 0) -> Iterator[Encoded]:
         """This process's share of each batch from an optimiser step on, counted from 0."""
-        size = len(self.passages)
         own = self.share.rows(self.batch_size)
-        epoch, order = -1, np.zeros(0, dtype=np.int64)
         while True:
-            rows = []
-            for at in range(step * self.batch_size, (step + 1) * self.batch_size):
-                if at // size != epoch:
-                    epoch = at // size
-                    order = np.random.default_rng((self.seed, epoch)).permutation(size)
-                rows.append(order[at % size])
+            rows = shuffled_rows(len(self.passages), self.batch_size, step, self.seed)
             # A separate stream: the padding of a step does not depend on the steps before.
             shifts = np.random.default_rng((self.seed, PADDING_STREAM, step)).random(len(rows))
             yield self._batch(rows[own], shifts[own])
             step += 1
 
-    def _batch(self, rows: list[int], shifts: NDArray[np.float64]) -> Encoded:
+    def _batch(self, rows: Symbols, shifts: NDArray[np.float64]) -> Encoded:
         placed = []
         for row, shift in zip(rows, shifts, strict=True):
             encoded = self.encode(self.vocabulary, self.passages[row])

@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score
 from model.config import INSTRUMENTS, PITCHES
 from model.instruments import UNKNOWN
 from service.notes.events import Note
-from training.music.notes import Notes
+from training.music.notes import Notes, next_strokes
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"
@@ -238,6 +238,17 @@ def scores(
     if reference.has_instruments and estimated.has_instruments:
         figures |= instrument_figures(reference, estimated)
     return figures
+
+
+def ringing(
+    notes: NoteList, probabilities: NDArray, frame_s: float, after_s: float, alone_s: float
+) -> NDArray:
+    """Frame probabilities ``after_s`` after the ends of notes whose pitch is not struck again
+    within ``alone_s`` after them; probabilities: (frames, PITCHES)."""
+    again_s = np.append(notes.onset_s, np.inf)[next_strokes(notes.pitch, notes.onset_s)]
+    frame = np.rint((notes.offset_s + after_s) / frame_s).astype(int)
+    alone = (again_s > notes.offset_s + alone_s) & (frame < len(probabilities))
+    return np.asarray(probabilities[frame[alone], notes.pitch[alone]])
 
 
 def _mir(notes: NoteList) -> tuple[NDArray, NDArray]:

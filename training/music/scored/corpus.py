@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.engine import Engine
-from training.music.metrics import NoteList
-from training.music.notes import Notes, next_strokes, notes_of
+from training.music.metrics import ringing
+from training.music.notes import Notes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio
-from training.music.scored.aligner import Activations, align_files, unwritten
+from training.music.scored.aligner import align_files, unwritten
 from training.music.scored.masks import RELEASE_S, Evidence, unknown
 from training.music.scored.time_map import TimeMap
 
@@ -48,6 +48,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
             aligned, activations = align_files(audio_path, score, coarse, engine)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
+            heard, frame_s = activations.sounding, activations.frame_s
+            rung = ringing(notes, heard, frame_s, RELEASE_S, 1.5 * RELEASE_S)
             labels: dict[str, Any] = {
                 "onset": notes.onset_s,
                 "offset": notes.offset_s,
@@ -57,23 +59,12 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
                 "score_s": aligned.time_map.score_s,
                 "audio_s": aligned.time_map.audio_s,
                 "unwritten": unwritten(aligned, activations),
-                "ringing": np.array(ringing(notes, activations)),
+                "ringing": np.array(float(rung.mean()) if len(rung) else 0.0),
             }
             samples = PCM_SCALE * soxr.resample(*read_audio(audio_path), SAMPLE_RATE)
             audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
             replace_file(place / "audio.npy", partial(np.save, arr=audio))
             replace_file(place / "labels.npz", partial(np.savez, **labels))
-
-
-def ringing(notes: NoteList, activations: Activations) -> float:
-    """Mean frame probability RELEASE_S after the end of notes whose pitch is not struck again
-    before; 0 if there are none."""
-    again_s = np.append(notes.onset_s, np.inf)[next_strokes(notes.pitch, notes.onset_s)]
-    at_s = notes.offset_s + RELEASE_S
-    frame = np.rint(at_s / activations.frame_s).astype(int)
-    alone = (again_s > at_s + RELEASE_S / 2) & (frame < len(activations.sounding))
-    values = activations.sounding[frame[alone], notes.pitch[alone]]
-    return float(values.mean()) if len(values) else 0.0
 
 
 @dataclass(frozen=True)

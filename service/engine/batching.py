@@ -22,12 +22,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.ranges import Count, NotNegative, Positive, checked
+from model.transcriber import FeatureStream
 
 Window = NDArray[np.float32]  # [WINDOW] samples
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
@@ -84,17 +84,15 @@ class RequestStream:
         self.priority = priority
         self.positions = positions
         self.due_s = -math.inf  # of its latest request
+        self.features: FeatureStream | None = None  # used by workers; None: to be opened
 
 
-StreamT = TypeVar("StreamT", bound=RequestStream)
-
-
-class Request(Generic[StreamT]):
+class Request:
     """Windows of one stream, oldest first, and the future of their probabilities."""
 
     def __init__(
         self,
-        stream: StreamT,
+        stream: RequestStream,
         windows: list[Window],
         new_hops: int,
         due_s: float = math.inf,
@@ -147,10 +145,10 @@ class Request(Generic[StreamT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[StreamT]):
+class Part:
     """Some windows of a request, in one batch."""
 
-    request: Request[StreamT]
+    request: Request
     first: int
     stop: int
 
@@ -168,11 +166,11 @@ class Part(Generic[StreamT]):
         return self.stop - self.first
 
 
-class RequestQueue(Generic[StreamT]):
+class RequestQueue:
     """Requests waiting for the engine's workers."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._limits = {priority: settings.limit(priority) for priority in Priority}
         self._gather_s = settings.gather_ms / 1000
         lock = threading.Lock()
@@ -180,66 +178,54 @@ class RequestQueue(Generic[StreamT]):
         self._make_waiter = partial(threading.Condition, lock)
         self._idle: list[threading.Condition] = []  # one for each idle worker, the latest last
         # (due, number, request), the most urgent first
-        self._queues: dict[Priority, list[tuple[float, int, Request[StreamT]]]] = {
-            priority: [] for priority in Priority
-        }
+        self._queues: dict[Priority, list[tuple[float, int, Request]]] = {p: [] for p in Priority}
         self._number = 0
-        self._windows = 0
-        self._live_streams: set[StreamT] = set()
-        self._held: set[StreamT] = set()  # streams whose front-end a worker is using
+        self.windows = 0  # waiting
+        self._live_streams: set[RequestStream] = set()
+        self._held: set[RequestStream] = set()  # streams whose front-end a worker is using
         self._file_workers = 1  # that may compute files while there are live streams
         self._filing: set[int] = set()  # threads of the workers that compute files
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether the queue accepts no more requests."""
-        return self._closed
-
-    @property
-    def windows(self) -> int:
-        """Windows waiting."""
-        return self._windows
+        self.closed = False  # accepts no more requests
 
     def bound(self, batch_windows: int, gather_s: float, workers: int = 1) -> None:
         """Set the maximum batch size, the gathering time and the number of workers from now on."""
         with self._changed:
             self._file_workers = max(1, workers - 1)
             for priority in Priority:
-                self._limits[priority] = min(self._settings.limit(priority), max(1, batch_windows))
+                self._limits[priority] = min(self.settings.limit(priority), max(1, batch_windows))
             self._gather_s = gather_s
 
-    def enter(self, stream: StreamT) -> None:
+    def enter(self, stream: RequestStream) -> None:
         """A batch will wait for this stream's windows too. Raises EngineClosedError."""
         with self._changed:
             self._refuse_if_closed()
             if stream.priority is Priority.LIVE:
                 self._live_streams.add(stream)
 
-    def leave(self, stream: StreamT) -> None:
+    def leave(self, stream: RequestStream) -> None:
         """Forget a stream; its pending requests are still answered. Idempotent."""
         with self._changed:
             self._live_streams.discard(stream)
             self._wake()  # a batch may be waiting for it
 
-    def put(self, request: Request[StreamT]) -> None:
+    def put(self, request: Request) -> None:
         """Raises EngineBusyError, EngineClosedError, or ValueError for a request that is too
         large or empty."""
         stream, count = request.stream, len(request.windows)
-        limit, read = self._settings.limit(stream.priority), count - request.unread
+        limit, read = self.settings.limit(stream.priority), count - request.unread
         if not 1 <= read <= limit:
             raise ValueError(f"a request holds 1 to {limit} windows, not {read}")
         with self._changed:
             self._refuse_if_closed()
-            if self._windows + count > self._settings.max_queued_windows:
-                raise EngineBusyError(f"{self._windows} windows wait for the model already")
+            if self.windows + count > self.settings.max_queued_windows:
+                raise EngineBusyError(f"{self.windows} windows wait for the model already")
             stream.due_s = max(stream.due_s, request.due_s)  # never before earlier ones
             self._number += 1
             insort(self._queues[stream.priority], (stream.due_s, self._number, request))
-            self._windows += count
+            self.windows += count
             self._wake()
 
-    def next_batch(self, timeout_s: float) -> list[Part[StreamT]]:
+    def next_batch(self, timeout_s: float) -> list[Part]:
         """The most urgent windows; empty if there are none within ``timeout_s``.
 
         The streams of the batch are held until ``release``. A worker calls this when it has
@@ -257,20 +243,20 @@ class RequestQueue(Generic[StreamT]):
                     return batch
             return []
 
-    def release(self, stream: StreamT) -> None:
+    def release(self, stream: RequestStream) -> None:
         """Allow the stream's next windows to be taken: the front-end has finished these."""
         with self._changed:
             self._held.discard(stream)
             self._wake()
 
-    def close(self) -> list[Request[StreamT]]:
+    def close(self) -> list[Request]:
         """Accept no more; return the requests still waiting, in whole or in part."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             waiting = [request for queue in self._queues.values() for _, _, request in queue]
             for queue in self._queues.values():
                 queue.clear()
-            self._windows = 0
+            self.windows = 0
             while self._idle:
                 self._wake()
         return waiting
@@ -300,7 +286,7 @@ class RequestQueue(Generic[StreamT]):
         return any(request.stream not in self._held for _, _, request in self._queues[priority])
 
     def _has_work(self) -> bool:
-        return self._closed or any(self._free(priority) for priority in Priority)
+        return self.closed or any(self._free(priority) for priority in Priority)
 
     def _complete(self) -> bool:
         """Whether the live batch is full or no stream is left that could join it."""
@@ -308,14 +294,14 @@ class RequestQueue(Generic[StreamT]):
         due = {request.stream for request in live} | self._held
         windows = sum(len(request.windows) - request.taken for request in live)
         everybody = due >= self._live_streams
-        return self._closed or everybody or windows >= self._limits[Priority.LIVE]
+        return self.closed or everybody or windows >= self._limits[Priority.LIVE]
 
-    def _take(self, priority: Priority) -> list[Part[StreamT]]:
+    def _take(self, priority: Priority) -> list[Part]:
         """Windows for one batch; a stream's second request waits for the next."""
         room, queue = self._limits[priority], self._queues[priority]
         if priority is Priority.FILE:
             self._filing.add(threading.get_ident())
-        batch: list[Part[StreamT]] = []
+        batch: list[Part] = []
         for _, _, request in queue:
             stream = request.stream
             if stream in self._held or (
@@ -325,7 +311,7 @@ class RequestQueue(Generic[StreamT]):
             stop = min(len(request.windows), request.taken + room)
             batch.append(Part(request, request.taken, stop))
             room -= stop - request.taken
-            self._windows -= stop - request.taken
+            self.windows -= stop - request.taken
             request.taken = stop
             self._held.add(stream)
             if not room:
@@ -334,5 +320,5 @@ class RequestQueue(Generic[StreamT]):
         return batch
 
     def _refuse_if_closed(self) -> None:
-        if self._closed:
+        if self.closed:
             raise EngineClosedError("the engine is closed")

@@ -104,7 +104,6 @@ class GraphRunner:
         return [stream.advance(torch.from_numpy(window), new_hops) for window in windows]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """See ``Runner``."""
         bucket = self._bucket(len(rows), positions)
         torch.stack(list(rows), out=bucket.given[: len(rows)])
         bucket.replay()

@@ -7,10 +7,10 @@ decides the order of work, ``runners`` compute it.
 If a request's own windows fail, only that request fails; if a batch fails, all its requests do.
 Either way the worker continues, and the streams affected restart with fresh front-end state.
 
-Thread-safety: ``submit``, ``open_stream``, ``EngineStream.close``, ``close`` and all properties
-may be called from any thread. Only worker threads touch the model, and only one at a time touches
-a stream's front-end. The queue has its own lock, which is never held while the model runs. Workers
-resolve the futures: from asyncio, await ``asyncio.wrap_future``.
+Thread-safety: everything but ``warm_up`` may be called from any thread. Only worker threads touch
+the model, and only one at a time touches a stream's front-end. The queue has its own lock, which is
+never held while the model runs. Workers resolve the futures: from asyncio, await
+``asyncio.wrap_future``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from model.config import HOP, WINDOW, ModelConfig
-from model.transcriber import FeatureStream
+from model.config import HOP, WINDOW
 from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
@@ -62,30 +60,31 @@ _HEARTBEAT_S = 0.5  # interval at which an idle worker signals that it is alive
 
 
 class EngineStream(RequestStream):
-    """One stream's place in the engine: its priority, its output positions, its front-end."""
+    """One stream's place in a queue (see ``service.engine.interface.EngineStreamLike``)."""
 
-    def __init__(self, engine: Engine, priority: Priority, positions: slice) -> None:
+    def __init__(
+        self, queue: RequestQueue, priority: Priority, positions: slice, hop_s: float
+    ) -> None:
         super().__init__(priority, positions)
-        self.engine = engine
-        self.features: FeatureStream | None = None  # used by workers; None: to be opened
-
-    @property
-    def depth(self) -> int:
-        """See ``EngineStreamLike``."""
-        return self.engine.settings.limit(self.priority)
+        self.depth = queue.settings.limit(priority)
+        self._queue = queue
+        self._hop_s = hop_s
+        queue.enter(self)
 
     def submit(
         self, windows: Sequence[Window], new_hops: int, unread: int = 0
     ) -> Future[Probabilities]:
-        """``Engine.submit`` for this stream."""
-        return self.engine.submit(self, windows, new_hops, unread)
+        """unread: first windows, which only prepare the stream and are not answered."""
+        due_s = float("inf")
+        if self.priority is Priority.LIVE:
+            due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
+        request = Request(self, list(windows), new_hops, due_s, unread)
+        self._queue.put(request)
+        return request.future
 
     def close(self) -> None:
-        """Give up the place; safe to call twice."""
-        self.engine.release(self)
-
-
-_EnginePart = Part[EngineStream]
+        """Pending requests are still answered."""
+        self._queue.leave(self)
 
 
 class Engine:
@@ -99,47 +98,29 @@ class Engine:
     ) -> None:
         """The model runs on the device of its weights. There is one worker until ``warm_up`` has
         measured how many pay off."""
-        self._settings = settings or EngineSettings()
+        self.config = transcriber.config
+        self.card = transcriber.card
+        self.settings = settings or EngineSettings()
         self._observer = observer
-        self._transcriber = transcriber
         self._runner = runner_of(transcriber)
-        self._requests: RequestQueue[EngineStream] = RequestQueue(self._settings)
+        self._requests = RequestQueue(self.settings)
         if not self._runner.batches_pay:
             self._requests.bound(1, gather_s=0)
-        self._hop_s = HOP / transcriber.config.sample_rate
         self._warm = False
         self._threads = self._runner.threads
         self._beats: dict[int, float] = {}  # by worker
-        self._running: dict[int, list[_EnginePart]] = {}  # by worker
+        self._running: dict[int, list[Part]] = {}  # by worker
         self._given_up: EngineClosedError | None = None  # by `abandon`
         self._workers: list[threading.Thread] = []
         self._add_worker()
 
     @property
-    def config(self) -> ModelConfig:
-        """The model's dimensions, rate and heads."""
-        return self._transcriber.config
-
-    @property
-    def card(self) -> Mapping[str, Any]:
-        """The card of the model's weights."""
-        return self._transcriber.card
-
-    @property
-    def settings(self) -> EngineSettings:
-        """Limits of requests and of the queue."""
-        return self._settings
-
-    @property
     def ready(self) -> bool:
-        """Warmed up, alive and not closed."""
         alive = all(worker.is_alive() for worker in self._workers)
         return self._warm and not self._requests.closed and alive
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the last sign of life of the worker that has been silent longest; a large
-        value means that it hangs."""
         return time.monotonic() - min(self._beats.copy().values())
 
     @property
@@ -158,21 +139,17 @@ class Engine:
             stream.submit([np.zeros(WINDOW, np.float32)], new_hops=1).result()
         finally:
             stream.close()
-        plan = self._runner.plan(self._settings)
+        plan = self._runner.plan(self.settings)
         self._threads = plan.threads
-        self._requests.bound(plan.batch_windows, self._gather_s, plan.workers)
+        gather_s = self.settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
+        self._requests.bound(plan.batch_windows, gather_s, plan.workers)
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True
         logger.info("%s", plan)
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream | SegmentedStream:
-        """Register a stream whose answers hold these of the model's FRAMES positions.
-
-        Where there are several workers, a recording is computed in segments.
-
-        Raises EngineClosedError.
-        """
+        """See ``EngineLike``. With several workers a recording is computed in segments."""
         if priority is Priority.FILE and self.workers > 1:
             return SegmentedStream(
                 lambda: self._open(priority, positions), self.config.refill_hops, self.workers
@@ -180,38 +157,7 @@ class Engine:
         return self._open(priority, positions)
 
     def _open(self, priority: Priority, positions: slice) -> EngineStream:
-        stream = EngineStream(self, priority, positions)
-        self._requests.enter(stream)
-        return stream
-
-    def release(self, stream: EngineStream) -> None:
-        """Forget a stream; its pending requests are still answered."""
-        self._requests.leave(stream)
-
-    def submit(
-        self, stream: EngineStream, windows: Sequence[Window], new_hops: int, unread: int = 0
-    ) -> Future[Probabilities]:
-        """Request the probabilities of a stream's next windows, oldest first.
-
-        Args:
-            windows: float32, [WINDOW] each; they must not change until the future is done.
-            new_hops: hops from each window to the next, and to the first from the stream's last.
-            unread: first windows that only prepare the stream, without an answer.
-
-        Returns:
-            A future of float32 [windows, heads, positions, PITCHES]. It fails with EngineError.
-
-        Raises:
-            EngineBusyError: too many windows are waiting.
-            EngineClosedError: the engine is closed.
-            ValueError: no windows, or more than fit in a request.
-        """
-        due_s = float("inf")
-        if stream.priority is Priority.LIVE:
-            due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
-        request = Request(stream, list(windows), new_hops, due_s, unread)
-        self._requests.put(request)
-        return request.future
+        return EngineStream(self._requests, priority, positions, HOP / self.config.sample_rate)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Stop the workers after their current batches and fail waiting requests; idempotent."""
@@ -222,10 +168,7 @@ class Engine:
             worker.join(max(0.0, deadline - time.monotonic()))
 
     def abandon(self) -> None:
-        """Give up hung workers: fail waiting and running requests, and accept no more.
-
-        A worker that recovers finds its requests answered and ends.
-        """
+        """See ``EngineLike``. A worker that recovers finds its requests answered and ends."""
         hanging = self._given_up = EngineClosedError("the engine hangs and was given up")
         for request in self._requests.close():
             request.fail(hanging)
@@ -241,18 +184,14 @@ class Engine:
 
     # -- the workers ------------------------------------------------------------------------------
 
-    @property
-    def _gather_s(self) -> float:
-        return self._settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
-
     def _add_worker(self) -> None:
         number = len(self._workers)
         self._beats[number] = time.monotonic()
-        worker = threading.Thread(
-            target=self._run, args=[number], name=f"engine-{number}", daemon=True
+        name = f"engine-{number}"
+        self._workers.append(
+            threading.Thread(target=self._run, args=[number], name=name, daemon=True)
         )
-        self._workers.append(worker)
-        worker.start()
+        self._workers[-1].start()
 
     def _run(self, number: int) -> None:
         # Per thread: audio that fades out below 1e-38 would make the front-end fifty times slower
@@ -260,7 +199,7 @@ class Engine:
         torch.set_flush_denormal(True)
         threads: int | None = None
         while not self._requests.closed:
-            batch: list[_EnginePart] = []
+            batch: list[Part] = []
             try:
                 self._beats[number] = time.monotonic()
                 batch = self._requests.next_batch(_HEARTBEAT_S)
@@ -278,13 +217,13 @@ class Engine:
                 logger.exception("the engine failed on a batch of %d requests", len(batch))
                 _fail(batch, error)
 
-    def _step(self, batch: list[_EnginePart]) -> None:
+    def _step(self, batch: list[Part]) -> None:
         """Front-end by stream, network by batch, results by request."""
         began_s = time.monotonic()
         waited_s = began_s - min(part.request.submitted_s for part in batch)
         priority = batch[0].request.stream.priority
         rows: list[Tensor] = []
-        run: list[_EnginePart] = []
+        run: list[Part] = []
         for part in batch:
             features = self._features(part)
             if features is not None and part.unread < len(part):
@@ -309,7 +248,7 @@ class Engine:
             part.request.answer(part.first, probabilities[first : first + read])
             first += read
 
-    def _features(self, part: _EnginePart) -> list[Tensor] | None:
+    def _features(self, part: Part) -> list[Tensor] | None:
         """Rows of the part's windows; None if nobody waits for them or they failed."""
         request, stream = part.request, part.request.stream
         try:
@@ -328,7 +267,7 @@ class Engine:
             self._requests.release(stream)
 
 
-def _fail(parts: Sequence[_EnginePart], error: Exception) -> None:
+def _fail(parts: Sequence[Part], error: Exception) -> None:
     """Fail the requests and reset their streams: a front-end may be half-way through."""
     for part in parts:
         part.request.stream.features = None

@@ -146,7 +146,8 @@ class EngineLike(Protocol):
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the last sign of life of the worker that has been silent longest."""
+        """Seconds since the last sign of life of the worker that has been silent longest; many
+        mean that it hangs."""
         ...
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStreamLike:

@@ -49,16 +49,13 @@ class PlainRunner:
             self._device = next(transcriber.parameters(), torch.empty(0)).device
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """The transcriber's own."""
         return self._transcriber.open_stream()
 
     def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
-        """On the device of the weights."""
         given = [torch.from_numpy(window).to(self._device) for window in windows]
         return [stream.advance(window, new_hops) for window in given]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """See ``Runner``."""
         probabilities = self._transcriber.predict_features(torch.stack(list(rows)))
         return probabilities[:, :, positions].cpu().numpy()
 
@@ -84,7 +81,6 @@ class CpuRunner:
         self._agreeing: dict[tuple[int, int], bool] = {}  # by windows and the hops between them
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """The arranged network's own."""
         return self._fast.open_stream(positions)
 
     def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:

@@ -49,7 +49,6 @@ class SegmentedStream:
         self.depth = min(segments, MOST_SEGMENTS) * SEGMENT_WINDOWS
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
-        """See ``EngineStreamLike``."""
         refill = -(-self._refill_hops // new_hops)
         before: list[Window] = []
         if self._submitted >= SEGMENT_WINDOWS and refill <= _MOST_REFILL:
@@ -61,5 +60,4 @@ class SegmentedStream:
         return self._stream.submit([*before, *windows], new_hops, len(before))
 
     def close(self) -> None:
-        """Give up the place; safe to call twice."""
         self._stream.close()

@@ -18,10 +18,10 @@ from service.engine.batching import (
 SETTINGS = EngineSettings(max_batch_windows=6, max_file_batch_windows=4, gather_ms=0)
 WINDOW = np.zeros(1, np.float32)
 ALL = slice(0, 63)
-Batch = list[Part[RequestStream]]
+Batch = list[Part]
 
 
-def request(stream: RequestStream, windows: int = 1, due_s: float = 0.0) -> Request[RequestStream]:
+def request(stream: RequestStream, windows: int = 1, due_s: float = 0.0) -> Request:
     return Request(stream, [WINDOW] * windows, 1, due_s)
 
 
@@ -29,7 +29,7 @@ def stream(priority: Priority = Priority.LIVE, positions: slice = ALL) -> Reques
     return RequestStream(priority, positions)
 
 
-def next_batch(queue: RequestQueue[RequestStream]) -> Batch:
+def next_batch(queue: RequestQueue) -> Batch:
     """The next batch, its front-end run at once."""
     batch = queue.next_batch(0)
     for part in batch:
@@ -45,7 +45,7 @@ def test_every_window_is_served_once_in_the_order_of_its_stream(
     asked: list[tuple[int, int]], limit: int
 ) -> None:
     streams = [stream(Priority(i % 2), slice(i // 2 % 2, 63)) for i in range(6)]
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue = RequestQueue(SETTINGS)
     queue.bound(limit, 0)
     requests = [request(streams[number], windows) for number, windows in asked]
     for one in requests:
@@ -75,7 +75,7 @@ def test_every_window_is_served_once_in_the_order_of_its_stream(
 
 
 def test_what_is_due_first_goes_first() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue = RequestQueue(SETTINGS)
     queue.bound(1, 0)
     requests = [request(stream(), due_s=due_s) for due_s in (3.0, 1.0, 2.0)]
     for one in requests:
@@ -85,7 +85,7 @@ def test_what_is_due_first_goes_first() -> None:
 
 
 def test_a_held_stream_waits_and_others_go_on() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue = RequestQueue(SETTINGS)
     queue.bound(2, 0)
     one, other = stream(Priority.FILE), stream(Priority.FILE)
     queue.put(request(one, 4))
@@ -98,7 +98,7 @@ def test_a_held_stream_waits_and_others_go_on() -> None:
 
 
 def test_one_worker_is_left_to_live_streams() -> None:
-    queue: RequestQueue[RequestStream] = RequestQueue(SETTINGS)
+    queue = RequestQueue(SETTINGS)
     queue.bound(1, 0, workers=2)
     live = stream()
     queue.enter(live)

@@ -1,7 +1,8 @@
 """Dataclasses that check their fields: pydantic's, with errors of one line."""
 
+import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -36,7 +37,7 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
             try:
                 validate(self, *args, **fields)
             except ValidationError as error:
-                raise ValueError(_one_line(error)) from None
+                raise ValueError(explained(error.errors(include_url=False)[0])) from None
 
         made.__init__ = init
         return made
@@ -44,12 +45,25 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
     return decorate
 
 
-def _one_line(error: ValidationError) -> str:
-    """Its first complaint."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    said = first["msg"].removeprefix("Value error, ")
-    _, should, what = said.partition(" should ")
-    if name and should:
-        return f"{name} must {what.partition(', not ')[0]}, not {reprlib.repr(first['input'])}"
-    return f"{name}: {said}" if name else said
+def explained(error: Mapping[str, Any], name: str | None = None) -> str:
+    """One of pydantic's errors as a sentence about ``name``, by default the path of the field; with
+    the field's value if the error has its ``input``."""
+    kind, said = error["type"], str(error["msg"])
+    if name is None:
+        name = ".".join(map(str, error["loc"]))
+    if kind == "value_error":  # of a validator of ours
+        return said.removeprefix("Value error, ")
+    if kind == "missing":
+        return f"{name} is missing"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"unknown field: {name}"
+    if kind == "union_tag_not_found":
+        return "the message has no type"
+    if kind == "union_tag_invalid":
+        return f"type must be one of {error['ctx']['expected_tags']}, not {error['ctx']['tag']!r}"
+    _, should, what = said.partition("Input should ")
+    if not should:
+        return f"{name}: {said}" if name else said
+    what = re.split(", (?:unable|not) ", what)[0]
+    value = f", not {reprlib.repr(error['input'])}" if "input" in error else ""
+    return f"{name or 'the message'} must {what}{value}"

@@ -12,6 +12,7 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from model import storage
+from model.ranges import explained
 from service.access.keys import KeysError
 from service.app import create_app, pick_device, pick_model
 from service.ops import logs
@@ -37,10 +38,7 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
-        complaints = [
-            f"  {'.'.join(str(part) for part in entry['loc']) or 'settings'}: {entry['msg']}"
-            for entry in error.errors()
-        ]
+        complaints = [f"  {explained(one, str(*one['loc'][:1]))}" for one in error.errors()]
         print("The settings cannot be used:", *complaints, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 

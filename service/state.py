@@ -6,7 +6,6 @@ from service.access.clients import ClientPlaces, Places
 from service.access.keys import KeysError, read_keys
 from service.access.problems import Problem, busy
 from service.access.tokens import TokenBook
-from service.engine.interface import EngineLike
 from service.ops.capacity import SessionRoom
 from service.ops.metrics import Metrics
 from service.ops.watchdog import NOT_RUNNING, EngineSlot
@@ -75,9 +74,6 @@ class ServiceState:
     def ready(self) -> bool:
         """Whether the weights are loaded and warm and the service is not draining."""
         return self.slot.running and not self.draining.is_set()
-
-    def loaded(self) -> EngineLike:
-        return self.slot.loaded()
 
     def knows(self, model: str | None) -> bool:
         """Whether this is the model served here; None asks for any."""

@@ -112,7 +112,8 @@ class Gate:
         if not self._is_endpoint(scope):
             await self.app(scope, receive, send)
             return
-        client = self._authenticate(scope, headers)
+        token = offered_token(scope)
+        client = self._authenticate(scope, headers, token)
         identity = client or client_of(scope)
         set_client(scope, identity)
         wait_s = self._rate.admit(identity.name, identity.max_requests_per_s)
@@ -126,13 +127,11 @@ class Gate:
         elif client is None and scope["path"] not in OPEN_PATHS:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
             extra = _CHALLENGE
-            if offered_token(scope) is not None:
-                # With no room left, the token's owner does not matter.
-                if (refusal := self.full()) is not None:
-                    fault, extra = refusal, {"Retry-After": str(self.settings.retry_after_s)}
+            # With no room left, the token's owner does not matter.
+            if token is not None and (refusal := self.full()) is not None:
+                fault, extra = refusal, {"Retry-After": str(self.settings.retry_after_s)}
             await self._answer(fault, scope, receive, send, extra)
         else:
-            token = offered_token(scope)
             if token is not None:
                 self.tokens.spend(token)
             await self.app(scope, receive, send)
@@ -153,7 +152,7 @@ class Gate:
             )
         return None
 
-    def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
+    def _authenticate(self, scope: Scope, headers: Headers, token: str | None) -> Client | None:
         """The authenticated client; without keys, the address."""
         if not self.keys:
             return Client.of_address(scope)
@@ -161,7 +160,6 @@ class Gate:
         if scheme.lower() == "bearer":
             key = self.keys.find(secret.strip())
             return Client.of_key(key) if key else None
-        token = offered_token(scope)
         return self.tokens.owner(token) if token is not None else None
 
     def _is_endpoint(self, scope: Scope) -> bool:
@@ -178,10 +176,10 @@ class Gate:
         hidden: bool = False,
     ) -> None:
         """Refuses; `hidden` does not open a socket to tell a page the reason."""
-        record_refusal(self.refused, fault.code, fault.message, client_of(scope))
+        record_refusal(self.refused, fault, client_of(scope))
         if scope["type"] == "http":
-            problem = Problem(fault.code, fault.message, headers=headers)
-            await problem.response()(scope, receive, send)
-            return
-        websocket = WebSocket(scope, receive, send)
-        await (deny if hidden else refuse)(websocket, fault, headers)
+            response = Problem(fault.code, fault.message, headers).response()
+            await response(scope, receive, send)
+        else:
+            websocket = WebSocket(scope, receive, send)
+            await (deny if hidden else refuse)(websocket, fault, headers)

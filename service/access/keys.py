@@ -19,6 +19,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from model.ranges import explained
+
 PREFIX = "rse_"  # recognised by scanners for leaked secrets
 
 _ENTRY = re.compile(
@@ -116,7 +118,8 @@ def _parse(where: str, entry: str) -> ApiKey:
         own = Limits.model_validate_strings(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise KeysError(f"{where}: {first['loc'][0]} of {match['name']}: {first['msg']}") from None
+        complaint = explained(first, f"{first['loc'][0]} of {match['name']}")
+        raise KeysError(f"{where}: {complaint}") from None
     if len(given) < len(limits):
         raise KeysError(f"{where}: {match['name']} has a limit twice")
     return ApiKey(name=match["name"], digest=bytes.fromhex(match["digest"]), **own.model_dump())

@@ -16,8 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from model.ranges import explained
 from service.access.clients import Client
-from service.protocol.faults import ErrorCode, ProtocolError, explained
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Error
 
 logger = logging.getLogger(__name__)
@@ -37,20 +38,13 @@ class ProblemDetails(BaseModel):
     code: ErrorCode
 
 
-class Problem(Exception):
+class Problem(ProtocolError):
     """An HTTP error; `extra` members go into the body."""
 
     def __init__(
-        self,
-        code: ErrorCode,
-        detail: str,
-        *,
-        headers: dict[str, str] | None = None,
-        **extra: Any,
+        self, code: ErrorCode, message: str, headers: dict[str, str] | None = None, **extra: Any
     ) -> None:
-        super().__init__(detail)
-        self.code = code
-        self.detail = detail
+        super().__init__(code, message)
         self.headers = headers or {}
         self.extra = extra
 
@@ -60,7 +54,7 @@ class Problem(Exception):
             type=f"urn:rse-transcribe:problem:{self.code}",
             title=HTTPStatus(status).phrase,
             status=status,
-            detail=self.detail,
+            detail=self.message,
             code=self.code,
             **self.extra,
         )
@@ -69,14 +63,15 @@ class Problem(Exception):
         )
 
 
-def busy(code: ErrorCode, detail: str, retry_after_s: int) -> Problem:
-    return Problem(code, detail, headers={"Retry-After": str(retry_after_s)})
+def busy(code: ErrorCode, message: str, retry_after_s: int) -> Problem:
+    return Problem(code, message, {"Retry-After": str(retry_after_s)})
 
 
-def record_refusal(refused: Counter, code: ErrorCode, message: str, client: Client) -> None:
+def record_refusal(refused: Counter, error: ProtocolError, client: Client) -> None:
     """Counts and logs a refusal."""
-    refused.labels(code).inc()
-    logger.info("refused: %s", message, extra={"fields": {"code": code, "client": client.name}})
+    refused.labels(error.code).inc()
+    fields = {"code": error.code, "client": client.name}
+    logger.info("refused: %s", error, extra={"fields": fields})
 
 
 def responses(*codes: ErrorCode) -> dict[int | str, dict[str, Any]]:
@@ -112,11 +107,11 @@ def install(app: FastAPI) -> None:
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = _CODE_BY_STATUS.get(error.status_code, ErrorCode.INTERNAL)
-        return Problem(code, str(error.detail), headers=dict(error.headers or {})).response()
+        return Problem(code, str(error.detail), dict(error.headers or {})).response()
 
     async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        complaints = [explained(entry["loc"][1:], entry) for entry in error.errors()]
+        complaints = [explained({**one, "loc": one["loc"][1:]}) for one in error.errors()]
         return Problem(ErrorCode.BAD_PARAMETER, "; ".join(complaints)).response()
 
     async def on_fault(request: Request, error: Exception) -> Response:
@@ -168,7 +163,7 @@ async def deny(
     status: int | None = None,
 ) -> None:
     """Answers the handshake with an HTTP error; `status` replaces the error's own."""
-    response = Problem(error.code, error.message, headers=headers).response()
+    response = Problem(error.code, error.message, headers).response()
     response.status_code = status or response.status_code
     await websocket.send_denial_response(response)
 

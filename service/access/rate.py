@@ -26,9 +26,10 @@ class Bucket:
         filled_s = max(0.0, self._empty_at_s - now_s) + amount / self._rate_per_s
         return max(0.0, filled_s - self._burst_s)
 
-    def take(self, amount: float, now_s: float) -> None:
-        """Counts an amount, conforming or not."""
+    def take(self, amount: float, now_s: float) -> float:
+        """Counts an amount, conforming or not; returns the seconds until more would conform."""
         self._empty_at_s = max(self._empty_at_s, now_s) + amount / self._rate_per_s
+        return self.wait_s(0, now_s)
 
 
 class RateLimiter:

@@ -14,7 +14,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio.pcm import check_and_mix
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
 _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
@@ -25,12 +25,8 @@ _UNKNOWN_BYTES = 0x7F000000  # what a pipe's header states at least, for want of
 _TOLERANCE_S = 0.1  # headers that are a little wrong are no damage
 
 
-class DecodeError(ValueError):
-    """A file without decodable audio, damaged, or too long; ``code`` is the one of PROTOCOL.md."""
-
-    def __init__(self, message: str, code: ErrorCode = ErrorCode.UNDECODABLE) -> None:
-        super().__init__(message)
-        self.code = code
+class DecodeError(ProtocolError):
+    """A file without decodable audio, damaged, or too long."""
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # it has no types
@@ -65,7 +61,7 @@ class AudioDecoder:
 
         Raises:
             DecodeError: not an audio file that libsndfile knows, or one without a sample.
-            SampleRateError: a sample rate that the resampler is not made for.
+            OptionsError: a sample rate that the resampler is not made for.
         """
         self._lock = threading.Lock()
         self._max_duration_s = max_duration_s
@@ -74,13 +70,15 @@ class AudioDecoder:
         counted = _frames_are_counted(file)
         file.seek(0)
         if not size:
-            raise DecodeError("the file is empty", ErrorCode.EMPTY_AUDIO)
+            raise DecodeError(ErrorCode.EMPTY_AUDIO, "the file is empty")
         if pcm is not None and size % pcm.frame_bytes:
-            raise DecodeError("the PCM ends within a sample: are encoding and channels right?")
+            message = "the PCM ends within a sample: are encoding and channels right?"
+            raise DecodeError(ErrorCode.UNDECODABLE, message)
         try:
             self._sound = _ForwardSoundFile(file, **_raw(pcm))
         except (soundfile.SoundFileError, TypeError, ValueError) as error:
-            raise DecodeError(f"not a readable audio file: {_reason(error)}") from error
+            message = f"not a readable audio file: {_reason(error)}"
+            raise DecodeError(ErrorCode.UNDECODABLE, message) from error
         try:
             self.audio = AudioFormat(
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._sound.samplerate, channels=1
@@ -91,7 +89,7 @@ class AudioDecoder:
             # Some headers state no length, or a wrong one: only reading shows that there is audio.
             self._first: NDArray[np.float32] | None = self._read_values()
             if len(self._first) == 0:
-                raise DecodeError("the file holds no audio", ErrorCode.EMPTY_AUDIO)
+                raise DecodeError(ErrorCode.EMPTY_AUDIO, "the file holds no audio")
         except ValueError:
             self._sound.close()
             raise
@@ -151,7 +149,8 @@ class AudioDecoder:
 
     def _damaged(self, reason: str) -> DecodeError:
         at_s = self._position / self._sound.samplerate
-        return DecodeError(f"the file is damaged after {at_s:.1f} s: {reason}")
+        message = f"the file is damaged after {at_s:.1f} s: {reason}"
+        return DecodeError(ErrorCode.UNDECODABLE, message)
 
     def _promise(self, counted: bool) -> float:
         """Seconds that a whole file would have by its header; 0 where that is not known."""
@@ -165,7 +164,7 @@ class AudioDecoder:
         most_s = self._max_duration_s
         if most_s is not None and samples > most_s * self._sound.samplerate:
             message = f"the file holds more than {most_s:g} s of audio"
-            raise DecodeError(message, ErrorCode.AUDIO_TOO_LONG)
+            raise DecodeError(ErrorCode.AUDIO_TOO_LONG, message)
 
 
 def _frames_are_counted(file: BinaryIO) -> bool:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
 INT16_FULL_SCALE = 32_768.0
@@ -11,7 +12,7 @@ INT16_FULL_SCALE = 32_768.0
 MAX_AMPLITUDE = 64.0
 
 
-class BadAudioError(ValueError):
+class BadAudioError(ProtocolError):
     """An invalid sample: NaN, infinite, or far beyond full scale.
 
     Attributes:
@@ -23,25 +24,12 @@ class BadAudioError(ValueError):
         self, position: int, value: float, samples: NDArray[np.float32], dropped: int
     ) -> None:
         super().__init__(
+            ErrorCode.BAD_AUDIO,
             f"sample {position} is {value:g}: samples must be finite, with full scale 1.0 "
-            f"(at most {MAX_AMPLITUDE:g})"
+            f"(at most {MAX_AMPLITUDE:g})",
         )
         self.samples = samples
         self.dropped = dropped
-
-
-class OddBytesError(ValueError):
-    """The audio ended within a sample.
-
-    Attributes:
-        pending_bytes: bytes of the incomplete sample.
-    """
-
-    def __init__(self, pending_bytes: int, frame_bytes: int) -> None:
-        super().__init__(
-            f"the audio ended with {pending_bytes} of the {frame_bytes} bytes of its last sample"
-        )
-        self.pending_bytes = pending_bytes
 
 
 class PcmDecoder:

@@ -21,8 +21,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol.options import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ, SampleRateError
-
 # Edges of the filter's transition, as parts of half the lower rate.
 PASS = 0.82
 STOP = 1.18
@@ -79,17 +77,9 @@ class Resampler:
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
         """Args:
-            first_output: index of the first output sample; the first input sample is then
-                ``ratio.first_input(first_output)``.
-
-        Raises:
-            SampleRateError: an input rate outside of 8,000 to 192,000 Hz.
+        first_output: index of the first output sample; the first input sample is then
+            ``ratio.first_input(first_output)``.
         """
-        if not MIN_SAMPLE_RATE_HZ <= input_rate_hz <= MAX_SAMPLE_RATE_HZ:
-            raise SampleRateError(
-                f"the sample rate must be from {MIN_SAMPLE_RATE_HZ} to {MAX_SAMPLE_RATE_HZ} Hz, "
-                f"not {input_rate_hz}"
-            )
         self.input_rate_hz = input_rate_hz
         self.output_rate_hz = output_rate_hz
         self.ratio = RateRatio.of(input_rate_hz, output_rate_hz)

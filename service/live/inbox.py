@@ -1,5 +1,4 @@
-"""Messages received but not yet processed by the session, bounded in duration and number, and the
-pace at which they arrive."""
+"""Messages received but not yet processed by the session, bounded in duration and number."""
 
 import asyncio
 from collections import deque
@@ -7,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from service.access.rate import Bucket
 from service.protocol.client_messages import Flush
 from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat
@@ -37,14 +35,10 @@ class Inbox:
         self._max_buffered_ms = max_buffered_ms
         self.arrivals = ArrivalClock()
         self._messages: deque[bytes | Flush | End] = deque()
-        self._queued_ms = 0.0
+        self.queued_ms = 0.0
         self._working_ms = 0.0
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
-
-    @property
-    def queued_ms(self) -> float:
-        return self._queued_ms
 
     async def put(self, message: bytes | Flush | End) -> None:
         self.arrivals.arrived(self._duration_ms(message) / 1000)
@@ -52,7 +46,7 @@ class Inbox:
             self._emptied.clear()
             await self._emptied.wait()
         self._messages.append(message)
-        self._queued_ms += self._duration_ms(message)
+        self.queued_ms += self._duration_ms(message)
         self._filled.set()
 
     async def get(self) -> bytes | Flush | End:
@@ -65,13 +59,13 @@ class Inbox:
         message = self._messages.popleft()
         self._working_ms = self._duration_ms(message)
         # Exactly 0 when empty: float sums would drift over hours.
-        self._queued_ms = self._queued_ms - self._working_ms if self._messages else 0.0
+        self.queued_ms = self.queued_ms - self._working_ms if self._messages else 0.0
         self._emptied.set()
         return message
 
     @property
     def _full(self) -> bool:
-        too_long = self._queued_ms + self._working_ms > self._max_buffered_ms
+        too_long = self.queued_ms + self._working_ms > self._max_buffered_ms
         return too_long or len(self._messages) >= self._max_messages
 
     def _duration_ms(self, message: bytes | Flush | End) -> float:
@@ -96,27 +90,3 @@ class ArrivalClock:
     def age_s(self, before_end_s: float = 0.0) -> float:
         """Seconds since the sample ``before_end_s`` before the end arrived; 0 if not yet here."""
         return max(0.0, self._clock() - self._end_s + before_end_s)
-
-
-class Pacer:
-    """How long to stop reading a stream so that it keeps to its maximum pace.
-
-    No message is sent: the client's socket fills up, and it waits. A microphone is never affected;
-    a recording sent through the websocket cannot crowd out other streams.
-    """
-
-    def __init__(
-        self, max_pace: float, burst_s: float, clock: Callable[[], float] = monotonic
-    ) -> None:
-        """Args:
-        max_pace: seconds of audio per second, on average.
-        burst_s: seconds of audio that may arrive at once.
-        """
-        self._clock = clock
-        self._bucket = Bucket(max_pace, burst_s)
-
-    def pause_s(self, duration_s: float) -> float:
-        """Counts audio that has been read; returns the seconds to wait before reading more."""
-        now_s = self._clock()
-        self._bucket.take(duration_s, now_s)
-        return self._bucket.wait_s(0, now_s)

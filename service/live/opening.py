@@ -4,8 +4,7 @@ from model.config import HOP
 from service.access.clients import Place
 from service.live.progress import HeatLog
 from service.protocol.client_messages import Checkpoint, Start
-from service.protocol.faults import ProtocolError
-from service.protocol.options import AudioFormat, OptionsError
+from service.protocol.options import AudioFormat
 from service.protocol.server_messages import Limits, Ready
 from service.session.listening import chosen
 from service.session.session import TranscriptionSession
@@ -25,24 +24,21 @@ class Opening:
     ) -> None:
         """place: resized to the options. Raises ProtocolError if they cannot be met."""
         self._settings = state.settings
-        self._engine = engine = state.loaded()
-        try:
-            self.options = start.options(state.sessions.default)
-            size = state.sessions.size(self.options)
-            if place is not None and not place.resize(size):
-                raise state.sessions.refusal(size)
-            point = resume_point(start.resume) if start.resume is not None else None
-            self.heat = HeatLog(point.frames if point else 0) if start.frames else None
-            self.session = TranscriptionSession(
-                engine,
-                audio,
-                self.options,
-                max_notes=self._settings.max_notes,
-                resume=point,
-                on_frames=self.heat.add if self.heat else None,
-            )
-        except OptionsError as error:
-            raise ProtocolError(error.code, str(error)) from None
+        self._engine = engine = state.slot.loaded()
+        self.options = start.options(state.sessions.default)
+        size = state.sessions.size(self.options)
+        if place is not None and not place.resize(size):
+            raise state.sessions.refusal(size)
+        point = resume_point(start.resume) if start.resume is not None else None
+        self.heat = HeatLog(point.frames if point else 0) if start.frames else None
+        self.session = TranscriptionSession(
+            engine,
+            audio,
+            self.options,
+            max_notes=self._settings.max_notes,
+            resume=point,
+            on_frames=self.heat.add if self.heat else None,
+        )
 
     def ready(self, session_id: str, checkpoint: Checkpoint) -> Ready:
         """The message that states the options in effect."""

@@ -7,7 +7,7 @@ from service.access.clients import Client
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode
-from service.session.session import Totals
+from service.protocol.server_messages import Totals
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import logging
 import secrets
+from time import monotonic
 from typing import NoReturn
 
 from fastapi import APIRouter
@@ -19,8 +20,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from model.config import HOP
 from service.access.clients import Place, client_of
 from service.access.problems import chosen_subprotocol, record_refusal, refuse
-from service.audio.pcm import BadAudioError, OddBytesError
-from service.live.inbox import End, Inbox, Pacer
+from service.access.rate import Bucket
+from service.live.inbox import End, Inbox
 from service.live.opening import Opening
 from service.live.outbox import Outbox
 from service.live.progress import ProgressReporter
@@ -36,8 +37,8 @@ from service.protocol.client_messages import (
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat
-from service.protocol.server_messages import Done, Draining, Error, Flushed, Totals
-from service.session.session import TooManyNotesError, TranscriptionSession
+from service.protocol.server_messages import Done, Draining, Error, Flushed
+from service.session.session import TranscriptionSession
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
     ):
         refusal = state.session_refusal(place is not None, client_placed)
         if refusal is not None:
-            record_refusal(state.metrics.refused, refusal.code, refusal.message, client)
+            record_refusal(state.metrics.refused, refusal, client)
             await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
@@ -136,7 +137,7 @@ class Connection:
                 raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
             start = parsed
         if not self._service.knows(start.model):
-            loaded = self._service.loaded().config.name  # not the path it may have been loaded from
+            loaded = self._service.slot.loaded().config.name  # not the path that it may come from
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         return start
 
@@ -156,7 +157,7 @@ class Connection:
             inbox=inbox,
             outbox=self._outbox,
             settings=self._settings,
-            frame_s=HOP / self._service.loaded().config.sample_rate,
+            frame_s=HOP / self._service.slot.loaded().config.sample_rate,
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             updates=start.updates,
@@ -198,14 +199,15 @@ class Connection:
 
     async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
         received_bytes = 0
-        pacer = Pacer(self._settings.max_pace, BURST_S)
-        # Messages with little or no audio cost as much to read as others.
-        counter = Pacer(self._settings.max_messages_per_s, BURST_MESSAGES)
+        # A client that is too fast is told nothing: its socket fills up, and it waits.
+        pace = Bucket(self._settings.max_pace, BURST_S)
+        # For Ray Serve: uvicorn's own connections count frames (`service.ops.connections`).
+        messages = Bucket(self._settings.max_messages_per_s, BURST_MESSAGES)
         most_ms = 1000.0 * self._settings.max_session_s
         audio_s = self._service.metrics.audio_s.labels("live")
         while True:
             message = await self._receiver.receive()
-            await self._receiver.pause(counter.pause_s(1))
+            await self._receiver.pause(messages.take(1, monotonic()))
             if isinstance(message, bytes):
                 received_bytes += len(message)
                 if audio.duration_ms(received_bytes) > most_ms:
@@ -216,7 +218,7 @@ class Connection:
                 duration_s = audio.duration_ms(len(message)) / 1000
                 audio_s.inc(duration_s)
                 await inbox.put(message)
-                await self._receiver.pause(pacer.pause_s(duration_s))
+                await self._receiver.pause(pace.take(duration_s, monotonic()))
                 continue
             parsed = parse_message(message)
             match parsed:
@@ -243,17 +245,14 @@ class Connection:
                 await self._outbox.put(Flushed(id=message.id, frame=session.frames))
                 continue
             try:
-                await reporter.events(await session.push(message))
-            except BadAudioError as error:
-                return End("error", ProtocolError(ErrorCode.BAD_AUDIO, str(error)))
-            except TooManyNotesError as error:
-                return End("error", ProtocolError(ErrorCode.TOO_MANY_NOTES, str(error)))
-            except ProtocolError:  # from the outbox: the client does not read
-                raise
+                events = await session.push(message)
+            except ProtocolError as error:
+                return End("error", error)
             except Exception:
                 # The fault is confined to this session, whose notes are still ended.
                 logger.exception("transcription failed")
                 return End("error", internal_error())
+            await reporter.events(events)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -265,14 +264,10 @@ class Connection:
             await self._outbox.put(Error.of(end.error))
         elif end.reason == "draining":
             await self._outbox.put(Draining())
-        fault: ProtocolError | None = None
         try:
             events = await session.finish()
-        except OddBytesError as error:
-            events = await session.finish()
             # Without `stop`, an incomplete last sample is not the client's fault.
-            if end.reason == "stop":
-                fault = ProtocolError(ErrorCode.ODD_BYTES, str(error))
+            fault = session.incomplete if end.reason == "stop" else None
         except Exception:
             logger.exception("transcription failed at the end")
             events = session.abort()
@@ -285,7 +280,7 @@ class Connection:
         await self._outbox.put(
             Done(
                 reason=end.reason,
-                totals=Totals.model_validate(session.totals),
+                totals=session.totals,
                 midi_base64=base64.b64encode(midi).decode(),
             )
         )

@@ -1,7 +1,7 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
-from service.notes.events import Event, NoteEvent
+from service.notes.events import Event
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import MEAN_FRAMES, PEDALLED, PedalTracker
+from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Tracker, as_probabilities
@@ -84,29 +85,13 @@ class Listener:
     def pedal(self) -> bool:
         return self._pedal.down
 
-    def resume(
-        self,
-        first_frame: int,
-        frames: int,
-        notes: int,
-        sounding: Iterable[NoteEvent],
-        belief: Belief,
-        pedal: bool,
-        first_free_frames: Mapping[int, int] | None = None,
-    ) -> None:
-        """Continue where another listener to the same stream stopped after ``frames`` frames.
-
-        Args:
-            first_frame: the frame that will be pushed first, at most ``frames``.
-            notes: notes that had begun.
-            sounding: the note_on of those that had not ended, with their latest names.
-            belief, pedal, first_free_frames: the other listener's properties.
-        """
-        sounding = tuple(sounding)
-        self._resumed = frames
-        self._tracker.resume(first_frame, frames, notes, sounding, first_free_frames)
-        self._namer.resume(first_frame, frames, belief, sounding)
-        self._pedal.down = pedal
+    def resume(self, first_frame: int, point: ResumePoint) -> None:
+        """Continue where another listener to the same stream stopped; ``first_frame`` will be
+        pushed first (see ``Tracker.resume``)."""
+        self._resumed = point.frames
+        self._tracker.resume(first_frame, point)
+        self._namer.resume(first_frame, point)
+        self._pedal.down = point.pedal
 
     def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[Event]:
         """Process the next frames, shape [heads, n, 128]; return the events that are known now.

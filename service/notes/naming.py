@@ -19,6 +19,7 @@ from model.config import PITCHES
 from model.instruments import distinguished_by
 from service.notes.belief import DEFAULTS, RESET_S, Belief, BeliefSettings
 from service.notes.events import NoteEvent
+from service.notes.resume import ResumePoint
 from service.notes.tracking import as_probabilities
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
@@ -64,19 +65,14 @@ class InstrumentNamer:
     def history_frames(self) -> int:
         return self._update_frames + REACH if self.classes else 0
 
-    def resume(
-        self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
-    ) -> None:
-        """Continue where another namer of the same stream stopped after ``frames`` frames.
-
-        Args:
-            first_frame: the frame that will be remembered first.
-            sounding: the note_on of the notes that had not ended, with their latest names.
-        """
-        self.belief = belief
+    def resume(self, first_frame: int, point: ResumePoint) -> None:
+        """Continue where another namer of the same stream stopped; ``first_frame`` will be
+        remembered first."""
+        self.belief = point.belief
         self._first = first_frame - self.history_frames
-        self._sounding = {event.note_id: event for event in sounding}
-        undecided = (e for e in self._sounding.values() if e.frame + self._update_frames >= frames)
+        self._sounding = {event.note_id: event for event in point.sounding}
+        first = point.frames - self._update_frames
+        undecided = (event for event in point.sounding if event.frame >= first)
         self._due.extend(sorted(undecided, key=lambda event: event.note_id))
 
     def remember(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:

@@ -3,13 +3,14 @@
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.notes import onsets
 from service.notes.events import NoteEvent
+from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import MAX_VELOCITY, TrackerSettings
 
 Known = list[tuple[int, NoteEvent]]
@@ -81,30 +82,20 @@ class Tracker(ABC):
         """In anytime mode, the state of silent pitches that a resumed tracker needs."""
         return {}
 
-    def resume(
-        self,
-        first_frame: int,
-        frames: int,
-        notes: int,
-        sounding: Iterable[NoteEvent],
-        first_free_frames: Mapping[int, int] | None = None,
-    ) -> None:
-        """Continue where another tracker of the same stream stopped after ``frames`` frames.
+    def resume(self, first_frame: int, point: ResumePoint) -> None:
+        """Continue where another tracker of the same stream stopped.
 
-        Nothing is decided until that frame is reached. If the ``history_frames`` frames before it
-        are pushed first, or all from frame 0, the state is then identical.
+        Nothing is decided until frame ``point.frames`` is reached. If the ``history_frames`` frames
+        before it are pushed first, or all from frame 0, the state is then identical.
 
         Args:
-            first_frame: the frame that will be pushed first, at most ``frames``.
-            notes: notes that had begun.
-            sounding: the note_on of each note that had not ended, one per pitch.
-            first_free_frames: the other tracker's property.
+            first_frame: the frame that will be pushed first, at most ``point.frames``.
         """
         self._pushed = first_frame
-        self._resumed = frames
-        self._notes = notes
-        self._claim(first_free_frames or {})
-        for event in sounding:
+        self._resumed = point.frames
+        self._notes = point.notes
+        self._claim(point.first_free_frames)
+        for event in point.sounding:
             self._hold(event)
 
     @abstractmethod

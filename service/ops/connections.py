@@ -171,10 +171,8 @@ class LiveConnection(InTurns, WebSocketsSansIOProtocol):
         super().handle_events()
 
     def _wait_s(self) -> float:
-        now_s = self.loop.time()
-        self._bucket.take(self._frames, now_s)
+        wait_s = self._bucket.take(self._frames, self.loop.time())
         self._frames = 0
-        wait_s = self._bucket.wait_s(0, now_s)
         # A client that goes on like this after the close is not read any more.
         return self.close_timeout if wait_s and self.close_sent else wait_s
 

@@ -16,7 +16,8 @@ from pydantic import (
 )
 
 from model.config import INSTRUMENTS
-from service.protocol.faults import ErrorCode, ProtocolError, explained
+from model.ranges import explained
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import (
     MAX_BLOCK_FRAMES,
     MAX_CHANNELS,
@@ -235,4 +236,4 @@ def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolE
         if path and (first["type"] != "missing" or len(path) > 1):
             code = _CODE_BY_FIELD.get(path[0], code)
     # It may quote the client's own text: keep the answer short.
-    return ProtocolError(code, explained(path, first)[:300])
+    return ProtocolError(code, explained(first, ".".join(path))[:300])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
 
 
 class CloseCode:
@@ -91,31 +89,13 @@ class ErrorCode(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed", 0, 405
 
 
-class ProtocolError(Exception):
-    """A fault that ends a session: a code for programs and a sentence for people."""
+class ProtocolError(ValueError):
+    """A fault that ends a session or request: a code for programs and a sentence for people."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
+        super().__init__(code, message)
         self.code = code
         self.message = message
 
-
-def explained(path: Sequence[str | int], error: Mapping[str, Any]) -> str:
-    """One of pydantic's errors, with its context, as a sentence about the field at ``path``."""
-    kind, message = error["type"], str(error["msg"])
-    name = ".".join(str(part) for part in path)
-    if kind == "value_error":  # of a validator of ours
-        return message.removeprefix("Value error, ")
-    if kind == "missing":
-        return f"{name} is missing"
-    if kind == "extra_forbidden":
-        return f"unknown field: {name}"
-    if kind == "union_tag_not_found":
-        return "the message has no type"
-    if kind == "union_tag_invalid":
-        return f"type must be one of {error['ctx']['expected_tags']}, not {error['ctx']['tag']!r}"
-    if kind.endswith("_parsing"):
-        message = message.partition(",")[0]
-    if message.startswith("Input should "):
-        return f"{name or 'the message'} must {message.removeprefix('Input should ')}"
-    return f"{name}: {message}" if name else message
+    def __str__(self) -> str:
+        return self.message

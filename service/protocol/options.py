@@ -3,14 +3,12 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 
-CENTRE_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32
 MIN_LOOKAHEAD_HOPS = 4
-MAX_LOOKAHEAD_HOPS = CENTRE_LOOKAHEAD_HOPS
+MAX_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32, to the middle of the window
 _ROUNDING_HOPS = 1e-3  # 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
 MAX_ANYTIME_BLOCK_FRAMES = 8  # fits beside the frames that are read again
@@ -42,28 +40,8 @@ class Encoding(StrEnum):
         return 2 if self is Encoding.PCM_S16LE else 4
 
 
-class OptionsError(ValueError):
-    """An impossible option of a stream; ``code`` is the one of PROTOCOL.md."""
-
-    code: ClassVar[ErrorCode] = ErrorCode.BAD_START
-
-
-class BlockFramesError(OptionsError):
-    """A block that is too long for its mode."""
-
-    code = ErrorCode.BAD_BLOCK_FRAMES
-
-
-class SampleRateError(OptionsError):
-    """The resampler does not support the sample rate."""
-
-    code = ErrorCode.BAD_SAMPLE_RATE
-
-
-class InstrumentsError(OptionsError):
-    """An instrument that is unknown or that the loaded model does not distinguish."""
-
-    code = ErrorCode.BAD_INSTRUMENTS
+class OptionsError(ProtocolError):
+    """An impossible option of a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +61,19 @@ class AudioFormat:
             object.__setattr__(self, "encoding", Encoding(self.encoding))
         except ValueError:
             known = ", ".join(Encoding)
-            raise OptionsError(f"encoding must be one of {known}, not {self.encoding!r}") from None
+            message = f"encoding must be one of {known}, not {self.encoding!r}"
+            raise OptionsError(ErrorCode.UNSUPPORTED_ENCODING, message) from None
         if not _is_int(self.sample_rate_hz) or not (
             MIN_SAMPLE_RATE_HZ <= self.sample_rate_hz <= MAX_SAMPLE_RATE_HZ
         ):
-            raise SampleRateError(
+            raise OptionsError(
+                ErrorCode.BAD_SAMPLE_RATE,
                 f"sample_rate must be a whole number from {MIN_SAMPLE_RATE_HZ} to "
-                f"{MAX_SAMPLE_RATE_HZ} Hz, not {self.sample_rate_hz!r}"
+                f"{MAX_SAMPLE_RATE_HZ} Hz, not {self.sample_rate_hz!r}",
             )
         if not _is_int(self.channels) or not 1 <= self.channels <= MAX_CHANNELS:
-            raise OptionsError(f"channels must be 1 or 2, not {self.channels!r}")
+            message = f"channels must be 1 or 2, not {self.channels!r}"
+            raise OptionsError(ErrorCode.BAD_CHANNELS, message)
 
     @property
     def frame_bytes(self) -> int:
@@ -131,17 +112,16 @@ class StreamOptions:
             object.__setattr__(self, "mode", Mode(self.mode))
         except ValueError:
             known = ", ".join(Mode)
-            raise OptionsError(f"mode must be one of {known}, not {self.mode!r}") from None
+            message = f"mode must be one of {known}, not {self.mode!r}"
+            raise OptionsError(ErrorCode.BAD_MODE, message) from None
         if not _is_number(self.lookahead_ms) or not 0 < self.lookahead_ms < math.inf:
-            raise OptionsError(
-                f"lookahead_ms must be a positive number of milliseconds, not {self.lookahead_ms!r}"
-            )
+            message = "lookahead_ms must be a positive number of milliseconds"
+            raise OptionsError(ErrorCode.BAD_LOOKAHEAD, f"{message}, not {self.lookahead_ms!r}")
         most = MAX_ANYTIME_BLOCK_FRAMES if self.mode is Mode.ANYTIME else MAX_BLOCK_FRAMES
         block = self.frames_per_window
         if not _is_int(block) or not 1 <= block <= most:
-            raise BlockFramesError(
-                f"block_frames must be a whole number from 1 to {most}, not {block!r}"
-            )
+            message = f"block_frames must be a whole number from 1 to {most}, not {block!r}"
+            raise OptionsError(ErrorCode.BAD_BLOCK_FRAMES, message)
         check_instruments(self.instruments, INSTRUMENTS)
 
     @property
@@ -154,7 +134,7 @@ class StreamOptions:
     def lookahead_hops(self, model_rate_hz: int) -> int:
         """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""
         if self.mode is Mode.CENTRE:
-            return CENTRE_LOOKAHEAD_HOPS
+            return MAX_LOOKAHEAD_HOPS
         hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
         # `ready` states the look-ahead to the microsecond: asked for again, it must not lose a hop.
         return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))
@@ -165,12 +145,11 @@ class StreamOptions:
 
 
 def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raises InstrumentsError unless all wanted names are known."""
+    """Raises OptionsError unless all wanted names are known."""
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise InstrumentsError(
-            f"instruments must be among {', '.join(known) or 'none'}, not {', '.join(unknown)}"
-        )
+        among = f"instruments must be among {', '.join(known) or 'none'}"
+        raise OptionsError(ErrorCode.BAD_INSTRUMENTS, f"{among}, not {', '.join(unknown)}")
 
 
 def _is_int(value: object) -> bool:

@@ -125,13 +125,11 @@ class Flushed(_ServerMessage):
 class Totals(BaseModel):
     """Counts of a session; samples are per channel, at the sent rate."""
 
-    model_config = ConfigDict(from_attributes=True)
-
-    notes: int
-    frames: int
-    audio_s: float
-    received_samples: int
-    dropped_samples: int
+    notes: int  # begun
+    frames: int  # that have left the engine
+    audio_s: float  # received
+    received_samples: int  # taken
+    dropped_samples: int  # a bad one and the rest of its chunk
 
 
 DoneReason = Literal["stop", "draining", "error"]

@@ -44,7 +44,7 @@ def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
 def listening(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[Listener, WindowSchedule]:
-    """Both for a stream. Raises InstrumentsError if the model cannot tell its instruments apart."""
+    """Both for a stream. Raises OptionsError if the model cannot tell its instruments apart."""
     rate_hz, newest_hops = config.sample_rate, config.newest_hops
     last_age = None
     if options.mode is Mode.ANYTIME:

@@ -15,62 +15,12 @@ The server keeps no state for this: a client may return late, and to another rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from model.config import HOP, WINDOW
 from service.audio.resample import RateRatio
 from service.engine.windows import WindowSchedule
-from service.notes.belief import Belief
-from service.notes.events import NoteEvent
-from service.protocol.faults import ErrorCode
-from service.protocol.options import OptionsError
-
-
-class ResumeError(OptionsError):
-    """A performance cannot continue from the given point."""
-
-    code = ErrorCode.BAD_RESUME
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumePoint:
-    """A moment of a performance.
-
-    Attributes:
-        from_sample: first sample to be sent again, per channel, at the sent rate.
-        frames: frames whose events the client has.
-        notes: notes that began in these frames.
-        sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
-        belief: about the instruments.
-        pedal: whether the sustain pedal was down.
-        first_free_frames: in anytime mode, those of the tracker.
-
-    Raises:
-        ResumeError: these notes are impossible.
-    """
-
-    from_sample: int = 0
-    frames: int = 0
-    notes: int = 0
-    sounding: tuple[NoteEvent, ...] = ()
-    belief: Belief = Belief()
-    pedal: bool = False
-    first_free_frames: Mapping[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if len({note.pitch for note in self.sounding}) < len(self.sounding):
-            raise ResumeError("a pitch cannot sound in two notes at once")
-        if len({note.note_id for note in self.sounding}) < len(self.sounding):
-            raise ResumeError("two notes have the same note_id")
-        for note in self.sounding:
-            if note.note_id >= self.notes:
-                raise ResumeError(f"of {self.notes} notes none has the note_id {note.note_id}")
-            if note.frame >= self.frames:
-                raise ResumeError(
-                    f"note {note.note_id} begins at frame {note.frame}, which is not among the "
-                    f"{self.frames} frames before this point"
-                )
+from service.notes.resume import ResumePoint, impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +69,20 @@ class Replay:
         return HOP * frames + WINDOW
 
     def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
-        """Raises ResumeError if the point does not allow this replay or its notes come later."""
+        """Raises OptionsError if the point does not allow this replay or its notes come later."""
         for note in point.sounding:
             if note.time_s > (point.frames + 1) * frame_s:
-                raise ResumeError(
+                raise impossible(
                     f"note {note.note_id} begins at {note.time_s:g} s, after the {point.frames} "
                     "frames before this point"
                 )
         if point.frames % block_frames:
-            raise ResumeError(
+            raise impossible(
                 f"{point.frames} frames are not a whole number of blocks of {block_frames}: resume "
                 "with the options of the session before"
             )
         if point.from_sample > self.from_sample:
-            raise ResumeError(
+            raise impossible(
                 f"the audio from sample {self.from_sample} on is needed, not only that from "
                 f"{point.from_sample} on"
             )

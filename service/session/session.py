@@ -2,24 +2,26 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP
-from service.audio.pcm import BadAudioError, OddBytesError, PcmDecoder, check_and_mix
+from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler, latency_ms
 from service.engine.batching import Priority
 from service.engine.framer import Framer, OnFrames
 from service.engine.interface import EngineLike
 from service.notes.events import Event, Note, PedalPress
+from service.notes.resume import ResumePoint
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
+from service.protocol.server_messages import Totals
 from service.session.listening import Delay, listening, stated_delay, with_full_lookahead
-from service.session.resume import Replay, ResumePoint
+from service.session.resume import Replay
 
 OnEvents = Callable[[list[Event], int], None]
 
@@ -35,31 +37,8 @@ class SessionState(Enum):
     ABORTED = "aborted"  # ended early, all notes have ended
 
 
-class TooManyNotesError(RuntimeError):
-    """A performance has more notes than the session may keep for its MIDI file."""
-
-
 class SessionStateError(RuntimeError):
     """A call that is not valid in the session's state."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Counts of a session so far.
-
-    Attributes:
-        notes: notes begun.
-        frames: frames that have left the engine.
-        audio_s: seconds of audio received.
-        received_samples: samples taken, per channel, at the sent rate.
-        dropped_samples: samples rejected: a bad one and the rest of its chunk.
-    """
-
-    notes: int
-    frames: int
-    audio_s: float
-    received_samples: int
-    dropped_samples: int
 
 
 class TranscriptionSession:
@@ -108,8 +87,8 @@ class TranscriptionSession:
 
         Raises:
             EngineClosedError: the engine accepts no more streams.
-            InstrumentsError: the model does not distinguish the instruments of the options.
-            ResumeError: a session with these options cannot continue from this point.
+            OptionsError: the model does not distinguish the instruments of the options, or a
+                session with these options cannot continue from this point.
         """
         self._audio = audio
         self._max_notes = max_notes
@@ -129,15 +108,7 @@ class TranscriptionSession:
         self._decoder = PcmDecoder(audio, self._point.from_sample)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
         first_frame = self._schedule.first_frame(replay.first_block)
-        self._listener.resume(
-            first_frame,
-            self._point.frames,
-            self._point.notes,
-            self._point.sounding,
-            self._point.belief,
-            self._point.pedal,
-            self._point.first_free_frames,
-        )
+        self._listener.resume(first_frame, self._point)
         resampler_ms = latency_ms(audio.sample_rate_hz, model_rate_hz)
         self.delay: Delay = stated_delay(
             options, engine.config, settings, self._listener, resampler_ms
@@ -162,6 +133,14 @@ class TranscriptionSession:
     @property
     def state(self) -> SessionState:
         return self._state
+
+    @property
+    def incomplete(self) -> ProtocolError | None:
+        """The fault of audio that ended within a sample."""
+        if not (pending := self._decoder.pending_bytes):
+            return None
+        message = f"{pending} of the {self._audio.frame_bytes} bytes of its last sample"
+        return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {message}")
 
     @property
     def replay_ms(self) -> float:
@@ -235,7 +214,7 @@ class TranscriptionSession:
             BadAudioError: a sample is NaN or infinite. Everything before it was processed, and
                 ``finish`` returns the events.
             EngineError: the model failed on this audio; ``finish`` closes the open notes.
-            TooManyNotesError: more than ``max_notes`` notes; ``finish`` returns the rest.
+            ProtocolError: more than ``max_notes`` notes; ``finish`` returns the rest.
             SessionStateError: the session no longer accepts audio.
         """
         return await self._take(lambda: self._decoder.decode(data))
@@ -249,8 +228,6 @@ class TranscriptionSession:
         """Transcribe to the last sample and end all notes; idempotent.
 
         Raises:
-            OddBytesError: the last sample was incomplete. Everything else was transcribed and the
-                session is finished: call this again for the last events.
             EngineError: the model failed; ``abort`` closes the open notes.
             SessionStateError: the session was aborted.
         """
@@ -272,8 +249,6 @@ class TranscriptionSession:
             else:
                 self._note(self._listener.finish(frames))
             self._end(SessionState.FINISHED)
-            if self._decoder.pending_bytes:
-                raise OddBytesError(self._decoder.pending_bytes, self._audio.frame_bytes)
             return self._take_pending()
 
     def abort(self) -> list[Event]:
@@ -311,7 +286,8 @@ class TranscriptionSession:
             raise bad
         if self._score.ended > self._max_notes:
             self._input_ended = True
-            raise TooManyNotesError(f"more than {self._max_notes} notes in one session")
+            message = f"more than {self._max_notes} notes in one session"
+            raise ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
         self._state = SessionState.OPEN
         return self._take_pending()
 

@@ -2,33 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from model.config import HOP, PITCHES
-from service.audio.decode import AudioDecoder, DecodeError
+from service.audio.decode import AudioDecoder
 from service.audio.pcm import BadAudioError
 from service.engine.engine import EngineError, Priority
 from service.engine.framer import OnFrames
 from service.engine.interface import EngineLike
 from service.notes.events import Event, Note, PedalPress
+from service.protocol.faults import ProtocolError
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
-from service.session.session import (
-    MAX_NOTES,
-    MAX_PENDING_WINDOWS,
-    TooManyNotesError,
-    Totals,
-    TranscriptionSession,
-)
+from service.protocol.server_messages import Totals
+from service.session.session import MAX_NOTES, MAX_PENDING_WINDOWS, TranscriptionSession
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileProgress:
+class FileProgress(BaseModel):
     """Progress in a file; ``fraction``, 0 to 1, is None if its header states no length."""
 
+    type: Literal["progress"] = "progress"
     frames: int
     time_s: float
     fraction: float | None
@@ -42,6 +39,20 @@ class Performance:
     pedal: list[PedalPress]
     totals: Totals
     midi: bytes
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The values of a JSON answer, without what was chosen (``listening.chosen``)."""
+        return {
+            "notes": [_without_none(asdict(note)) for note in self.notes],
+            "pedal": [asdict(press) for press in self.pedal],
+            "duration_s": self.totals.audio_s,
+            "frames": self.totals.frames,
+        }
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 FileItem = Event | FileProgress | Performance
@@ -73,9 +84,9 @@ async def transcribe_file(
 
     Raises:
         DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
-        SampleRateError: a sample rate outside of 8,000 to 192,000 Hz.
+        OptionsError: a sample rate outside of 8,000 to 192,000 Hz.
         BadAudioError: a sample is NaN or infinite.
-        TooManyNotesError: more than ``max_notes``.
+        ProtocolError: more than ``max_notes``.
         EngineError: the model failed.
     """
     with await _open(file, max_duration_s, pcm) as decoder:
@@ -99,7 +110,7 @@ async def transcribe_file(
                 fault = error
                 for event in await session.push_samples(error.samples):
                     yield event
-            except (DecodeError, TooManyNotesError, EngineError) as error:
+            except (ProtocolError, EngineError) as error:
                 fault = error
             try:
                 rest = await session.finish()

@@ -2,9 +2,9 @@
 
 from service.notes.belief import MOST_KEPT, Belief
 from service.notes.events import Event, NoteEvent
+from service.notes.resume import ResumePoint, impossible
 from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNote
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
-from service.session.resume import ResumeError, ResumePoint
 
 _MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
 
@@ -40,10 +40,10 @@ def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
-    """The resume point of a client's message; raises ResumeError if it is impossible."""
+    """The resume point of a client's message; raises OptionsError if it is impossible."""
     belief = checkpoint.belief
     if belief is not None and max(belief.weights.values(), default=0) > _MOST_NOTES:
-        raise ResumeError(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
+        raise impossible(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
     known = set(SoundingNote.model_fields)
     return ResumePoint(
         from_sample=checkpoint.from_sample,

@@ -10,20 +10,15 @@ from pathlib import PurePath
 from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.problems import Problem, busy, responses
-from service.audio.decode import DecodeError
-from service.audio.pcm import BadAudioError
 from service.engine.engine import EngineBusyError
 from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
-from service.protocol.faults import ErrorCode
-from service.protocol.options import SampleRateError, StreamOptions
-from service.protocol.server_messages import Done, Error, Totals
-from service.session.listening import chosen
-from service.session.session import TooManyNotesError
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.server_messages import Done, Error
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
 from service.state import ServiceState
@@ -66,17 +61,6 @@ class Started(Chosen):
     """The first line of an NDJSON answer."""
 
     type: Literal["started"] = "started"
-
-
-class Advanced(BaseModel):
-    """Progress in a recording; `fraction` is None if the file states no length."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    type: Literal["progress"] = "progress"
-    frames: int
-    time_s: float
-    fraction: float | None
 
 
 NOT_OF_UPLOADS = {
@@ -146,7 +130,7 @@ async def write_lines(
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
         elif isinstance(item, FileProgress):
-            yield Advanced.model_validate(item).model_dump_json() + "\n"
+            yield item.model_dump_json() + "\n"
         else:
             performance = item
         try:
@@ -156,28 +140,15 @@ async def write_lines(
     count(state, performance, problem)
     await held.aclose()
     if problem is not None:
-        fault = Error(code=problem.code, message=problem.detail, retryable=False)
+        fault = Error(code=problem.code, message=problem.message, retryable=False)
         yield fault.model_dump_json(exclude={"seq"}) + "\n"
     if performance is not None:
         done = Done(
             reason="stop" if problem is None else "error",
-            totals=Totals.model_validate(performance.totals),
+            totals=performance.totals,
             midi_base64=base64.b64encode(performance.midi).decode(),
         )
         yield done.model_dump_json(exclude={"seq"}) + "\n"
-
-
-def describe(
-    performance: Performance, options: StreamOptions, state: ServiceState
-) -> dict[str, Any]:
-    """The body of a JSON answer."""
-    return Transcript(
-        notes=performance.notes,
-        pedal=performance.pedal,
-        duration_s=performance.totals.audio_s,
-        frames=performance.totals.frames,
-        **chosen(options, state.loaded().config),
-    ).model_dump(mode="json", exclude_none=True)
 
 
 def file_name(uploaded: str | None) -> dict[str, str]:
@@ -192,14 +163,8 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
     match error:
         case Problem():
             return error
-        case DecodeError():
-            return Problem(error.code, str(error), **extra)
-        case SampleRateError():
-            return Problem(ErrorCode.BAD_SAMPLE_RATE, str(error), **extra)
-        case BadAudioError():
-            return Problem(ErrorCode.BAD_AUDIO, str(error), **extra)
-        case TooManyNotesError():
-            return Problem(ErrorCode.TOO_MANY_NOTES, str(error), **extra)
+        case ProtocolError():
+            return Problem(error.code, error.message, **extra)
         case EngineBusyError():
             later = state.settings.retry_after_s
             return busy(ErrorCode.TOO_MANY_UPLOADS, "the model is overloaded", later)

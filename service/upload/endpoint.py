@@ -40,7 +40,6 @@ from service.upload.answer import (
     HoldingResponse,
     as_problem,
     count,
-    describe,
     file_name,
     write_lines,
 )
@@ -90,17 +89,18 @@ async def transcribe_recording(
         client_placed = stack.enter_context(state.client_uploads.take(client))
         refusal = state.upload_refusal(placed is not None, client_placed)
         if refusal is not None:
-            record_refusal(state.metrics.refused, refusal.code, refusal.detail, client)
+            record_refusal(state.metrics.refused, refusal, client)
             raise refusal
+        settings, engine = state.settings, state.slot.loaded()
         if not state.knows(choices.model):
-            loaded = state.loaded().config.name  # not the path that it may come from
+            loaded = engine.config.name  # not the path that it may come from
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
         defaults = FILE_OPTIONS
-        if (mode := choices.mode or state.settings.mode) is not defaults.mode:
+        if (mode := choices.mode or settings.mode) is not defaults.mode:
             defaults = replace(defaults, mode=mode, block_frames=None)
         try:
             options = choices.options(defaults)
-            check_instruments(options.instruments, distinguished_by(state.loaded().config.heads))
+            check_instruments(options.instruments, distinguished_by(engine.config.heads))
         except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         try:
@@ -108,7 +108,7 @@ async def transcribe_recording(
         except Exception as error:
             count(state, None, as_problem(error, state))
             raise
-        settings, engine = state.settings, state.loaded()
+        made = chosen(options, engine.config)
         items = await stack.enter_async_context(
             aclosing(
                 transcribe_file(
@@ -131,12 +131,11 @@ async def transcribe_recording(
                 count(state, None, problem)
                 raise problem from error
             held = stack.pop_all()
-            started = chosen(options, state.loaded().config)
-            lines = write_lines(first, items, state, held, started, choices.updates)
-            return HoldingResponse(lines, held, state.settings.send_timeout_s)
+            lines = write_lines(first, items, state, held, made, choices.updates)
+            return HoldingResponse(lines, held, settings.send_timeout_s)
         performance = await run(request, items, state)
         if choices.answer is Answer.JSON:
-            return JSONResponse(describe(performance, options, state))
+            return JSONResponse({**performance.body, **made})
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
 
 

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from model.config import HOP, ModelConfig
+from service.protocol.faults import ErrorCode
 from service.protocol.options import (
     MAX_LOOKAHEAD_HOPS,
     MIN_LOOKAHEAD_HOPS,
     AudioFormat,
     Encoding,
-    InstrumentsError,
     OptionsError,
     StreamOptions,
 )
@@ -63,7 +63,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
 def as_rate(sample_rate: Rate) -> int:
     """A rate in Hz that the pipeline takes; 44100.0 and numpy's numbers are whole numbers too.
 
-    Raises SampleRateError, a ValueError.
+    Raises OptionsError, a ValueError.
     """
     rate: Any = sample_rate
     if isinstance(sample_rate, Real) and float(sample_rate).is_integer():
@@ -85,10 +85,12 @@ def stream_options(
     hop_ms = 1000 * HOP / config.sample_rate
     least, most = math.floor(MIN_LOOKAHEAD_HOPS * hop_ms), math.ceil(MAX_LOOKAHEAD_HOPS * hop_ms)
     if not isinstance(lookahead_ms, Real) or not least <= float(lookahead_ms) <= most:
-        raise OptionsError(f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}")
+        message = f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}"
+        raise OptionsError(ErrorCode.BAD_LOOKAHEAD, message)
     names = [instruments] if isinstance(instruments, str) else instruments or ()
     if not isinstance(names, Iterable):
-        raise InstrumentsError(f"instruments must be a list of names, not {instruments!r}")
+        message = f"instruments must be a list of names, not {instruments!r}"
+        raise OptionsError(ErrorCode.BAD_INSTRUMENTS, message)
     if block_frames is None:
         block_frames = defaults.block_frames
     return replace(

@@ -157,7 +157,8 @@ def _transcribe_file(
     if not complaint:
         from rse_transcribe.recordings import IncompleteError
         from rse_transcribe.transcription import write_csv
-        from service.protocol.options import OptionsError, SampleRateError
+        from service.protocol.faults import ErrorCode
+        from service.protocol.options import OptionsError
 
         try:
             transcription = opened().transcribe(
@@ -169,7 +170,7 @@ def _transcribe_file(
             transcription, complaint = error.transcription, str(error)
         except (OSError, ValueError) as error:
             # The sample rate is the recording's, the other options are the same for all.
-            if isinstance(error, OptionsError) and not isinstance(error, SampleRateError):
+            if isinstance(error, OptionsError) and error.code is not ErrorCode.BAD_SAMPLE_RATE:
                 parser.error(str(error))
             print(f"{path}: {error}", file=sys.stderr)
             return INCOMPLETE

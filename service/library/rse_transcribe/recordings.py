@@ -23,7 +23,6 @@ from rse_transcribe.transcription import Transcription
 from service.engine.engine import Engine
 from service.protocol.options import FILE_OPTIONS, StreamOptions
 from service.session.listening import chosen
-from service.session.session import TooManyNotesError
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 
 Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
@@ -159,7 +158,7 @@ async def _transcribe(
                         bar.update(item.fraction - bar.n)
                     elif isinstance(item, Performance):
                         performance = item
-            except (ValueError, TooManyNotesError) as error:
+            except ValueError as error:
                 if performance is None:
                     raise
                 fault = error

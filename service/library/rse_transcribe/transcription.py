@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -52,10 +52,6 @@ def write_csv(notes: Iterable[Note], file: TextIO) -> None:
 
 def _extra_missing(missing: ImportError) -> ImportError:
     return ImportError(f"{missing.name} is missing: pip install 'rse-transcribe[library]'")
-
-
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,23 +121,13 @@ class Transcription:
             case ".mid" | ".midi":
                 path.write_bytes(self.performance.midi)
             case ".json":
-                path.write_text(json.dumps(self._body, indent=1) + "\n")
+                body = {**self.performance.body, **self.description}
+                path.write_text(json.dumps(body, indent=1) + "\n")
             case ".csv":
                 with path.open("w", newline="") as file:
                     write_csv(self.notes, file)
             case ending:
                 raise ValueError(f"save to .mid, .json or .csv, not {ending or 'no ending'}")
-
-    @property
-    def _body(self) -> dict[str, Any]:
-        performance = self.performance
-        return {
-            "notes": [_without_none(asdict(note)) for note in performance.notes],
-            "pedal": [{"onset_s": p.onset_s, "offset_s": p.offset_s} for p in performance.pedal],
-            "duration_s": performance.totals.audio_s,
-            "frames": performance.totals.frames,
-            **self.description,
-        }
 
     def to_pretty_midi(self) -> PrettyMIDI:
         """The MIDI file as a ``pretty_midi.PrettyMIDI``. Raises ImportError without pretty_midi."""

@@ -3,7 +3,7 @@
 import pytest
 
 from service.access import rate
-from service.access.rate import RateLimiter
+from service.access.rate import Bucket, RateLimiter
 from tests.fakes import Clock
 
 
@@ -15,6 +15,17 @@ def test_clients_have_buckets_of_their_own() -> None:
     clock.now_s += 1
     assert limiter.admit("a") == 0
     assert limiter.admit("a") > 0
+
+
+def test_a_recording_keeps_to_the_pace_after_its_burst_and_a_microphone_never_waits() -> None:
+    recording, microphone = Bucket(4, 2), Bucket(4, 2)
+    now_s = 0.0
+    for _ in range(200):
+        now_s += recording.take(0.5, now_s)
+    assert now_s == pytest.approx((100 - 2) / 4)
+    for _ in range(10_000):
+        assert microphone.take(0.02, now_s) == 0
+        now_s += 0.02
 
 
 def test_the_memory_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine, Priority
 from service.engine.windows import WindowSchedule
+from service.notes.resume import ResumePoint
 from service.protocol.options import Mode, StreamOptions
-from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import play
 from tests.networks import FILTERBANK, HISTORY, STRIDED

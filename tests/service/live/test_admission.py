@@ -30,7 +30,7 @@ def client() -> Iterator[TestClient]:
 def admit(client: TestClient, *sessions: StreamOptions) -> None:
     """As on a machine that carries these sessions and no more."""
     state = state_of(client)
-    rate_hz = state.loaded().config.sample_rate
+    rate_hz = state.slot.loaded().config.sample_rate
     asked = (Capacity(0.0, rate_hz).asked_per_s(options) for options in sessions)
     state.sessions.admit_by(Capacity((1 + 1e-9) * sum(asked) / LOAD, rate_hz))
 

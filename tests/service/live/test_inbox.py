@@ -1,12 +1,11 @@
 """The inbox of a session: the bounds that hold back the socket."""
 
 import asyncio
-from functools import partial
 
 import pytest
 
 from service.live import websocket
-from service.live.inbox import ArrivalClock, Inbox, Pacer
+from service.live.inbox import ArrivalClock, Inbox
 from service.live.receiver import Receiver
 from service.protocol.options import AudioFormat, Encoding
 from tests.fakes import Clock
@@ -53,19 +52,6 @@ def test_a_stream_that_comes_fast_is_late_only_once_its_time_is_over() -> None:
     assert arrivals.age_s(2) == pytest.approx(1)
 
 
-def test_a_recording_keeps_to_the_pace_after_its_burst_and_a_microphone_is_never_paused() -> None:
-    clock = Clock()
-    recording, microphone = (Pacer(max_pace=4, burst_s=2, clock=clock) for _ in range(2))
-    began_s, sent_s = clock.now_s, 0.0
-    while sent_s < 100:
-        clock.now_s += recording.pause_s(0.5)
-        sent_s += 0.5
-    assert clock.now_s - began_s == pytest.approx((100 - 2) / 4)
-    for _ in range(10_000):
-        assert microphone.pause_s(0.02) == 0
-        clock.now_s += 0.02
-
-
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Those that sessions are asked to make, while no time passes."""
@@ -75,7 +61,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         asked.append(seconds)
 
     monkeypatch.setattr(Receiver, "pause", pause)
-    monkeypatch.setattr(websocket, "Pacer", partial(Pacer, clock=Clock()))
+    monkeypatch.setattr(websocket, "monotonic", Clock())
     return asked
 
 

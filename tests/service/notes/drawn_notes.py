@@ -113,7 +113,7 @@ def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int
     assert begun == list(range(len(begun)))
 
 
-def sounding_after(events: Iterable[NoteEvent]) -> tuple[int, list[NoteEvent]]:
+def sounding_after(events: Iterable[NoteEvent]) -> tuple[int, tuple[NoteEvent, ...]]:
     """How many notes have begun, and the beginnings of those that sound."""
     sounding: dict[int, NoteEvent] = {}
     notes = 0
@@ -123,4 +123,4 @@ def sounding_after(events: Iterable[NoteEvent]) -> tuple[int, list[NoteEvent]]:
             sounding[event.note_id] = event
         else:
             del sounding[event.note_id]
-    return notes, list(sounding.values())
+    return notes, tuple(sounding.values())

@@ -13,6 +13,7 @@ from service.engine.windows import WindowSchedule
 from service.notes.anytime import AnytimeTracker
 from service.notes.events import Event, NoteEvent
 from service.notes.listener import Listener
+from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import as_probabilities
 from service.protocol.options import MAX_ANYTIME_BLOCK_FRAMES
@@ -149,7 +150,9 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     notes, sounding = sounding_after(event for told in events for event in told)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
-    other.resume(first, cut, notes, sounding, one.first_free_frames)
+    free = one.first_free_frames
+    point = ResumePoint(frames=cut, notes=notes, sounding=sounding, first_free_frames=free)
+    other.resume(first, point)
     for n in range(first, cut):
         assert other.push(n, windows[n]) == []
     events += [events_of(other.push(n, windows[n])) for n in range(cut, len(windows))]

@@ -10,6 +10,7 @@ from service.notes.belief import DEFAULTS, RESET_S, Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import UPDATE_S
+from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
@@ -85,8 +86,14 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     ended = {e.note_id for e in before if e.kind == "note_off"}
     resumed = listener()
     first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
-    notes = [event for event in ons.values() if event.note_id not in ended]
-    resumed.resume(first, cut, len(ons), notes, whole.belief, whole.pedal)
+    point = ResumePoint(
+        frames=cut,
+        notes=len(ons),
+        sounding=tuple(event for event in ons.values() if event.note_id not in ended),
+        belief=whole.belief,
+        pedal=whole.pedal,
+    )
+    resumed.resume(first, point)
     assert resumed.push(first, probabilities[:, first:cut]) == []
     assert resumed.push(cut, probabilities[:, cut:]) == whole.push(cut, probabilities[:, cut:])
     assert resumed.belief == whole.belief

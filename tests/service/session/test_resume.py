@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from model.config import HEADS
 from service.engine.engine import Engine
 from service.notes.events import Event
+from service.notes.resume import ResumePoint
 from service.protocol.options import Mode, StreamOptions
-from service.session.resume import ResumePoint
 from service.session.session import TranscriptionSession
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.sessions import pcm, performance

@@ -1,0 +1,54 @@
+"""A moment of a performance, from which another session can continue it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from service.notes.belief import Belief
+from service.notes.events import NoteEvent
+from service.protocol.faults import ErrorCode
+from service.protocol.options import OptionsError
+
+
+def impossible(message: str) -> OptionsError:
+    """A performance cannot continue from the given point."""
+    return OptionsError(ErrorCode.BAD_RESUME, message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """A moment of a performance.
+
+    Attributes:
+        from_sample: first sample to be sent again, per channel, at the sent rate.
+        frames: frames whose events the client has.
+        notes: notes that began in these frames.
+        sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
+        belief: about the instruments.
+        pedal: whether the sustain pedal was down.
+        first_free_frames: in anytime mode, those of the tracker.
+
+    Raises:
+        OptionsError: these notes are impossible.
+    """
+
+    from_sample: int = 0
+    frames: int = 0
+    notes: int = 0
+    sounding: tuple[NoteEvent, ...] = ()
+    belief: Belief = Belief()
+    pedal: bool = False
+    first_free_frames: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len({note.pitch for note in self.sounding}) < len(self.sounding):
+            raise impossible("a pitch cannot sound in two notes at once")
+        if len({note.note_id for note in self.sounding}) < len(self.sounding):
+            raise impossible("two notes have the same note_id")
+        for note in self.sounding:
+            if note.note_id >= self.notes:
+                raise impossible(f"of {self.notes} notes none has the note_id {note.note_id}")
+            if note.frame >= self.frames:
+                raise impossible(
+                    f"note {note.note_id} begins at frame {note.frame}, which is not among the "
+                    f"{self.frames} frames before this point"
+                )

@@ -272,7 +272,7 @@ class TranscriptionClient:
             retry_s = self._retry.after(
                 connected=performance.sessions > begun,
                 fruitful=performance.decided > known,
-                audio_ended=self._audio.ended,
+                audio_ended=self._audio.ended.is_set(),
             )
             if retry_s is None:
                 raise performance.failed(failure)
@@ -282,12 +282,12 @@ class TranscriptionClient:
         self._queue.hold()
         self._queue.put(Disconnected(error=failure, retry_s=retry_s))
         self._changes.notify()
-        if self._audio.ended:
+        if self._audio.ended.is_set():
             await asyncio.sleep(retry_s)
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(retry_s):
-                await self._audio.wait_ended()  # then retry at once
+                await self._audio.ended.wait()  # then retry at once
 
     async def _session(self) -> Done:
         """One session: from the previous one's resume point to the end of the audio."""

@@ -7,8 +7,8 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,7 @@ ANYTIME_LOOKAHEAD_MS = 200.0
 
 
 class Recorder:
-    """Writes audio to a sound file on its way to the client.
-
-    Args:
-        file: None writes none.
-    """
+    """Writes audio to a sound file, if there is one, on its way to the client."""
 
     def __init__(self, client: TranscriptionClient, file: soundfile.SoundFile | None) -> None:
         self._client = client
@@ -79,11 +75,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         f"later but surer (default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
         "block, centre, or anytime (default for a MIDI port)",
     )
-    parser.add_argument(
-        "--midi-port",
-        metavar="NAME",
-        help=f"send notes to this MIDI port; {VIRTUAL}: a new one",
-    )
+    port_help = f"send notes to this MIDI port; {VIRTUAL}: a new one"
+    parser.add_argument("--midi-port", metavar="NAME", help=port_help)
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
     add_tempo_option(parser)
@@ -92,7 +85,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.microphone") -> int:
     """Run the command line; returns the exit status."""
-    args = _parser(prog).parse_args(arguments)
+    parser = _parser(prog)
+    args = parser.parse_args(arguments)
+    if args.midi is None and args.tempo is not parser.get_default("tempo"):
+        parser.error("--tempo needs --midi")
     try:
         sounddevice = load_sounddevice()
         if args.list_devices:
@@ -138,7 +134,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         stack.enter_context(terminal)
         stack.enter_context(microphone)
         microphone.open(recorder.put, recorder.finish)
-        with _Interrupt(microphone, recorder):
+        with _interrupts(microphone, recorder):
             client.start()
             try:
                 async for event in client:
@@ -177,36 +173,28 @@ def _save_midi(notes: NoteList, path: Path, tempo: Beat | None) -> None:
     print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
 
 
-class _Interrupt:
+@contextmanager
+def _interrupts(microphone: Microphone, recorder: Recorder) -> Iterator[None]:
     """Ctrl-C ends the audio, so that the last notes still come; a second one ends all at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-    def __init__(self, microphone: Microphone, recorder: Recorder) -> None:
-        self._microphone = microphone
-        self._recorder = recorder
-        self._task = asyncio.current_task()
-
-    def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                loop.add_signal_handler(number, self._interrupted)
-            except (NotImplementedError, RuntimeError, ValueError):
-                return  # Windows, or not the main thread: KeyboardInterrupt unwinds the stack
-
-    def _interrupted(self) -> None:
-        if self._recorder.ended and self._task is not None:
-            self._task.cancel()
-        self._microphone.close()
+    def interrupted() -> None:
+        if recorder.ended and task is not None:
+            task.cancel()
+        microphone.close()
         # After the blocks that the device has already handed over to the loop.
-        asyncio.get_running_loop().call_soon(self._recorder.finish)
+        loop.call_soon(recorder.finish)
 
-    def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
+    # Windows, or not the main thread: KeyboardInterrupt unwinds the stack.
+    with suppress(NotImplementedError, RuntimeError, ValueError):
         for number in (signal.SIGINT, signal.SIGTERM):
-            try:
+            loop.add_signal_handler(number, interrupted)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
-            except (NotImplementedError, RuntimeError, ValueError):
-                return
 
 
 if __name__ == "__main__":

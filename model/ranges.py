@@ -61,7 +61,7 @@ def explained(error: Mapping[str, Any], name: str | None = None) -> str:
         return "the message has no type"
     if kind == "union_tag_invalid":
         return f"type must be one of {error['ctx']['expected_tags']}, not {error['ctx']['tag']!r}"
-    _, should, what = said.partition("Input should ")
+    _, should, what = said.partition(" should ")
     if not should:
         return f"{name}: {said}" if name else said
     what = re.split(", (?:unable|not) ", what)[0]

@@ -22,7 +22,7 @@ class Backlog:
         self.end = 0
         self._blocks: deque[bytes] = deque()
         self._changed = asyncio.Event()
-        self._ended = asyncio.Event()
+        self.ended = asyncio.Event()
 
     def put(self, pcm: bytes) -> None:
         """Append a block of whole samples."""
@@ -35,15 +35,8 @@ class Backlog:
         self._changed.set()
 
     def finish(self) -> None:
-        self._ended.set()
+        self.ended.set()
         self._changed.set()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.is_set()
-
-    async def wait_ended(self) -> None:
-        await self._ended.wait()
 
     def release(self, before: int) -> None:
         """Forget whole blocks that end at or before the sample ``before``."""
@@ -59,7 +52,7 @@ class Backlog:
             LookupError: that audio has been dropped.
         """
         while position >= self.end:
-            if self.ended:
+            if self.ended.is_set():
                 return None
             self._changed.clear()
             await self._changed.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -100,11 +101,11 @@ class Session:
         self._changes = Changes()
         self._error: Error | None = None
         self._next_seq = 0
-        self._flow = FlowControl(
-            options.frame_bytes,
-            options.sample_rate,
-            first_sample=resume.from_sample if resume else 0,
+        first_sample = resume.from_sample if resume else 0
+        self._new_flow = partial(
+            FlowControl, options.frame_bytes, options.sample_rate, first_sample
         )
+        self._flow: FlowControl  # from ``ready`` on
 
     async def open(self) -> Ready:
         """Connect and wait for ``ready``.
@@ -225,7 +226,7 @@ class Session:
                 self._flow.acknowledge(int(message.id))  # a marker's
             case Ready():
                 self.ready = message
-                self._flow.limit(message.limits)
+                self._flow = self._new_flow(message.limits)
                 self._on_message(message)
             case Progress():
                 self._flow.acknowledge(message.received_samples)
@@ -240,10 +241,6 @@ class Session:
         elif self.done is None and self.failure is None:
             self.failure = failure or ConnectionLostError(
                 "the connection was closed before the session was done", retryable=True
-            )
-        elif self.done is not None and self.done.reason == "draining":
-            self.failure = SessionEndedError(
-                "the service is shutting down", retryable=True, done=self.done
             )
         self.ended.set()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
@@ -83,10 +84,8 @@ class WindowRequest:
     def windows(self) -> list[NDArray[np.float32]]:
         """All windows of the samples, [WINDOW] each, as views of a copy."""
         samples = np.array(self.samples)  # arrays from a message are read-only
-        step = self.new_hops * HOP
-        return [
-            samples[start : start + WINDOW] for start in range(0, len(samples) - WINDOW + 1, step)
-        ]
+        every = sliding_window_view(samples, WINDOW, writeable=True)
+        return list(every[:: self.new_hops * HOP])
 
 
 def refill_windows(config: ModelConfig, new_hops: int) -> int:

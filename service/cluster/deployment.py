@@ -54,13 +54,13 @@ class RayReplicas:
         self._model = model
 
     async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
-        return cast(Probabilities | None, await _answer(self._at(route).predict.remote(request)))
+        return await _answer(self._at(route).predict.remote(request))
 
     async def describe(self, route: str) -> Description:
-        return cast(Description, await _answer(self._at(route).describe.remote()))
+        return await _answer(self._at(route).describe.remote())
 
     async def load(self, route: str) -> float:
-        return cast(float, await _answer(self._at(route).load.remote()))
+        return await _answer(self._at(route).load.remote())
 
     def _at(self, route: str) -> DeploymentHandle:
         return self._model.options(session_id=route)
@@ -187,15 +187,11 @@ class Ingress:
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve on the replica's event loop."""
         settings = self._settings
-        tokens = TokenBook(
-            settings.token_lifetime_s,
-            self._token_secret,
-            time.time,  # the only clock that replicas share; a jump shifts the tokens' expiry
-        )
+        clock = time.time  # the only one that replicas share; a jump shifts the tokens' expiry
+        tokens = TokenBook(settings.token_lifetime_s, self._token_secret, clock)
         app = create_app(settings, get_engine=self._engine, tokens=tokens)
-        state: ServiceState = app.state.service
         context = serve.get_replica_context()
-        self._draining = state.draining
+        self._draining: asyncio.Event = app.state.service.draining
         self._drain = asyncio.create_task(drain_when_stopping(self._draining, context))
         limited: Any = UnreadLimit(app, self._cluster.max_unread_bytes)
         return cast(ASGIApp, ProxyHeadersMiddleware(limited, list(settings.trusted_proxies)))

@@ -56,7 +56,7 @@ class RemoteEngine:
     ) -> None:
         """description: what the replicas run; ``connect`` asks for it."""
         self._replicas = replicas
-        self._description = description
+        self.description = description
         self._cluster = settings
         self._loop = asyncio.get_running_loop()
         self._heard_s = time.monotonic()
@@ -78,20 +78,16 @@ class RemoteEngine:
 
     @property
     def config(self) -> ModelConfig:
-        return self._description.config
+        return self.description.config
 
     @property
     def card(self) -> Mapping[str, Any]:
-        return self._description.card
+        return self.description.card
 
     @property
     def settings(self) -> EngineSettings:
         """Limits of requests; that of the queue counts what this engine has sent."""
-        return self._description.settings
-
-    @property
-    def description(self) -> Description:
-        return self._description
+        return self.description.settings
 
     @property
     def ready(self) -> bool:
@@ -110,7 +106,7 @@ class RemoteEngine:
         """A stream on the current weights. Raises EngineClosedError."""
         if self._closed:
             raise EngineClosedError("the engine is closed")
-        return RemoteStream(self, self._description.weights, priority, positions)
+        return RemoteStream(self, priority, positions)
 
     def submit(
         self, stream: RemoteStream, windows: Sequence[Window], new_hops: int
@@ -119,7 +115,8 @@ class RemoteEngine:
         count, limit = len(windows), self.settings.limit(stream.priority)
         if not 1 <= count <= limit:
             raise ValueError(f"a request holds 1 to {limit} windows, not {count}")
-        samples = _joined(windows, new_hops)
+        step = new_hops * HOP
+        samples = np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
         with self._lock:
             if self._closed:
                 raise EngineClosedError("the engine is closed")
@@ -163,8 +160,13 @@ class RemoteEngine:
     def abandon(self) -> None:
         """Fail pending requests and accept no more; idempotent."""
         self._closed = True
+
+        def cancel() -> None:
+            for task in list(self._tasks):
+                task.cancel()
+
         with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all tasks
-            self._loop.call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(cancel)
 
     # -- on the loop ------------------------------------------------------------------------------
 
@@ -196,10 +198,6 @@ class RemoteEngine:
         if self._closed:
             task.cancel()
 
-    def _cancel(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._cluster.heartbeat_s)
@@ -211,25 +209,23 @@ class RemoteEngine:
         Streams on the old weights fail with their next request; their clients resume on the new.
         """
         try:
-            found = await describe(self._replicas, self._cluster, self._description.weights)
+            found = await describe(self._replicas, self._cluster, self.description.weights)
         except EngineError as error:
             logger.warning("the model does not answer: %s", error)
             return
         self._heard_s = time.monotonic()
-        if found.weights != self._description.weights:
+        if found.weights != self.description.weights:
             logger.warning("the weights were replaced: now %s", found.config.name)
-            self._description = found
+            self.description = found
 
 
 class RemoteStream:
     """One stream: its route, and the audio that another replica needs to take over."""
 
-    def __init__(
-        self, engine: RemoteEngine, weights: str, priority: Priority, positions: slice
-    ) -> None:
+    def __init__(self, engine: RemoteEngine, priority: Priority, positions: slice) -> None:
         self.priority = priority
         self._engine = engine
-        self._weights = weights
+        self._weights = engine.description.weights
         self._positions = (positions.start, positions.stop)
         self._turn = asyncio.Lock()  # one request of a stream at a time
         self._audio: NDArray[np.float32] = np.empty(0, np.float32)  # windows before the next
@@ -307,11 +303,3 @@ class RemoteStream:
             count=count,
             samples=samples,
         )
-
-
-def _joined(windows: Sequence[Window], new_hops: int) -> NDArray[np.float32]:
-    """Overlapping windows as one piece of audio, a copy."""
-    step = new_hops * HOP
-    if not 0 < step <= WINDOW:
-        raise ValueError(f"windows cannot slide by {new_hops} hops")
-    return np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])

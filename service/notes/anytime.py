@@ -46,14 +46,13 @@ decided, which between pitches need not be that of their times; of one pitch, ea
 the next begins.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.notes import onsets
 from service.notes.events import NoteEvent
+from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Known, Tracker, onset_shift
 
@@ -66,15 +65,9 @@ class AnytimeTracker(Tracker):
     """
 
     def __init__(
-        self,
-        settings: TrackerSettings,
-        frame_seconds: float,
-        heads: tuple[str, ...],
-        last_age: int,
+        self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...], last_age: int
     ) -> None:
-        """Args:
-        last_age: A, frames.
-        """
+        """last_age: A, frames."""
         super().__init__(settings, frame_seconds, heads)
         self.last_age = last_age
         radius = settings.onset_radius_frames
@@ -94,20 +87,16 @@ class AnytimeTracker(Tracker):
         self._frames = onsets.WindowFrames(len(heads)) if self._classifier else None
         self._high = np.zeros(PITCHES, np.int64)  # frames at full look-ahead above it, in a row
         self._free = np.zeros(PITCHES, np.int64)
-
-    @property
-    def history_frames(self) -> int:
         start_frames = self._start_frames if self._start_threshold is not None else 0
-        return max(start_frames, onsets.HISTORY if self._classifier else 0)
-
-    @property
-    def on_delay_frames(self) -> float:
+        self.history_frames = max(start_frames, onsets.HISTORY if self._classifier else 0)
         # An onset may lie half a frame before its frame, before its time is corrected.
-        return 0.5 - min(0.0, self.settings.onset_correction_frames)
+        self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
+        self.off_delay_frames = max(self.on_delay_frames, settings.release_frames - 1)
 
-    @property
-    def off_delay_frames(self) -> float:
-        return max(self.on_delay_frames, self.settings.release_frames - 1)
+    def resume(self, first_frame: int, point: ResumePoint) -> None:
+        for pitch, frame in point.first_free_frames.items():
+            self._free[pitch] = frame
+        super().resume(first_frame, point)
 
     @property
     def first_free_frames(self) -> dict[int, int]:
@@ -265,10 +254,6 @@ class AnytimeTracker(Tracker):
         after = min(self._last + radius, self.columns - 1)
         gone = known[self._frame, after] < self.settings.frame_on_threshold
         return onsets.peaks(near, radius, threshold)[radius] & gone
-
-    def _claim(self, first_free_frames: Mapping[int, int]) -> None:
-        for pitch, frame in first_free_frames.items():
-            self._free[pitch] = frame
 
     def _hold(self, event: NoteEvent) -> None:
         super()._hold(event)

@@ -58,24 +58,16 @@ class Listener:
         self._presence = settings.pedal_presence_threshold
         self._pedal_row = heads.index("pedal") if "pedal" in heads else None
         self._resumed = 0  # earlier frames were decided elsewhere
+        self.instruments = self._namer.classes
+        self.columns = self._tracker.columns
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
-
-    @property
-    def history_frames(self) -> int:
-        return max(self._tracker.history_frames, self._namer.history_frames, MEAN_FRAMES)
-
-    @property
-    def columns(self) -> int:
-        return self._tracker.columns
+        frames = self._tracker.history_frames, self._namer.history_frames, MEAN_FRAMES
+        self.history_frames = max(frames)
 
     @property
     def first_free_frames(self) -> Mapping[int, int]:
         return self._tracker.first_free_frames
-
-    @property
-    def instruments(self) -> tuple[str, ...]:
-        return self._namer.classes
 
     @property
     def belief(self) -> Belief:

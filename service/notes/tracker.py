@@ -71,19 +71,11 @@ class NoteTracker(Tracker):
             self._past = max(self._past, onsets.HISTORY + self._on_delay)
         self._recent = np.zeros((self._n_heads, self._past, PITCHES), np.float32)
         self._onset_frame = np.full(PITCHES, _SILENT)
-
-    @property
-    def history_frames(self) -> int:
-        return self._past
-
-    @property
-    def on_delay_frames(self) -> float:
+        self.history_frames = self._past
         # Half a frame more than the wait itself: an onset may lie that far before its frame.
-        return self._on_delay + 0.5 - min(0.0, self.settings.onset_correction_frames)
-
-    @property
-    def off_delay_frames(self) -> float:
-        return max(self.on_delay_frames, self._off_delay)  # a re-strike ends a note at its onset
+        self.on_delay_frames = self._on_delay + 0.5 - min(0.0, settings.onset_correction_frames)
+        # A re-strike ends a note at its onset.
+        self.off_delay_frames = max(self.on_delay_frames, self._off_delay)
 
     @property
     def decided(self) -> int:
@@ -188,11 +180,8 @@ class NoteTracker(Tracker):
         start = max(0.0, frame + self.settings.onset_correction_frames)
         begins |= dict.fromkeys(np.flatnonzero(by_frames).tolist(), start)
         for pitch, time_frames in sorted(begins.items(), key=lambda b: (self._seconds(b[1]), b[0])):
-            sure = (
-                self._recent[self._frame, at, pitch]
-                if by_frames[pitch]
-                else evidence.onset[i, pitch]
-            )
+            by_frame = by_frames[pitch]
+            sure = self._recent[self._frame, at, pitch] if by_frame else evidence.onset[i, pitch]
             events.append(self._begin(self._recent, at, frame, pitch, time_frames, float(sure)))
         events.sort(key=lambda event: (event.time_s, event.kind == "note_on", event.pitch))
         return events

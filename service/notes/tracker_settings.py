@@ -53,8 +53,8 @@ class TrackerSettings:
             decided, if measured; stated in ``ready``.
 
     Raises:
-        ValueError: a threshold outside of 0 to 1 or met by silence, a
-            length below 1, no hysteresis, or a radius too small for the classifier.
+        ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, no
+            hysteresis, or a radius too small for the classifier.
     """
 
     onset_classifier: OnsetClassifier | None = None
@@ -90,9 +90,8 @@ class TrackerSettings:
             if high is not None and low > high:
                 raise ValueError(f"{lower} {low} is above {upper} {high}")
         if self.onset_classifier and self.onset_radius_frames < AFTER:
-            raise ValueError(
-                f"with an onset_classifier onset_radius_frames must be {AFTER} or more"
-            )
+            complaint = f"onset_radius_frames must be {AFTER} or more"
+            raise ValueError(f"with an onset_classifier {complaint}")
         onset = [*self.early_onset_thresholds, self.onset_threshold]
         if onset != sorted(onset, reverse=True) or onset[0] > 1:
             raise ValueError(
@@ -130,13 +129,7 @@ class TrackerSettings:
         look-ahead."""
         if age >= last_age:
             return self.onset_threshold
-        if self.early_onset_thresholds:
-            return [*self.early_onset_thresholds, self.onset_threshold][
-                min(age, len(self.early_onset_thresholds))
-            ]
-        return self.onset_threshold + (1 - self.onset_threshold) * _doubt(age)
-
-
-def _doubt(age: int) -> float:
-    """Default extra threshold by age, as a fraction: halves every two frames (23 ms)."""
-    return float(2 ** (-(age + 1) / 2))
+        if early := self.early_onset_thresholds:
+            return early[age] if age < len(early) else self.onset_threshold
+        doubt = float(2 ** (-(age + 1) / 2))  # halves every two frames (23 ms)
+        return self.onset_threshold + (1 - self.onset_threshold) * doubt

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,17 @@ class Tracker(ABC):
         columns: frames read from each window in anytime mode, else 1.
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead, else 0.
+        history_frames: latest frames that affect the next decisions.
+        on_delay_frames: maximum, beyond the look-ahead, from the time of a note_on until it is
+            known.
+        off_delay_frames: the same for a note_off.
     """
 
     columns = 1
     last_age = 0
+    history_frames: int
+    on_delay_frames: float
+    off_delay_frames: float
 
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...]
@@ -59,21 +65,6 @@ class Tracker(ABC):
 
     @property
     @abstractmethod
-    def history_frames(self) -> int:
-        """Number of latest frames that affect the next decisions."""
-
-    @property
-    @abstractmethod
-    def on_delay_frames(self) -> float:
-        """Maximum frames, beyond the look-ahead, from the time of a note_on until it is known."""
-
-    @property
-    @abstractmethod
-    def off_delay_frames(self) -> float:
-        """Maximum frames, beyond the look-ahead, from the time of a note_off until it is known."""
-
-    @property
-    @abstractmethod
     def decided(self) -> int:
         """Number of frames whose beginnings are decided."""
 
@@ -94,7 +85,6 @@ class Tracker(ABC):
         self._pushed = first_frame
         self._resumed = point.frames
         self._notes = point.notes
-        self._claim(point.first_free_frames)
         for event in point.sounding:
             self._hold(event)
 
@@ -185,9 +175,6 @@ class Tracker(ABC):
         while fell > earliest and known[self._frame, at - frame + fell - 1, pitch] < low:
             fell -= 1
         return fell
-
-    def _claim(self, first_free_frames: Mapping[int, int]) -> None:  # noqa: B027
-        """Restore the state that ``first_free_frames`` gave; anytime mode alone has one."""
 
     def _hold(self, event: NoteEvent) -> None:
         self._sounding[event.pitch] = event

@@ -90,6 +90,12 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
     assert "the synth was unplugged" in capsys.readouterr().err
 
 
+def test_a_tempo_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--tempo", "90"])
+    assert "--tempo needs --midi" in capsys.readouterr().err
+
+
 def test_a_wrong_device_or_file_is_reported(
     device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

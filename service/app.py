@@ -147,7 +147,7 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
     device = state.slot.device
     name = pick_model(state.settings.model, device)
     building = start_thread(
-        lambda: warm_engine(lambda: load_model(name, device), state.metrics, state.settings),
+        lambda: warm_engine(load_model(name, device), state.metrics, state.settings),
         "engine build",
     )
     try:
@@ -164,14 +164,12 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
         raise
 
 
-def warm_engine(
-    load_model: Callable[[], Transcriber], observer: EngineObserver, settings: Settings
-) -> Engine:
+def warm_engine(transcriber: Transcriber, observer: EngineObserver, settings: Settings) -> Engine:
     """An engine with this model, warmed up; takes seconds."""
     limits = EngineSettings(
         max_batch_windows=settings.max_batch_windows, max_step_ms=settings.max_step_ms
     )
-    engine = Engine(load_model(), limits, observer=observer)
+    engine = Engine(transcriber, limits, observer=observer)
     try:
         engine.warm_up()
     except BaseException:

@@ -1,9 +1,10 @@
 """Live notes to a MIDI port, for another program or an instrument to play."""
 
 import contextlib
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import mido
 
 from clients.events import Connected
 from service.protocol.midi_file import CHANNELS, PEDALLED, SUSTAIN
@@ -33,7 +34,7 @@ def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
     complaints: list[str] = []
     for system in systems:
         try:
-            backend = importlib.import_module("mido").Backend(system, load=True)
+            backend = mido.Backend(system, load=True)
             if name == VIRTUAL:
                 return backend.open_output(VIRTUAL_NAME, virtual=True)
             names = backend.get_output_names()
@@ -68,7 +69,6 @@ class MidiOut:
 
     def __init__(self, port: Any) -> None:
         self._port = port
-        self._message = importlib.import_module("mido").Message
         # A pitch may sound in two notes at once; a port knows channels and pitches only.
         self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
         self._programs: Mapping[str, int] = {}
@@ -109,7 +109,7 @@ class MidiOut:
         return [channel for name, channel in self._channels.items() if name in PEDALLED]
 
     def _send(self, kind: str, channel: int, **values: int) -> None:
-        self._port.send(self._message(kind, channel=channel, **values))
+        self._port.send(mido.Message(kind, channel=channel, **values))
 
     def close(self) -> None:
         """End all notes and close the port.
@@ -117,14 +117,14 @@ class MidiOut:
         Raises the port's errors, but only after everything has been tried.
         """
         silence = [
-            self._message("note_off", note=pitch, channel=channel)
+            mido.Message("note_off", note=pitch, channel=channel)
             for channel, pitch in self._sounding.values()
         ]
         controls = [(channel, SUSTAIN) for channel in self._pedalled]
         used = sorted({CHANNELS[0], *self._channels.values()})
         controls += [(channel, ALL_NOTES_OFF) for channel in used]
         silence += [
-            self._message("control_change", control=control, value=0, channel=channel)
+            mido.Message("control_change", control=control, value=0, channel=channel)
             for channel, control in controls
         ]
         self._sounding.clear()

@@ -109,7 +109,8 @@ class Gate:
         if fault is not None:
             await self._answer(fault, scope, receive, send, hidden=True)
             return
-        if not self._is_endpoint(scope):
+        # Everything that no route matches is the page.
+        if all(route.matches(scope)[0] is Match.NONE for route in self.routes.routes):
             await self.app(scope, receive, send)
             return
         token = offered_token(scope)
@@ -161,10 +162,6 @@ class Gate:
             key = self.keys.find(secret.strip())
             return Client.of_key(key) if key else None
         return self.tokens.owner(token) if token is not None else None
-
-    def _is_endpoint(self, scope: Scope) -> bool:
-        """Whether any route matches; everything else is the page."""
-        return any(route.matches(scope)[0] is not Match.NONE for route in self.routes.routes)
 
     async def _answer(
         self,

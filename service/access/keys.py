@@ -14,7 +14,6 @@ import re
 import secrets
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,29 +31,25 @@ class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """A client of the service and its own limits, if any.
+class Limits(BaseModel):
+    """A key's own limits, as its line states them.
 
     Attributes:
-        digest: SHA-256 of the key.
         max_sessions: live sessions at one time, in place of `max_sessions_per_client`.
         max_requests_per_s: in place of the setting of that name.
     """
 
-    name: str
-    digest: bytes
-    max_sessions: int | None = None
-    max_requests_per_s: float | None = None
-
-
-class Limits(BaseModel):
-    """A key's own limits, as its line states them."""
-
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_sessions: int | None = Field(default=None, gt=0, le=1_000_000)
     max_requests_per_s: float | None = Field(default=None, gt=0, le=1_000_000)
+
+
+class ApiKey(Limits):
+    """A client of the service; ``digest`` is the SHA-256 of its key."""
+
+    name: str
+    digest: bytes
 
 
 class KeyRing:

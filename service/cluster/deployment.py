@@ -130,7 +130,7 @@ class Model:
         name = pick_model(settings.model, device)
         transcriber = load_model(name, device)
         self._step_time = Steps()
-        engine = warm_engine(lambda: transcriber, self._step_time, settings)
+        engine = warm_engine(transcriber, self._step_time, settings)
         gc.freeze()  # see service.app.load
         self._hang_timeout_s = settings.hang_timeout_s
         self._engine = engine

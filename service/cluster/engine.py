@@ -17,14 +17,14 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, WINDOW, ModelConfig
+from model.config import HOP, WINDOW
 from service.cluster.calls import (
     Description,
     ModelReplicas,
@@ -38,7 +38,6 @@ from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
     EngineError,
-    EngineSettings,
     Priority,
     Probabilities,
     Window,
@@ -56,7 +55,7 @@ class RemoteEngine:
     ) -> None:
         """description: what the replicas run; ``connect`` asks for it."""
         self._replicas = replicas
-        self.description = description
+        self._adopt(description)
         self._cluster = settings
         self._loop = asyncio.get_running_loop()
         self._heard_s = time.monotonic()
@@ -76,18 +75,11 @@ class RemoteEngine:
                 logger.warning("no model yet: %s", error)
             await asyncio.sleep(settings.heartbeat_s)
 
-    @property
-    def config(self) -> ModelConfig:
-        return self.description.config
-
-    @property
-    def card(self) -> Mapping[str, Any]:
-        return self.description.card
-
-    @property
-    def settings(self) -> EngineSettings:
-        """Limits of requests; that of the queue counts what this engine has sent."""
-        return self.description.settings
+    def _adopt(self, description: Description) -> None:
+        self.description = description
+        self.config = description.config
+        self.card = description.card
+        self.settings = description.settings  # that of the queue counts what this engine has sent
 
     @property
     def ready(self) -> bool:
@@ -216,7 +208,7 @@ class RemoteEngine:
         self._heard_s = time.monotonic()
         if found.weights != self.description.weights:
             logger.warning("the weights were replaced: now %s", found.config.name)
-            self.description = found
+            self._adopt(found)
 
 
 class RemoteStream:

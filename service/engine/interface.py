@@ -42,27 +42,24 @@ class Transcriber(Protocol):
 
     @property
     def config(self) -> ModelConfig: ...
-
     @property
     def card(self) -> Mapping[str, Any]: ...
-
     def open_stream(self) -> FeatureStream: ...
-
     def predict_features(self, features: Tensor) -> Tensor: ...
 
 
 class Runner(Protocol):
-    """A model on its device. Streams and predictions may be used from several threads."""
+    """A model on its device. Streams and predictions may be used from several threads.
+
+    Attributes:
+        batches_pay: waiting for a larger batch pays off.
+        threads: cores of the single worker before ``plan``; None keeps the default.
+    """
 
     @property
-    def batches_pay(self) -> bool:
-        """Whether waiting for a larger batch pays off."""
-        ...
-
+    def batches_pay(self) -> bool: ...
     @property
-    def threads(self) -> int | None:
-        """Cores of the single worker before ``plan``; None keeps the default."""
-        ...
+    def threads(self) -> int | None: ...
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """Front-end state of a new stream read at these positions; used by one thread at a time."""
@@ -92,12 +89,14 @@ def least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
 
 
 class EngineStreamLike(Protocol):
-    """One stream's place in an engine."""
+    """One stream's place in an engine.
+
+    Attributes:
+        depth: windows of a recording to have unanswered, so that no core idles.
+    """
 
     @property
-    def depth(self) -> int:
-        """Windows of a recording to have unanswered, so that no core idles."""
-        ...
+    def depth(self) -> int: ...
 
     def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
         """Request the probabilities of the stream's next windows, oldest first.
@@ -122,33 +121,25 @@ class EngineStreamLike(Protocol):
 
 
 class EngineLike(Protocol):
-    """The owner of a model, local or remote. Everything may be called from any thread."""
+    """The owner of a model, local or remote. Everything may be called from any thread.
+
+    Attributes:
+        config: the model's dimensions, rate and heads.
+        card: of the model's weights.
+        settings: limits of requests and of the queue.
+        ready: warmed up, alive and not closed.
+        heartbeat_age_s: seconds since the last sign of life of the worker that has been silent
+            longest; many mean that it hangs.
+    """
+
+    config: ModelConfig
+    card: Mapping[str, Any]
+    settings: EngineSettings
 
     @property
-    def config(self) -> ModelConfig:
-        """The model's dimensions, rate and heads."""
-        ...
-
+    def ready(self) -> bool: ...
     @property
-    def card(self) -> Mapping[str, Any]:
-        """The card of the model's weights."""
-        ...
-
-    @property
-    def settings(self) -> EngineSettings:
-        """Limits of requests and of the queue."""
-        ...
-
-    @property
-    def ready(self) -> bool:
-        """Warmed up, alive and not closed."""
-        ...
-
-    @property
-    def heartbeat_age_s(self) -> float:
-        """Seconds since the last sign of life of the worker that has been silent longest; many
-        mean that it hangs."""
-        ...
+    def heartbeat_age_s(self) -> float: ...
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStreamLike:
         """Register a stream whose answers hold these of the model's FRAMES positions.

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +77,6 @@ class ProgressReporter:
     inbox: Inbox
     outbox: Outbox
     settings: Settings
-    frame_s: float
     metrics: Metrics
     known_events: int = 0
     updates: bool = False
@@ -94,21 +92,16 @@ class ProgressReporter:
         """Where a client could resume that has received everything sent."""
         return checkpoint_of(self.session_id, self._point)
 
-    async def events(self, events: list[Event]) -> None:
-        """Sends the events of a push, followed by progress."""
+    async def events(self, events: list[Event], last: bool = False) -> None:
+        """Sends the events of a push, followed by progress; after the last nothing can resume."""
         async with self._lock:
-            await self._put_heat()
+            if self.heat is not None and (frames := self.heat.take()) is not None:
+                await self.outbox.put(frames)
             await self._put_notes(events)
-            if self.known_events == 0:
+            if self.known_events == 0 and not last:
                 self._point = self.session.point
                 if events:
                     await self._put_progress()
-
-    async def last_events(self, events: Iterable[Event]) -> None:
-        """Sends the last events of a session, after which nothing can resume."""
-        async with self._lock:
-            await self._put_heat()
-            await self._put_notes(events)
 
     async def report(self) -> None:
         """Sends progress every `progress_interval_ms`; does not return."""
@@ -127,11 +120,7 @@ class ProgressReporter:
                 if self.known_events == 0 and self._state != self._sent:
                     await self._put_progress()
 
-    async def _put_heat(self) -> None:
-        if self.heat is not None and (frames := self.heat.take()) is not None:
-            await self.outbox.put(frames)
-
-    async def _put_notes(self, events: Iterable[Event]) -> None:
+    async def _put_notes(self, events: list[Event]) -> None:
         for event in events:
             if is_update(event) and not self.updates:
                 continue
@@ -148,7 +137,7 @@ class ProgressReporter:
             Progress(
                 received_samples=received_samples,
                 frames=frames,
-                time_s=round(frames * self.frame_s, 6),
+                time_s=round(frames * self.session.frame_s, 6),
                 behind_ms=behind_ms,
                 checkpoint=self.checkpoint,
             )

@@ -17,7 +17,6 @@ from typing import NoReturn
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from model.config import HOP
 from service.access.clients import Place, client_of
 from service.access.problems import chosen_subprotocol, record_refusal, refuse
 from service.access.rate import Bucket
@@ -157,7 +156,6 @@ class Connection:
             inbox=inbox,
             outbox=self._outbox,
             settings=self._settings,
-            frame_s=HOP / self._service.slot.loaded().config.sample_rate,
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             updates=start.updates,
@@ -275,7 +273,7 @@ class Connection:
         if fault is not None and end.error is None:
             end = End("error", fault)
             await self._outbox.put(Error.of(fault))
-        await reporter.last_events(events)
+        await reporter.events(events, last=True)
         midi = await asyncio.to_thread(session.midi)
         await self._outbox.put(
             Done(

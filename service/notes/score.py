@@ -26,16 +26,13 @@ class Score:
         """Add events in order; a note_off must follow its note_on."""
         for event in events:
             if isinstance(event, PedalEvent):
-                self._press(event)
+                if self._pressed is not None and not event.down:
+                    self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
+                self._pressed = event if event.down else None
             elif event.kind == "note_off":
                 self._ended.append(Note.of(self._sounding.pop(event.note_id), event))
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
-
-    def _press(self, event: PedalEvent) -> None:
-        if self._pressed is not None and not event.down:
-            self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
-        self._pressed = event if event.down else None
 
     @property
     def begun(self) -> int:

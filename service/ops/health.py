@@ -106,7 +106,14 @@ def health_router(
     @router.get("/info", summary="What is running")
     async def info() -> Info:
         """Versions, the card of the model, and the settings in force."""
-        engine = slot.engine
+        engine, capacity = slot.engine, None
+        if sessions.capacity is not None:
+            capacity = CapacityInfo(
+                windows_per_s=sessions.capacity.windows_per_s,
+                sessions_windows_per_s_limit=sessions.total,
+                sessions_windows_per_s=sessions.taken,
+                sessions=sessions.capacity.sessions_by_kind,
+            )
         return Info(
             version=version_of(DISTRIBUTION),
             python=platform.python_version(),
@@ -117,22 +124,10 @@ def health_router(
             device=slot.device,
             sample_rate_hz=engine.config.sample_rate if engine else None,
             max_sessions=sessions.limit,
-            capacity=capacity_info(sessions),
+            capacity=capacity,
             heads=list(engine.config.heads) if engine else [],
             card=dict(engine.card) if engine else {},
             settings=settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
         )
 
     return router
-
-
-def capacity_info(sessions: SessionRoom) -> CapacityInfo | None:
-    """None if the number of sessions was set."""
-    if sessions.capacity is None:
-        return None
-    return CapacityInfo(
-        windows_per_s=sessions.capacity.windows_per_s,
-        sessions_windows_per_s_limit=sessions.total,
-        sessions_windows_per_s=sessions.taken,
-        sessions=sessions.capacity.sessions_by_kind,
-    )

@@ -53,12 +53,6 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-def drain_budget(drain_timeout_s: float) -> tuple[float, float, float]:
-    """Seconds of the drain for sessions and uploads, for closing sockets, for ending the worker."""
-    rest_s = min(2.0, drain_timeout_s / 4)
-    return drain_timeout_s - rest_s, rest_s / 2, rest_s / 2
-
-
 class Drained(Protocol):
     """What the server uses of the application.
 
@@ -110,12 +104,13 @@ class DrainingServer(uvicorn.Server):
     async def _wait_for_sessions(self) -> None:
         began_s = monotonic()
         logger.info("draining: %d sessions are open", self._state.sessions.count)
-        sessions_s, sockets_s, worker_s = drain_budget(self._state.settings.drain_timeout_s)
+        timeout_s = self._state.settings.drain_timeout_s
+        rest_s = min(2.0, timeout_s / 4)  # half for closing sockets, half for ending the worker
         # typed as int, but any number works
-        self.config.timeout_graceful_shutdown = sockets_s  # type: ignore[assignment]
-        self._state.close_timeout_s = worker_s
+        self.config.timeout_graceful_shutdown = rest_s / 2  # type: ignore[assignment]
+        self._state.close_timeout_s = rest_s / 2
         try:
-            async with asyncio.timeout(sessions_s):
+            async with asyncio.timeout(timeout_s - rest_s):
                 await self._state.sessions.wait_until_empty()
                 await self._state.uploads.wait_until_empty()
         except TimeoutError:

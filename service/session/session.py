@@ -55,6 +55,7 @@ class TranscriptionSession:
 
     Attributes:
         delay: the stated delay of both kinds of events, for ``ready``.
+        frame_s: seconds from frame to frame.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class TranscriptionSession:
         self._on_events = on_events
         self._model_rate_hz = model_rate_hz = engine.config.sample_rate
         self._refill_hops = engine.config.refill_hops
+        self.frame_s = HOP / model_rate_hz
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
         settings = TrackerSettings.from_card(engine.card)
@@ -103,7 +105,7 @@ class TranscriptionSession:
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
-        replay.check(self._point, self._schedule.block_frames, self._frame_ms / 1000)
+        replay.check(self._point, self._schedule.block_frames, self.frame_s)
         self._unneeded = replay.from_sample - self._point.from_sample  # samples to skip
         self._decoder = PcmDecoder(audio, self._point.from_sample)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
@@ -262,34 +264,30 @@ class TranscriptionSession:
         async with self._turn:
             if self._state is not SessionState.OPEN:
                 raise SessionStateError(f"the session is {self._state.value} and takes no audio")
-            return await self._transcribe(decode)
-
-    async def _transcribe(self, decode: Callable[[], NDArray[np.float32]]) -> list[Event]:
-        bad: BadAudioError | None = None
-        try:
-            samples = decode()
-        except BadAudioError as error:
-            bad, samples = error, error.samples
-            self._dropped += error.dropped
-        self._received += len(samples)
-        unneeded = min(self._unneeded, len(samples))
-        self._unneeded -= unneeded
-        samples = samples[unneeded:]
-        self._state = SessionState.FAILED  # a fault or cancellation leaves a gap in the frames
-        for start in range(0, len(samples), _SLICE_SAMPLES):
-            piece = samples[start : start + _SLICE_SAMPLES]
-            await self._framer.write(self._resampler.process(piece))
-        if self._priority is Priority.LIVE:
-            await self._framer.run()  # a file's windows wait for a full request
-        if bad is not None:
-            self._input_ended = True
-            raise bad
-        if self._score.ended > self._max_notes:
-            self._input_ended = True
-            message = f"more than {self._max_notes} notes in one session"
-            raise ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
-        self._state = SessionState.OPEN
-        return self._take_pending()
+            fault: ProtocolError | None = None
+            try:
+                samples = decode()
+            except BadAudioError as error:
+                fault, samples = error, error.samples
+                self._dropped += error.dropped
+            self._received += len(samples)
+            unneeded = min(self._unneeded, len(samples))
+            self._unneeded -= unneeded
+            samples = samples[unneeded:]
+            self._state = SessionState.FAILED  # a fault or cancellation leaves a gap in the frames
+            for start in range(0, len(samples), _SLICE_SAMPLES):
+                piece = samples[start : start + _SLICE_SAMPLES]
+                await self._framer.write(self._resampler.process(piece))
+            if self._priority is Priority.LIVE:
+                await self._framer.run()  # a file's windows wait for a full request
+            if fault is None and self._score.ended > self._max_notes:
+                message = f"more than {self._max_notes} notes in one session"
+                fault = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
+            if fault is not None:
+                self._input_ended = True
+                raise fault
+            self._state = SessionState.OPEN
+            return self._take_pending()
 
     def _replay_before(self, frames: int) -> Replay:
         history_frames = self._listener.history_frames

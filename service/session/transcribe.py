@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from model.config import HOP, PITCHES
+from model.config import PITCHES
 from service.audio.decode import AudioDecoder
 from service.audio.pcm import BadAudioError
 from service.engine.engine import EngineError, Priority
@@ -105,7 +105,7 @@ async def transcribe_file(
                 while (block := await asyncio.to_thread(decoder.read)) is not None:
                     for event in await session.push_samples(block):
                         yield event
-                    yield _progress(session, engine, decoder.stated_duration_s)
+                    yield _progress(session, decoder.stated_duration_s)
             except BadAudioError as error:
                 fault = error
                 for event in await session.push_samples(error.samples):
@@ -143,10 +143,8 @@ async def _open(
         raise
 
 
-def _progress(
-    session: TranscriptionSession, engine: EngineLike, duration_s: float | None
-) -> FileProgress:
-    time_s = session.frames * HOP / engine.config.sample_rate
+def _progress(session: TranscriptionSession, duration_s: float | None) -> FileProgress:
+    time_s = session.frames * session.frame_s
     fraction = None if duration_s is None else min(1.0, time_s / duration_s)
     return FileProgress(frames=session.frames, time_s=time_s, fraction=fraction)
 

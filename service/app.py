@@ -4,9 +4,12 @@ import asyncio
 import gc
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from fastapi import FastAPI
@@ -23,14 +26,14 @@ from service.engine.interface import EngineLike, EngineObserver, Transcriber
 from service.live import websocket
 from service.ops import health, metrics
 from service.ops.capacity import capacity, default_cache
-from service.ops.threads import start_thread
-from service.ops.watchdog import Watchdog
 from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload.answer import Transcript
 
 logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 LoadModel = Callable[[str, str], Transcriber]
 """Loads weights, by name or path, onto a device; `model.storage.load` except in tests."""
@@ -65,13 +68,13 @@ def create_app(
     async def engine() -> EngineLike:
         return await (get_engine(state) if get_engine else build_engine(state, load_model))
 
-    watchdog = Watchdog(state.slot, state.draining, engine, state.metrics.engine_restarts)
+    state.slot.build = engine
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks = [
-            asyncio.create_task(load(state, engine, on_load_failure, capacity_cache)),
-            asyncio.create_task(watchdog.run()),
+            asyncio.create_task(load(state, on_load_failure, capacity_cache)),
+            asyncio.create_task(state.slot.watch()),
         ]
         try:
             yield
@@ -94,7 +97,6 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = state
-    app.state.watchdog = watchdog
     problems.install(app)
     app.include_router(health.health_router(settings, state.slot, state.sessions, state.draining))
     app.include_router(token_router(state.tokens, state.full, settings.retry_after_s))
@@ -108,16 +110,13 @@ def create_app(
 
 
 async def load(
-    state: ServiceState,
-    get_engine: Callable[[], Awaitable[EngineLike]],
-    on_failure: Callable[[], None] | None,
-    capacity_cache: Path | None,
+    state: ServiceState, on_failure: Callable[[], None] | None, capacity_cache: Path | None
 ) -> None:
     """Waits for an engine, measures its capacity, then declares the service ready."""
     settings = state.settings
     try:
         state.slot.device = pick_device(settings.device)
-        engine = await get_engine()
+        engine = await state.slot.build()
         if settings.max_sessions == "auto" and isinstance(engine, Engine):
             await admit_by_capacity(state, engine, capacity_cache or default_cache())
     except Exception as error:
@@ -162,6 +161,26 @@ async def build_engine(state: ServiceState, load_model: LoadModel) -> Engine:
         elif building.exception() is None:
             await asyncio.to_thread(building.result().close)
         raise
+
+
+def start_thread(work: Callable[[], ResultT], name: str) -> asyncio.Future[ResultT]:
+    """Runs `work` in a thread that, unlike `asyncio.to_thread`, does not delay the loop's end.
+
+    A result that arrives after the future was cancelled is dropped.
+    """
+    result: Future[ResultT] = Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            value = work()
+        except BaseException as error:
+            result.set_exception(error)
+        else:
+            result.set_result(value)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return asyncio.wrap_future(result)
 
 
 def warm_engine(transcriber: Transcriber, observer: EngineObserver, settings: Settings) -> Engine:

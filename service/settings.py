@@ -4,12 +4,12 @@ import difflib
 import ipaddress
 import re
 import resource
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.protocol.options import Mode
@@ -49,6 +49,19 @@ def _origin(origin: str) -> str:
     return origin.removesuffix({"http": ":80", "https": ":443"}.get(origin.partition(":")[0], ""))
 
 
+def _proxies(proxies: tuple[str, ...]) -> tuple[str, ...]:
+    if proxies != ("*",):
+        for proxy in proxies:
+            ipaddress.ip_network(proxy)
+    return proxies
+
+
+def _device(device: str) -> str:
+    if _DEVICE.fullmatch(device) is None:
+        raise ValueError(f"expected auto, cpu, cuda or cuda:N, got {device!r}")
+    return device
+
+
 class LogFormat(StrEnum):
     """Format of a log line."""
 
@@ -56,7 +69,17 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-Names = Annotated[tuple[str, ...], NoDecode]
+def _split(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return tuple(name for entry in value.split(",") if (name := entry.strip()))
+
+
+def _each(check: Callable[[str], str]) -> AfterValidator:
+    return AfterValidator(lambda names: tuple(check(name.lower()) for name in names))
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """Comma-separated in the environment."""
 
 
@@ -80,7 +103,7 @@ class Settings(BaseSettings):
     """Name of shipped weights, or path of a .safetensors file with its .json beside it; auto is
     `accurate` on CUDA, `live` on a CPU that multiplies bfloat16 and `light` on others."""
 
-    device: str = "auto"
+    device: Annotated[str, AfterValidator(_device)] = "auto"
     """Where the network runs: auto (CUDA if available), cpu, cuda or cuda:N."""
 
     mode: Mode = Mode.BLOCK
@@ -95,13 +118,13 @@ class Settings(BaseSettings):
     allow_open: bool = False
     """Whether to serve without keys on an address other than loopback."""
 
-    allowed_hosts: Names = ()
+    allowed_hosts: Annotated[Names, _each(_host)] = ()
     """Names accepted in `Host`, without port; *.example.org matches subdomains (see Access)."""
 
-    allowed_origins: Names = ()
+    allowed_origins: Annotated[Names, _each(_origin)] = ()
     """Origins of other pages that may use the service, such as https://app.example.org."""
 
-    trusted_proxies: Names = ("127.0.0.1",)
+    trusted_proxies: Annotated[Names, AfterValidator(_proxies)] = ("127.0.0.1",)
     """Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For and
     X-Forwarded-Proto are trusted; * alone trusts every client."""
 
@@ -204,38 +227,6 @@ class Settings(BaseSettings):
 
     retry_after_s: int = Field(default=5, ge=1, le=3600)
     """`Retry-After` of refusals, in seconds."""
-
-    @field_validator("allowed_hosts", "allowed_origins", "trusted_proxies", mode="before")
-    @classmethod
-    def _split_names(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        return tuple(name for entry in value.split(",") if (name := entry.strip()))
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _as_hosts_are_sent(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_host(host.lower()) for host in hosts)
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def _as_browsers_send_them(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_origin(origin.lower()) for origin in origins)
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
-        if proxies != ("*",):
-            for proxy in proxies:
-                ipaddress.ip_network(proxy)
-        return proxies
-
-    @field_validator("device")
-    @classmethod
-    def _known_device(cls, device: str) -> str:
-        if _DEVICE.fullmatch(device) is None:
-            raise ValueError(f"expected auto, cpu, cuda or cuda:N, got {device!r}")
-        return device
 
     @model_validator(mode="after")
     def _keys_if_reachable(self) -> Self:

@@ -28,13 +28,15 @@ class ServiceState:
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
         self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
-        self.slot = EngineSlot(settings.device, settings.hang_timeout_s)
         # For the engine's workers, at the end; a drain sets what it leaves of its time.
         self.close_timeout_s = settings.drain_timeout_s / 2
         self.metrics = Metrics()
-        self._watch()
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
+        self.slot = EngineSlot(
+            settings.device, settings.hang_timeout_s, self.draining, self.metrics.engine_restarts
+        )
+        self._watch()
 
     def _watch(self) -> None:
         """Registers the gauges of this state."""

@@ -12,8 +12,6 @@ from typing import Any, Self
 
 from starlette.types import Scope
 
-from service.access.keys import ApiKey
-
 _SCOPE_KEY = "rse.client"
 _ROUNDING = 1e-6  # of sums of sizes
 
@@ -25,10 +23,6 @@ class Client:
     name: str
     max_sessions: int | None = None
     max_requests_per_s: float | None = None
-
-    @classmethod
-    def of_key(cls, key: ApiKey) -> Self:
-        return cls(f"key {key.name}", key.max_sessions, key.max_requests_per_s)
 
     @classmethod
     def of_address(cls, scope: Scope) -> Self:

@@ -44,7 +44,7 @@ class TokenBook:
         self.lifetime_s = lifetime_s
         self._secret = secret or secrets.token_bytes(32)
         self._clock = clock
-        self._spent: dict[str, float] = {}  # expiry times, oldest first
+        self._spent: dict[bytes, float] = {}  # expiry times, oldest first
 
     def issue(self, client: Client) -> str:
         claims = {
@@ -61,14 +61,14 @@ class TokenBook:
         if message is None:
             return None
         claims = json.loads(message)
-        spent = self._is_full() or _name(message) in self._spent
+        spent = self._is_full() or message in self._spent
         too_old = self._clock() >= claims["expires_s"]
         return None if spent or too_old else Client(**claims["client"])
 
     def spend(self, token: str) -> None:
         message = self._signed(token)
         if message is not None and not self._is_full():
-            self._spent[_name(message)] = self._clock() + self.lifetime_s
+            self._spent[message] = self._clock() + self.lifetime_s
 
     def _is_full(self) -> bool:
         """Whether no more used tokens can be remembered."""
@@ -87,10 +87,6 @@ class TokenBook:
 
     def _mac(self, message: bytes) -> bytes:
         return hmac.digest(self._secret, message, "sha256")
-
-
-def _name(message: bytes) -> str:
-    return hashlib.sha256(message).hexdigest()
 
 
 class Token(BaseModel):

@@ -23,25 +23,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+
+from model.ranges import NotNegative, Positive, checked
 
 MOST_KEPT = 0.999  # by any settings, so that a resumed belief can be checked
 RESET_S = 10.0  # of silence
 DIGITS = 4  # behind the point, that weights are kept with
 
 
-@dataclass(frozen=True, slots=True)
+@checked(kw_only=True)
 class BeliefSettings:
-    """Constants of the module's equations."""
+    """Constants of the module's equations: ``prior_notes``, ``trust``, ``kept``.
 
-    prior_notes: float = 2.0
-    """Weight of the prior that all classes share, in notes."""
-    trust: float = 0.5
-    """0: every note for itself; 1: the belief counts as much as the note's own evidence."""
-    kept: float = 0.97
-    """Share of the weights kept from note to note; 0.97: half of them is 23 notes old or newer."""
+    Attributes:
+        belief_prior_notes: weight of the prior that all classes share, in notes.
+        belief_trust: 0: every note for itself; 1: the belief counts as much as the note's own
+            evidence.
+        belief_kept: share of the weights kept from note to note; 0.97: half of them is 23 notes old
+            or newer.
+    """
+
+    belief_prior_notes: Positive = 2.0
+    belief_trust: NotNegative = 0.5
+    belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
 
 
 DEFAULTS = BeliefSettings()
@@ -67,14 +76,14 @@ class Belief:
     def prior(self, classes: tuple[str, ...], settings: BeliefSettings) -> NDArray[np.float64]:
         """b of the module's equations, for each of the classes."""
         weights = np.array([self.weights.get(name, 0.0) for name in classes])
-        shared = settings.prior_notes
+        shared = settings.belief_prior_notes
         return (weights + shared / len(classes)) / (weights.sum() + shared)
 
     def posterior(
         self, classes: tuple[str, ...], evidence: NDArray[np.float64], settings: BeliefSettings
     ) -> NDArray[np.float64]:
         """q of the module's equations, from the evidence for each of the classes."""
-        score = evidence + settings.trust * np.log(self.prior(classes, settings))
+        score = evidence + settings.belief_trust * np.log(self.prior(classes, settings))
         likely = np.exp(score - score.max())
         return likely / likely.sum()
 
@@ -87,7 +96,7 @@ class Belief:
     ) -> Belief:
         """The belief after a note with this posterior has begun at the frame."""
         kept = {
-            name: round(settings.kept * self.weights.get(name, 0.0) + q, DIGITS)
+            name: round(settings.belief_kept * self.weights.get(name, 0.0) + q, DIGITS)
             for name, q in zip(classes, posterior.tolist(), strict=True)
         }
         return Belief({name: weight for name, weight in kept.items() if weight}, frame)

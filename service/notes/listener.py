@@ -51,7 +51,7 @@ class Listener:
             self._tracker = NoteTracker(settings, frame_seconds, tracked)
         else:
             self._tracker = AnytimeTracker(settings, frame_seconds, tracked, last_age)
-        self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings.belief)
+        self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings)
         self._pedal = PedalTracker(
             settings.pedal_on_threshold, settings.pedal_off_threshold, frame_seconds
         )

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.ranges import Count, Fraction, NotNegative, Positive, checked
-from service.notes.belief import DEFAULTS, MOST_KEPT, BeliefSettings
+from model.ranges import Count, Fraction, Positive, checked
+from service.notes.belief import BeliefSettings
 from service.notes.onsets import AFTER, OnsetClassifier
 
 MAX_VELOCITY = 127
@@ -15,7 +15,7 @@ Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
 
 
 @checked(kw_only=True)
-class TrackerSettings:
+class TrackerSettings(BeliefSettings):
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
     Attributes:
@@ -43,8 +43,6 @@ class TrackerSettings:
         pedal_off_threshold: ... until it falls below this.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
             press is reported.
-        belief_prior_notes, belief_trust, belief_kept: of the belief about which instruments play
-            (``service.notes.belief``).
         early_onset_thresholds: for ``service.notes.anytime``: minimum onset probability of a peak
             whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
             last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
@@ -74,9 +72,6 @@ class TrackerSettings:
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1
-    belief_prior_notes: Positive = DEFAULTS.prior_notes
-    belief_trust: NotNegative = DEFAULTS.trust
-    belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = DEFAULTS.kept
     early_onset_thresholds: tuple[float, ...] = ()
     usual_onset_age: float | None = None
 
@@ -98,10 +93,6 @@ class TrackerSettings:
                 "early_onset_thresholds must fall from 1 at most to onset_threshold "
                 f"{self.onset_threshold}, not {self.early_onset_thresholds}"
             )
-
-    @property
-    def belief(self) -> BeliefSettings:
-        return BeliefSettings(self.belief_prior_notes, self.belief_trust, self.belief_kept)
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:

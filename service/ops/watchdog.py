@@ -1,11 +1,9 @@
-"""The engine in use, and the watchdog that replaces it if its worker hangs.
+"""The engine in use, which is replaced if its worker hangs.
 
 A thread cannot be stopped from outside, so the engine and its worker are abandoned: pending
 requests fail at once, and a new engine with freshly loaded weights takes over. Sessions of the old
 engine end their notes and then fail with `internal`, which is retryable.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
@@ -22,22 +20,33 @@ NOT_RUNNING = "the model is not loaded yet, or has failed"
 
 
 class EngineSlot:
-    """Holds the engine of an application.
+    """Holds the engine of an application, and watches its heartbeat.
 
     Attributes:
         engine: None until the model is loaded.
+        build: makes a warm engine; set by the application.
         device: where it runs; `auto` until the model is loaded.
         load_error: why there will be no engine.
         replacing: the engine hung, and a new one is being made.
     """
 
-    def __init__(self, device: str, hang_timeout_s: float) -> None:
-        """hang_timeout_s: time without a heartbeat after which the engine's worker has hung."""
+    build: Callable[[], Awaitable[EngineLike]]
+
+    def __init__(
+        self, device: str, hang_timeout_s: float, draining: asyncio.Event, restarts: Counter
+    ) -> None:
+        """Args:
+        hang_timeout_s: time without a heartbeat after which the engine's worker has hung.
+        draining: once set, nothing is replaced.
+        restarts: counts abandoned engines.
+        """
         self.engine: EngineLike | None = None
         self.device = device
         self.load_error: str | None = None
         self.replacing = False
         self.hang_timeout_s = hang_timeout_s
+        self._draining = draining
+        self._restarts = restarts
 
     @property
     def hangs(self) -> bool:
@@ -59,30 +68,9 @@ class EngineSlot:
         assert self.engine is not None
         return self.engine
 
-
-class Watchdog:
-    """Watches the engine's heartbeat; `run` ends when cancelled."""
-
-    def __init__(
-        self,
-        slot: EngineSlot,
-        draining: asyncio.Event,
-        build: Callable[[], Awaitable[EngineLike]],
-        restarts: Counter,
-    ) -> None:
-        """Args:
-        draining: once set, nothing is replaced.
-        build: makes a warm engine; retried if it fails.
-        restarts: counts abandoned engines.
-        """
-        self._slot = slot
-        self._draining = draining
-        self._build = build
-        self._restarts = restarts
-
-    async def run(self) -> None:
-        """Checks several times per timeout."""
-        pause_s = self._slot.hang_timeout_s / 8
+    async def watch(self) -> None:
+        """Looks several times per timeout; ends when cancelled."""
+        pause_s = self.hang_timeout_s / 8
         while True:
             asleep_s = monotonic()
             await asyncio.sleep(pause_s)
@@ -91,26 +79,19 @@ class Watchdog:
                 await self.look()
 
     async def look(self) -> None:
-        """Replaces the engine if it hangs or its worker died; logs a failure to do so."""
-        if self._draining.is_set():
+        """Replaces the engine if it hangs; logs a failure to do so, which is retried."""
+        if self._draining.is_set() or self.engine is None or not self.hangs:
             return
-        engine = self._slot.engine
-        if engine is None:  # still loading
-            return
-        if not self._slot.replacing and engine.heartbeat_age_s > self._slot.hang_timeout_s:
-            logger.error(
-                "the engine has had no heartbeat for %.1f s: replacing it",
-                engine.heartbeat_age_s,
-            )
+        if not self.replacing:
+            age_s = self.heartbeat_age_s
+            logger.error("the engine has had no heartbeat for %.1f s: replacing it", age_s)
             self._restarts.inc()
-            self._slot.replacing = True
-            engine.abandon()
-        if not self._slot.replacing:
-            return
+            self.replacing = True
+            self.engine.abandon()
         try:
-            self._slot.engine = await self._build()
+            self.engine = await self.build()
         except Exception:
             logger.exception("cannot build a new engine; retrying")
             return
-        self._slot.replacing = False
+        self.replacing = False
         logger.info("a new engine took over")

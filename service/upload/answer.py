@@ -2,12 +2,13 @@
 
 import asyncio
 import base64
+import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -38,29 +39,18 @@ class Answer(StrEnum):
     NDJSON = "ndjson"
 
 
-class Chosen(BaseModel):
-    """What the server chose; see `service.session.listening`."""
+class Transcript(BaseModel):
+    """A transcribed recording, and what the server chose for it (`service.session.listening`)."""
 
     model: str
     mode: str
     lookahead_ms: float
     block_frames: int
     instruments: dict[str, int]
-
-
-class Transcript(Chosen):
-    """A transcribed recording."""
-
     notes: list[Note]
     pedal: list[PedalPress]
     duration_s: float
     frames: int
-
-
-class Started(Chosen):
-    """The first line of an NDJSON answer."""
-
-    type: Literal["started"] = "started"
 
 
 NOT_OF_UPLOADS = {
@@ -123,7 +113,7 @@ async def write_lines(
     item: FileItem | None = first
     performance: Performance | None = None
     problem: Problem | None = None
-    yield Started(**chosen).model_dump_json() + "\n"
+    yield json.dumps({"type": "started", **chosen}) + "\n"
     while item is not None:
         if isinstance(item, NoteEvent | PedalEvent):
             if updates or not is_update(item):

@@ -120,7 +120,7 @@ class NamingPieces:
 
     def _replayed(self, settings: TrackerSettings, tracked: TrackedPassage) -> Score:
         """The notes with their names, and the pedal, as ``service.notes.listener`` gives them."""
-        namer = InstrumentNamer(self._names, self._frame_s, settings=settings.belief)
+        namer = InstrumentNamer(self._names, self._frame_s, settings=settings)
         presses = PedalTracker(
             settings.pedal_on_threshold, settings.pedal_off_threshold, self._frame_s
         )

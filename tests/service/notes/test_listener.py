@@ -207,7 +207,7 @@ def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     for frame, probabilities in enumerate(notes):
         posterior = belief.posterior(INSTRUMENTS, np.log(probabilities), DEFAULTS)
         belief = belief.after(INSTRUMENTS, posterior, frame, DEFAULTS)
-    assert sum(belief.weights.values()) <= 1 / (1 - DEFAULTS.kept) + 18 * 1e-4
+    assert sum(belief.weights.values()) <= 1 / (1 - DEFAULTS.belief_kept) + 18 * 1e-4
     for weight in belief.weights.values():
         assert weight > 0
         assert float(f"{weight:.4f}") == weight  # as it is sent

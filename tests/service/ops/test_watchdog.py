@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from service.app import create_app
 from service.engine.engine import Engine
-from service.ops.watchdog import Watchdog
 from service.settings import Settings
 from tests.fakes import GatedTranscriber
 from tests.service.apps import (
@@ -43,9 +42,8 @@ class Stage:
         engine = state_of(self.client).slot.engine
         assert isinstance(engine, Engine)
         engine._beats.update({number: -math.inf for number in engine._beats})
-        watchdog: Watchdog = self.client.app.state.watchdog  # type: ignore[attr-defined]
         assert self.client.portal is not None
-        looking: Future[None] = self.client.portal.start_task_soon(watchdog.look)
+        looking: Future[None] = self.client.portal.start_task_soon(state_of(self.client).slot.look)
         return looking
 
 

@@ -21,7 +21,8 @@ from service.access import gate as access
 from service.access import problems
 from service.access.problems import ProblemDetails
 from service.access.tokens import TokenBook, token_router
-from service.engine.engine import Engine, EngineSettings
+from service.engine.batching import EngineSettings
+from service.engine.engine import Engine
 from service.engine.interface import EngineLike, EngineObserver, Transcriber
 from service.live import websocket
 from service.ops import health, metrics

@@ -1,7 +1,7 @@
 """Live notes to a MIDI port, for another program or an instrument to play."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import mido
@@ -12,7 +12,7 @@ from service.protocol.server_messages import NoteOff, NoteOn, Pedal
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
-# The computer's own MIDI (ALSA, CoreMIDI, Windows MM), then JACK.
+# mido's names: the computer's own MIDI (ALSA, CoreMIDI, Windows MM), then JACK.
 SYSTEMS = ("mido.backends.rtmidi", "mido.backends.rtmidi/UNIX_JACK")
 ALL_NOTES_OFF = 123  # controller number
 
@@ -21,18 +21,15 @@ class MidiPortError(Exception):
     """No MIDI on this computer, or no such port."""
 
 
-def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
+def open_port(name: str) -> Any:
     """Open an output port by a part of its name, or a new one with the name ``virtual``.
-
-    Args:
-        systems: mido's names of where to look for it, in this order.
 
     Raises:
         MidiPortError: python-rtmidi is missing, MIDI is unavailable, or no port matches.
     """
     there: list[str] = []
     complaints: list[str] = []
-    for system in systems:
+    for system in SYSTEMS:
         try:
             backend = mido.Backend(system, load=True)
             if name == VIRTUAL:
@@ -53,7 +50,7 @@ def open_port(name: str, systems: Sequence[str] = SYSTEMS) -> Any:
         # in; its own kinds are kinds of OSError.
         except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
             complaints.append(str(error))
-    if name != VIRTUAL and len(complaints) < len(systems):
+    if name != VIRTUAL and len(complaints) < len(SYSTEMS):
         known = ", ".join(there) or "none"
         complaints.append(f"no MIDI output like {name!r}; there are: {known}")
     raise MidiPortError(f"MIDI port {name}: {'; '.join(complaints)}")

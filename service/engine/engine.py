@@ -27,7 +27,6 @@ from torch import Tensor
 
 from model.config import HOP, WINDOW
 from service.engine.batching import (
-    EngineBusyError,
     EngineClosedError,
     EngineError,
     EngineSettings,
@@ -42,17 +41,6 @@ from service.engine.batching import (
 from service.engine.interface import EngineObserver, Transcriber
 from service.engine.runners import runner_of, set_own_threads
 from service.engine.segments import SegmentedStream
-
-__all__ = [
-    "Engine",
-    "EngineBusyError",
-    "EngineClosedError",
-    "EngineError",
-    "EngineSettings",
-    "EngineStream",
-    "Priority",
-    "Transcriber",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from model.config import PITCHES
 from service.audio.decode import AudioDecoder
 from service.audio.pcm import BadAudioError
-from service.engine.engine import EngineError, Priority
+from service.engine.batching import EngineError, Priority
 from service.engine.framer import OnFrames
 from service.engine.interface import EngineLike
 from service.notes.events import Event, Note, PedalPress

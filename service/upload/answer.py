@@ -16,7 +16,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.problems import Problem, busy, responses
-from service.engine.engine import EngineBusyError
+from service.engine.batching import EngineBusyError
 from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Done, Error

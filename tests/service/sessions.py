@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
-from service.engine.engine import Engine, Priority
+from service.engine.batching import Priority
+from service.engine.engine import Engine
 from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
-from service.engine.engine import Engine, Transcriber
+from service.engine.engine import Engine
+from service.engine.interface import Transcriber
 from service.notes.events import PedalPress
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array

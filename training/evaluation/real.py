@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError
-from service.engine.engine import Engine, EngineError
+from service.engine.batching import EngineError
+from service.engine.engine import Engine
 from service.engine.interface import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array

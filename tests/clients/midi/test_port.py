@@ -1,9 +1,9 @@
 """MIDI out: every note that begins ends, on every way out."""
 
-import importlib
 from types import SimpleNamespace
 from typing import Any
 
+import mido
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,8 +105,7 @@ class FakeBackend:
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = SimpleNamespace(Backend=lambda name, load: FakeBackend())
-    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
+    monkeypatch.setattr(mido, "Backend", lambda name, load: FakeBackend())
 
 
 @pytest.mark.usefixtures("backend")
@@ -125,19 +124,21 @@ def test_where_one_system_does_not_run_the_next_is_asked(monkeypatch: pytest.Mon
             raise OSError("the first does not run")
         return FakeBackend()
 
-    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(Backend=load))
-    assert open_port("virtual", ["first", "second"]) == (VIRTUAL_NAME, True)
-    assert open_port("synth a", ["first", "second"]) == ("Synth A:0", False)
-    with pytest.raises(MidiPortError, match="the first does not run"):
-        open_port("virtual", ["first"])
+    monkeypatch.setattr(mido, "Backend", load)
+    monkeypatch.setattr("clients.midi.port.SYSTEMS", ["first", "second"])
+    assert open_port("virtual") == (VIRTUAL_NAME, True)
+    assert open_port("synth a") == ("Synth A:0", False)
     with pytest.raises(MidiPortError, match="the first does not run.*Synth A:0"):
-        open_port("organ", ["first", "second"])
+        open_port("organ")
+    monkeypatch.setattr("clients.midi.port.SYSTEMS", ["first"])
+    with pytest.raises(MidiPortError, match="the first does not run"):
+        open_port("virtual")
 
 
 def test_missing_rtmidi_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> Any:
+    def fail(name: str, load: bool) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(importlib, "import_module", fail)
+    monkeypatch.setattr(mido, "Backend", fail)
     with pytest.raises(MidiPortError, match="pip install"):
         open_port("any")

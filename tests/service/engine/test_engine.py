@@ -11,15 +11,14 @@ import pytest
 import torch
 
 from model.config import FRAMES, WINDOW
-from service.engine.engine import (
-    Engine,
+from service.engine.batching import (
     EngineBusyError,
     EngineClosedError,
     EngineError,
     EngineSettings,
-    EngineStream,
     Priority,
 )
+from service.engine.engine import Engine, EngineStream
 from tests.fakes import FakeTranscriber, GatedTranscriber
 from tests.networks import noise
 

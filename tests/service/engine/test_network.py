@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
-from service.engine.engine import Engine, Priority
+from service.engine.batching import Priority
+from service.engine.engine import Engine
 from service.engine.windows import WindowSchedule
 from service.notes.resume import ResumePoint
 from service.protocol.options import Mode, StreamOptions

@@ -16,7 +16,8 @@ from model.config import HOP, PAPER, WINDOW, ModelConfig
 from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
 from service.engine import runners
-from service.engine.engine import Engine, EngineSettings, Priority
+from service.engine.batching import EngineSettings, Priority
+from service.engine.engine import Engine
 from service.engine.interface import Plan, Runner
 from service.engine.runners import CpuRunner, PlainRunner, runner_of
 from tests.fakes import FakeTranscriber

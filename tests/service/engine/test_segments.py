@@ -11,8 +11,8 @@ import torch
 from model.config import HOP, WINDOW
 from model.transcriber import TranscriptionModel
 from service.engine import runners, segments
-from service.engine.batching import Probabilities, Window
-from service.engine.engine import Engine, EngineError, Priority
+from service.engine.batching import EngineError, Priority, Probabilities, Window
+from service.engine.engine import Engine
 from service.engine.segments import SegmentedStream
 from service.protocol.options import FILE_OPTIONS, StreamOptions
 from tests.networks import HISTORY

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import HEADS, HOP, PITCHES, WINDOW
-from service.engine.engine import Engine, EngineError, Priority
+from service.engine.batching import EngineError, Priority
+from service.engine.engine import Engine
 from service.notes.events import Event
 from service.protocol.options import Encoding, StreamOptions
 from service.session.session import SessionStateError, TranscriptionSession

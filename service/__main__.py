@@ -16,7 +16,7 @@ from model.ranges import explained
 from service.access.keys import KeysError
 from service.app import create_app, pick_device, pick_model
 from service.ops import logs
-from service.ops.server import DrainingServer, server_config
+from service.server import DrainingServer, server_config
 from service.settings import Settings
 
 PROG = "python -m service"

@@ -24,7 +24,7 @@ LAYERS = [
     ["service.access"],
     ["service.ops"],
     ["service.state"],
-    ["service.live", "service.upload", "service.page"],
+    ["service.live", "service.upload", "service.page", "service.server"],
     ["service.app"],
     ["service.cluster", "service.__main__"],
     ["service.library"],

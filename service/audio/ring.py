@@ -23,19 +23,10 @@ class SampleRing:
         slack: samples that may be written before the oldest window in use is overwritten.
         first: index of the first sample that will be written.
         """
-        if window < 1 or slack < 0 or first < 0:
-            raise ValueError(
-                f"window must be positive, slack and first not negative: {window}, {slack}, {first}"
-            )
         self._window = window
         self._capacity = window + slack
         self._memory = np.zeros(2 * self._capacity, np.float32)
-        self._written = first
-
-    @property
-    def written(self) -> int:
-        """Samples written so far: the absolute index of the next one."""
-        return self._written
+        self.written = first  # so far: the absolute index of the next sample
 
     def write(self, samples: NDArray[np.float32]) -> None:
         """Append samples, shape [n]; n is at most the ring's capacity.
@@ -45,12 +36,12 @@ class SampleRing:
         count = len(samples)
         if count > self._capacity:
             raise ValueError(f"{count} samples do not fit into a ring of {self._capacity}")
-        start = self._written % self._capacity
+        start = self.written % self._capacity
         first = min(count, self._capacity - start)  # up to the end of the first copy
         for base in (0, self._capacity):
             self._memory[base + start : base + start + first] = samples[:first]
             self._memory[base : base + count - first] = samples[first:]
-        self._written += count
+        self.written += count
 
     def window(self, end: int) -> NDArray[np.float32]:
         """The samples [end - window, end) without a copy; not to be written to.
@@ -58,10 +49,10 @@ class SampleRing:
         Raises IndexError where it is not (or no longer) in the ring.
         """
         start = end - self._window
-        if end > self._written or start < self._written - self._capacity:
+        if end > self.written or start < self.written - self._capacity:
             raise IndexError(
                 f"samples {start} to {end} are not in the ring, which holds "
-                f"{self._written - self._capacity} to {self._written}"
+                f"{self.written - self._capacity} to {self.written}"
             )
         offset = start % self._capacity
         return self._memory[offset : offset + self._window]

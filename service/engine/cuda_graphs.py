@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -116,13 +117,8 @@ class GraphRunner:
         most = size = _LEAST_WINDOWS
         while size <= max(settings.max_batch_windows, _LEAST_WINDOWS):
             rows = [torch.zeros(self._fast.context + WINDOW)] * size
-            took_ms = 0.0
-            for positions in self._common:
-
-                def run(rows: list[Tensor] = rows, positions: slice = positions) -> None:
-                    self.predict(rows, positions)
-
-                took_ms = max(took_ms, least_ms(run, time.perf_counter))
+            runs = (partial(self.predict, rows, positions) for positions in self._common)
+            took_ms = max(least_ms(run, time.perf_counter) for run in runs)
             if took_ms > settings.max_step_ms and size > _LEAST_WINDOWS:
                 break
             most, size = size, 2 * size

@@ -8,6 +8,7 @@ stream's front-end state computes the whole window and gives the same notes.
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -80,11 +81,7 @@ class Runner(Protocol):
 
 def least_ms(work: Callable[[], object], clock: Callable[[], float]) -> float:
     """The shortest of several runs: the first does extra work, and the machine may be shared."""
-    times_s = []
-    for _ in range(_TIMED_RUNS):
-        began_s = clock()
-        work()
-        times_s.append(clock() - began_s)
+    times_s = timeit.repeat(work, timer=clock, repeat=_TIMED_RUNS, number=1)
     return 1000 * max(min(times_s), 1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Operations: health, metrics, logs, the server process and its watchdog.
+"""Operations: health, metrics, logs, connections, and the watchdog.
 
 Nothing here changes a session's notes.
 """

@@ -17,7 +17,7 @@ from model.config import FRAMES, HEADS, PITCHES
 from service.__main__ import leave
 from service.app import create_app
 from service.ops import logs
-from service.ops.server import DrainingServer, server_config
+from service.server import DrainingServer, server_config
 from service.settings import Settings
 from tests.fakes import FakeStream, FakeTranscriber
 

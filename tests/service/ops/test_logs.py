@@ -9,7 +9,7 @@ import pytest
 
 from service.app import create_app
 from service.ops.logs import SessionFilter, configure, session_id
-from service.ops.server import DrainingServer, server_config
+from service.server import DrainingServer, server_config
 from service.settings import LogFormat, Settings
 from tests.service.apps import START, perform, serving
 

@@ -13,15 +13,13 @@ from contextvars import Context
 from functools import partial
 from time import monotonic
 from types import FrameType
-from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
-from service.access.clients import Places
 from service.ops.connections import HTTPConnection, LiveConnection
-from service.ops.metrics import Metrics
 from service.settings import Settings
+from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
@@ -53,25 +51,10 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-class Drained(Protocol):
-    """What the server uses of the application.
-
-    Attributes:
-        close_timeout_s: set to the time that the drain leaves for the engine's workers.
-    """
-
-    settings: Settings
-    metrics: Metrics
-    draining: asyncio.Event
-    sessions: Places
-    uploads: Places
-    close_timeout_s: float
-
-
 class DrainingServer(uvicorn.Server):
     """Runs one application until a signal, then drains it."""
 
-    def __init__(self, config: uvicorn.Config, state: Drained) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
         super().__init__(config)
         self._state = state
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -45,17 +45,30 @@ def test_one_session_in_anytime_mode_may_have_the_machine_to_itself(
     assert capacity.sessions_by_kind["anytime"] == sessions
 
 
-def test_a_figure_is_measured_once(
+def test_a_figure_is_measured_again_only_if_the_machine_was_busy(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "new" / "capacity.json"
-    first = capacity(engine, "cpu", cache)
-    assert first.windows_per_s > 0
-    monkeypatch.setattr(module, "_trial", None)  # which cannot be called again
-    assert capacity(engine, "cpu", cache) == first
+    speeds = [2.0, 3.0, 1.0]  # seconds of audio per second, of the trials to come
+
+    async def trial(*_: object) -> float:
+        return speeds.pop(0)
+
+    def measured() -> float:
+        found = capacity(engine, "cpu", cache).windows_per_s
+        assert not speeds
+        return found
+
+    monkeypatch.setattr(module, "_trial", trial)
+    first = measured()
+    for speed in (4.0, 0.1):
+        speeds[:] = [speed]
+        assert measured() == first
+    speeds[:] = [5.0, 6.0, 4.0]
+    assert measured() == pytest.approx(2 * first)
     monkeypatch.setattr(module, "processor", lambda: "another")
-    with pytest.raises(TypeError):
-        capacity(engine, "cpu", cache)
+    speeds[:] = [1.0, 1.5, 1.0]
+    assert measured() == pytest.approx(first / 2)
 
 
 def test_a_folder_that_cannot_be_written_to_is_done_without(

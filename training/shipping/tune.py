@@ -139,13 +139,10 @@ def tune(
         if search.score == before:
             break
     for name, values in grid.items():
-        # No count of frames is below the first of its grid.
-        ends = (
-            values[-1:]
-            if name in ("release_frames", "min_note_frames")
-            else values[:: len(values) - 1]
-        )
-        if (value := getattr(search.best, name)) is not None and value in ends:
+        first, last, value = values[0], values[-1], getattr(search.best, name)
+        if name in ("release_frames", "min_note_frames"):
+            first = None  # no count of frames is below it
+        if value is not None and value in (first, last):
             logger.warning("%s %s is at the end of its grid", name, value)
     return search.best
 

@@ -1,6 +1,5 @@
 """Dataclasses that check their fields: pydantic's, with errors of one line."""
 
-import re
 import reprlib
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -37,7 +36,9 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
             try:
                 validate(self, *args, **fields)
             except ValidationError as error:
-                raise ValueError(explained(error.errors(include_url=False)[0])) from None
+                first = error.errors(include_url=False)[0]
+                name = ".".join(map(str, first["loc"]))
+                raise ValueError(explained(first, name)) from None
 
         made.__init__ = init
         return made
@@ -47,12 +48,14 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
 
 def explained(error: Mapping[str, Any], name: str | None = None) -> str:
     """One of pydantic's errors as a sentence about ``name``, by default the path of the field; with
-    the field's value if the error has its ``input``."""
+    the field's value if the error has its ``input``. What a validator of ours says follows ``name``
+    only if that is given: usually it names the field itself."""
     kind, said = error["type"], str(error["msg"])
+    if kind == "value_error":
+        said = said.removeprefix("Value error, ")
+        return f"{name}: {said}" if name else said
     if name is None:
         name = ".".join(map(str, error["loc"]))
-    if kind == "value_error":  # of a validator of ours
-        return said.removeprefix("Value error, ")
     if kind == "missing":
         return f"{name} is missing"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -64,6 +67,7 @@ def explained(error: Mapping[str, Any], name: str | None = None) -> str:
     _, should, what = said.partition(" should ")
     if not should:
         return f"{name}: {said}" if name else said
-    what = re.split(", (?:unable|not) ", what)[0]
-    value = f", not {reprlib.repr(error['input'])}" if "input" in error else ""
-    return f"{name or 'the message'} must {what}{value}"
+    what = what.partition(", unable ")[0]
+    if "input" in error:
+        what = f"{what.partition(', not ')[0]}, not {reprlib.repr(error['input'])}"
+    return f"{name or 'the message'} must {what}"

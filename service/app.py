@@ -1,7 +1,6 @@
 """The application: `create_app(settings)` assembles it, its lifespan loads the model."""
 
 import asyncio
-import gc
 import logging
 import os
 import threading
@@ -126,9 +125,7 @@ async def load(
         if on_failure is not None:
             on_failure()
         return
-    # Garbage collections leave out what is loaded: walking it would stop all streams for 0.1 s.
-    gc.freeze()
-    state.slot.engine = engine
+    state.slot.take(engine)
     logger.info("model %s is ready on %s", engine.config.name, state.slot.device)
 
 

@@ -131,7 +131,7 @@ class Model:
         transcriber = load_model(name, device)
         self._step_time = Steps()
         engine = warm_engine(transcriber, self._step_time, settings)
-        gc.freeze()  # see service.app.load
+        gc.freeze()  # see EngineSlot.take
         self._hang_timeout_s = settings.hang_timeout_s
         self._engine = engine
         self._worker = ModelWorker(engine, weights_digest(transcriber), device, cluster)

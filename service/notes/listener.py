@@ -108,10 +108,13 @@ class Listener:
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
                 moves = self._pedal.hear(float(settled[self._pedal_row, i, _ANY_PITCH]))
-                share = self.belief.share(PEDALLED) if self.instruments else 1.0
-                if moves and not replayed and (self._pedal.down or share >= self._presence):
+                if moves and not replayed and (self._pedal.down or self._pedal_present()):
                     events.append(self._pedal.move(frame))
         return events
+
+    def _pedal_present(self) -> bool:
+        """Whether an instrument with a pedal plays."""
+        return not self.instruments or self.belief.share(PEDALLED) >= self._presence
 
     def finish(self, end_frame: int) -> list[Event]:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and

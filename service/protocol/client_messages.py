@@ -236,4 +236,4 @@ def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolE
         if path and (first["type"] != "missing" or len(path) > 1):
             code = _CODE_BY_FIELD.get(path[0], code)
     # It may quote the client's own text: keep the answer short.
-    return ProtocolError(code, explained(first, ".".join(path))[:300])
+    return ProtocolError(code, explained({**first, "loc": path})[:300])

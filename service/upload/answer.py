@@ -153,7 +153,7 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
     match error:
         case Problem():
             return error
-        case ProtocolError():
+        case ProtocolError() if error.code.status:  # 0: of the websocket alone
             return Problem(error.code, error.message, **extra)
         case EngineBusyError():
             later = state.settings.retry_after_s

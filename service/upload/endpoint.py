@@ -91,16 +91,16 @@ async def transcribe_recording(
         if refusal is not None:
             record_refusal(state.metrics.refused, refusal, client)
             raise refusal
-        settings, engine = state.settings, state.slot.loaded()
+        settings, config = state.settings, state.slot.loaded().config
         if not state.knows(choices.model):
-            loaded = engine.config.name  # not the path that it may come from
-            raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+            # Not the path that it may come from.
+            raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {config.name} is loaded here")
         defaults = FILE_OPTIONS
         if (mode := choices.mode or settings.mode) is not defaults.mode:
             defaults = replace(defaults, mode=mode, block_frames=None)
         try:
             options = choices.options(defaults)
-            check_instruments(options.instruments, distinguished_by(engine.config.heads))
+            check_instruments(options.instruments, distinguished_by(config.heads))
         except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         try:
@@ -108,6 +108,7 @@ async def transcribe_recording(
         except Exception as error:
             count(state, None, as_problem(error, state))
             raise
+        engine = state.slot.loaded()  # not that of before: the watchdog may have replaced it
         made = chosen(options, engine.config)
         items = await stack.enter_async_context(
             aclosing(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from service.__main__ import address_to_open, serve
+from service.__main__ import address_to_open, read_settings, serve
 from service.app import pick_model
 
 
@@ -59,3 +59,9 @@ def test_the_command_refuses_what_cannot_be(
         status = end.code
     assert status == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_a_setting_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(["--device", "gpu"], "service")
+    assert "  device: expected auto" in capsys.readouterr().err

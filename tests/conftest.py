@@ -13,6 +13,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.paths import SHARED
+
 # Before torch is imported. Threads that wait for one another lose most of their time where other
 # work holds a core: a test of a second then takes a minute. Processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -40,10 +42,6 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("patient")
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-# Recordings and oracles beside the repository; tests that read them skip where there are none.
-SHARED = Path(os.environ.get("SHARED", REPOSITORY.parent / "shared"))
 
 
 @pytest.fixture(autouse=True)

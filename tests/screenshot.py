@@ -14,8 +14,8 @@ import soundfile
 from playwright.sync_api import sync_playwright
 
 from tests.conftest import require_system
-from tests.service.conftest import server_starter
 from tests.service.page.browser import chromium
+from tests.service.servers import server_starter
 
 ZOOM_STEP = 1.5  # of one press on "Zoom in"
 EASING_MS = 1000  # the roll glides to its place

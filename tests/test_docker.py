@@ -14,7 +14,7 @@ import yaml
 from service.app import create_app
 from service.settings import Settings
 from service.state import ServiceState
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 DOCKER = REPOSITORY / "docker"
 DOCKERFILES = [DOCKER / "Dockerfile", DOCKER / "Dockerfile.cuda"]

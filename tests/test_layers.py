@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 # From the bottom to the top; rooms of one line know nothing of each other. The longest name that
 # fits tells a module's room.

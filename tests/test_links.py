@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 FOLDERS = ("clients", "docker", "model", "service", "tests", "training")
 DOCUMENTS = [

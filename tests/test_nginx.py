@@ -26,11 +26,12 @@ from service.protocol.client_messages import Start, to_json
 from service.protocol.options import Encoding
 from service.settings import Settings
 from tests.clients.test_client import assert_no_stuck_note, collect
-from tests.conftest import REPOSITORY, require_system
+from tests.conftest import require_system
 from tests.fakes import play
+from tests.paths import REPOSITORY
 from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
-from tests.service.conftest import TONES, RunningServer, answers, reserved_port, server_starter
 from tests.service.faults.held import wait_until
+from tests.service.servers import TONES, RunningServer, answers, reserved_port, server_starter
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
 PATIENCE_S = 60.0

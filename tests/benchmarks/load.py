@@ -15,10 +15,9 @@ from typing import Any
 
 import httpx
 
-from service.engine.runners import available_cores
 from tests.benchmarks import machine
 from tests.benchmarks.service.streams import measured
-from tests.service.conftest import RunningServer, server_starter
+from tests.service.servers import RunningServer, server_starter
 
 KINDS = {"block": "block_frames=8", "anytime": "anytime"}  # as `/info` calls them
 COLUMNS = ("streams", "refused", "p50", "p95", "p99", "behind_p99", "cores", "memory_mb")
@@ -55,7 +54,6 @@ def run(seconds: float, model: str, mode: str) -> dict[str, Any]:
         machine.write_music(music, seconds, None)
         server = start(
             *("service", "--port", "{port}", "--model", model),
-            OMP_NUM_THREADS=str(available_cores()),
             RSE_MAX_SESSIONS="auto",
             RSE_MAX_SESSIONS_PER_CLIENT="100000",
             RSE_MAX_REQUEST_BURST="1000000",

@@ -21,8 +21,8 @@ from service.protocol.server_messages import Progress
 from service.settings import Settings
 from tests.benchmarks import machine
 from tests.benchmarks.load import memory_mb
-from tests.service.conftest import RunningServer, server_starter
 from tests.service.faults.held import Held
+from tests.service.servers import RunningServer, server_starter
 
 # After a tenth of the way everything that grows once has grown. Notes of two hours take a few MB.
 WARM = 0.1

@@ -8,7 +8,7 @@ import pytest
 from tests.benchmarks import machine
 from tests.benchmarks.soak import LOOKS, Look, complaints, soak
 from tests.fakes import play
-from tests.service.conftest import TONES, server_starter
+from tests.service.servers import TONES, server_starter
 
 FLAT = [Look(60.0 * n, 6.0 * n, 900.0, 400.0, 20, 12) for n in range(1, LOOKS + 1)]
 

@@ -18,7 +18,7 @@ from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from tests.clients.fakes.cutting_proxy import CuttingProxy
 from tests.fakes import play
-from tests.service.conftest import TONES, RunningServer, server_starter
+from tests.service.servers import TONES, RunningServer, server_starter
 
 RATE = 44_100
 # (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.

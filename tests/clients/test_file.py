@@ -23,7 +23,7 @@ import soundfile
 from clients import file
 from clients.file import main
 from tests.clients.fakes.fake_service import nobody
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 RATE = 16_000
 STARTED = {"model": "fake", "mode": "block", "lookahead_ms": 197.0, "block_frames": 16}

@@ -17,7 +17,7 @@ from clients.connection import retry
 from clients.microphone import main
 from tests.clients.fakes.fake_devices import RATE, FakePort, FakeSounddevice
 from tests.clients.fakes.fake_service import Behaviour, FakeService
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 
 @pytest.fixture

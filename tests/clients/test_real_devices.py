@@ -15,8 +15,9 @@ import soundfile
 
 from tests import fakes
 from tests.clients.fakes.audio_server import ROOM, AudioServerError, jack, play, pulseaudio
-from tests.conftest import REPOSITORY, require_system
-from tests.service.conftest import TONES, server_starter
+from tests.conftest import require_system
+from tests.paths import REPOSITORY
+from tests.service.servers import TONES, server_starter
 
 RATE = 44_100
 MELODY = [(69, 0.5, 0.9), (81, 1.2, 1.5), (57, 1.9, 2.4), (93, 2.8, 3.1), (69, 3.5, 3.9)]

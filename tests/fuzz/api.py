@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.service.conftest import TONES, server_starter
+from tests.service.servers import TONES, server_starter
 
 
 def main() -> int:

@@ -16,9 +16,9 @@ from model.import_tf import build, import_checkpoint, main
 from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
-from tests.conftest import SHARED
 from tests.model.fast.test_network import varied
 from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
+from tests.paths import SHARED
 
 ORACLES = SHARED / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)

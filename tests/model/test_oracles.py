@@ -13,7 +13,7 @@ from model.import_tf import infer_config
 from model.released.names import from_released
 from model.symbols import SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
-from tests.conftest import SHARED
+from tests.paths import SHARED
 
 ORACLES = SHARED / "reference" / "oracles"
 FORWARD = sorted(p for p in ORACLES.glob("*_n*_h*.npz") if not p.name.startswith("train_"))

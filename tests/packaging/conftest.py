@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 PACKAGES = ("service", "model", "training", "clients")
 

@@ -15,10 +15,10 @@ import httpx
 import pytest
 import soundfile
 
-from tests.conftest import REPOSITORY
 from tests.fakes import play
 from tests.packaging.conftest import run
-from tests.service.conftest import answers, reserved_port
+from tests.paths import REPOSITORY
+from tests.service.servers import answers, reserved_port
 
 # Of a machine that does much else, while it installs torch.
 pytestmark = pytest.mark.timeout(1200)

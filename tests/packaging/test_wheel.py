@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.packaging.conftest import PACKAGES, run
+from tests.paths import REPOSITORY
 
 # Beside *.py: (folder, pattern) of what must travel in the wheel.
 DATA = (

@@ -1,117 +1,15 @@
 """What tests share: an engine in this process, and real servers on free ports in theirs."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from service.engine.engine import Engine
-from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
-from tests.service.apps import STANDSTILL_S, serving
-
-TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
-START_S = 240.0  # of a machine that does much else; some seconds on one that does not
-STOP_S = 60.0
-# A machine may stand still for a while: then no client is idle, and no worker hangs.
-PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "SEND", "HANG")}
-
-
-def reserved_port() -> tuple[socket.socket, int]:
-    """A port of 127.0.0.1 that no other program is given for as long as the socket is open.
-
-    It does not listen: a server may bind the same address beside it (SO_REUSEADDR, socket(7)).
-    """
-    reservation = socket.socket()
-    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reservation.bind(("127.0.0.1", 0))
-    return reservation, reservation.getsockname()[1]
-
-
-def answers(url: str) -> bool:
-    """Whether an address is reached and answers 200."""
-    try:
-        return httpx.get(url, timeout=60).status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-class RunningServer:
-    """A server in a process of its own."""
-
-    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
-        self._reservation, self.port = reserved_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
-        self._log = log
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *(a.format(port=self.port) for a in arguments)],
-                cwd=REPOSITORY,
-                env={**os.environ, "OMP_NUM_THREADS": "1", **PATIENT, **environment},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, f"the server has ended:\n{self.log}"
-            if answers(f"{self.url}/readyz"):
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"the server was not ready in {START_S} s:\n{self.log}")
-
-    def terminate(self) -> int:
-        """Asks it to end, as a supervisor would; its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOP_S)
-
-    def close(self) -> None:
-        """Kills it where it is still there, and gives its port back."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(STOP_S)
-        self._reservation.close()
-
-    def sessions(self) -> int:
-        count: int = httpx.get(f"{self.url}/readyz", timeout=60).json()["sessions"]
-        return count
-
-
-StartServer = Callable[..., RunningServer]
-
-
-@contextmanager
-def server_starter(folder: Path) -> Iterator[StartServer]:
-    """Starts `python -m ARGUMENTS`, `{port}` filled in; kills at the end who is still there."""
-    servers: list[RunningServer] = []
-
-    def start(*arguments: str, wait: bool = True, **environment: str) -> RunningServer:
-        log = folder / f"server-{len(servers)}.log"
-        servers.append(RunningServer(list(arguments), log, environment))
-        if wait:
-            servers[-1].wait_until_ready()
-        return servers[-1]
-
-    try:
-        yield start
-    finally:
-        for server in servers:
-            server.close()
+from tests.service.apps import serving
+from tests.service.servers import StartServer, server_starter
 
 
 @pytest.fixture(scope="module")

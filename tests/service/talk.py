@@ -7,7 +7,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.service.apps import PITCHES, START, check_notes, chunks, melody, midi_pitches, pcm16
-from tests.service.conftest import RunningServer
+from tests.service.servers import RunningServer
 
 AUDIO = pcm16(melody())
 

@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from model.storage import WEIGHTS
 from service.access.keys import hash_key
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
-from tests.service.conftest import TONES, StartServer
 from tests.service.faults.held import wait_until
+from tests.service.servers import TONES, StartServer
 from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 

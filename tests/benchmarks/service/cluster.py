@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from service.engine.runners import available_cores
 from tests.benchmarks.machine import spread, write_music
 from tests.benchmarks.service.live import PERCENTILES
 from tests.benchmarks.service.streams import MOST, measured
 from tests.service.cluster.conftest import ray_cluster
-from tests.service.conftest import server_starter
+from tests.service.servers import server_starter
 
 STREAMS = 4
 MODELS = 2
@@ -65,7 +64,6 @@ def single_process(folder: Path, model: str) -> Iterator[str]:
     with server_starter(folder) as start:
         server = start(
             *("service", "--port", "{port}", "--model", model),
-            OMP_NUM_THREADS=str(available_cores()),
             **{f"RSE_{name.upper()}": str(value) for name, value in LIMITS.items()},
         )
         yield server.url

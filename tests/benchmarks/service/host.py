@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.benchmarks import load
 from tests.benchmarks.machine import cpu_s, spread, write_music
-from tests.service.conftest import TONES, server_starter
+from tests.service.servers import TONES, server_starter
 
 STREAMS = 16
 

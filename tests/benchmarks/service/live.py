@@ -6,7 +6,6 @@ stated, and what the stream costs the server's processor.
 """
 
 import asyncio
-import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Progress
 from tests.benchmarks.machine import cpu_s
-from tests.service.conftest import server_starter
+from tests.service.servers import server_starter
 
 RATE_HZ = 48_000
 CHUNK_S = 0.02
@@ -120,9 +119,8 @@ def run(
     options = Start(
         encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=lookahead_ms, mode=mode
     )
-    threads = str(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-        server = start("service", "--port", "{port}", "--model", model, OMP_NUM_THREADS=threads)
+        server = start("service", "--port", "{port}", "--model", model)
         used_s = cpu_s(server.process.pid)
         result = asyncio.run(stream(server.url, pcm, options, MICROPHONE_CHUNK_S))
         used_s = cpu_s(server.process.pid) - used_s

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from clients.client import TranscriptionClient
-from service.engine.runners import available_cores
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from tests.benchmarks.machine import RATE_HZ, spread
-from tests.service.conftest import server_starter
+from tests.service.servers import server_starter
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -24,7 +23,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             began = time.perf_counter()
             server = start(
                 *("service", "--port", "{port}", "--model", options.model),
-                OMP_NUM_THREADS=str(available_cores()),
             )
             ready_s.append(time.perf_counter() - began)
             connected_s.append(asyncio.run(connected(server.url)))

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.runners import available_cores
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
 from tests.benchmarks.machine import write_music
 from tests.benchmarks.service.live import PERCENTILES, RATE_HZ, Stream, read_pcm, stream
-from tests.service.conftest import server_starter
+from tests.service.servers import server_starter
 
 LATE_MS = 50.0
 MOST = 512
@@ -44,7 +43,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         write_music(music, seconds, options.audio)
         server = start(
             *("service", "--port", "{port}", "--model", options.model),
-            OMP_NUM_THREADS=str(available_cores()),
             RSE_MAX_SESSIONS=str(MOST),
             RSE_MAX_SESSIONS_PER_CLIENT=str(MOST),
         )

@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.clients.examples.conftest import TUNE
-from tests.conftest import REPOSITORY, require_system
+from tests.conftest import require_system
+from tests.paths import REPOSITORY
 from tests.service.page.browser import PATIENCE_MS, chromium
 
 EXAMPLES = REPOSITORY / "clients" / "examples"

@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.clients.examples.conftest import TUNE
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 NOTEBOOK = REPOSITORY / "clients" / "examples" / "quickstart.ipynb"
 KERNEL_S = 240.0  # of a machine that does much else, for a cell

@@ -19,7 +19,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tests.service.conftest import reserved_port
+from tests.service.servers import reserved_port
 
 FRAME_RATE_HZ = 4.0
 STEP_S = 1 / FRAME_RATE_HZ  # of time between two of the server's steps

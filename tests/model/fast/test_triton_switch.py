@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed (extra: gpu)")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from model.released.tf_checkpoint import read_checkpoint, read_index
 from model.storage import WeightsError
-from tests.conftest import SHARED
 from tests.model.released import tf_writer
 from tests.model.released.tf_writer import number, record, write_checkpoint
+from tests.paths import SHARED
 
 VARIABLES: dict[str, NDArray] = {
     "Variable": np.array(7, np.int32),

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.service.conftest import reserved_port
+from tests.paths import REPOSITORY
+from tests.service.servers import reserved_port
 
 PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
 STOP_S = 60.0

@@ -5,7 +5,7 @@ import yaml
 
 from service.cluster import scaling as cluster_scaling
 from service.settings import ClusterSettings, Settings
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
 

@@ -10,7 +10,7 @@ from typing import Self
 import httpx
 import pytest
 
-from tests.service.conftest import RunningServer
+from tests.service.servers import RunningServer
 
 PATIENCE_S = 60.0
 

@@ -4,8 +4,8 @@ import asyncio
 import os
 import random
 
-from tests.service.conftest import TONES, RunningServer, StartServer
 from tests.service.faults.held import Held, wait_until
+from tests.service.servers import TONES, RunningServer, StartServer
 from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 VISITORS = 50

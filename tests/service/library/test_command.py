@@ -14,8 +14,8 @@ import soundfile
 
 from rse_transcribe import Note, command
 from service.engine.engine import Engine
-from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
+from tests.paths import REPOSITORY
 from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of
 
 

@@ -16,8 +16,8 @@ import torch
 import rse_transcribe
 from model.storage import WEIGHTS, WeightsError, load, save_weights
 from rse_transcribe.models import DeviceError, loaded
-from tests.conftest import REPOSITORY
 from tests.fakes import FakeTranscriber
+from tests.paths import REPOSITORY
 from tests.service.apps import PITCHES, RATE_HZ, melody
 
 

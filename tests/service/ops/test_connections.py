@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 
 from service.ops.connections import PIECE_BYTES, LiveConnection
 from service.settings import Settings
-from tests.service.conftest import TONES, RunningServer, StartServer, answers
 from tests.service.faults.held import wait_until
+from tests.service.servers import TONES, RunningServer, StartServer, answers
 
 HANDSHAKE = (
     b"GET /ws/transcribe HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"

@@ -12,7 +12,7 @@ import httpx
 import mido
 from playwright.sync_api import Browser, Download, Page, Playwright
 
-from tests.service.conftest import START_S, RunningServer
+from tests.service.servers import START_S, RunningServer
 
 PATIENCE_MS = 60_000  # of a machine that does much else
 LISTENING = "body[data-state=listening]"

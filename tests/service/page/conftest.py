@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from tests.conftest import require_system
 from tests.fakes import play
-from tests.service.conftest import TONES as TONES_SERVER
-from tests.service.conftest import RunningServer, server_starter
 from tests.service.page.browser import PATIENCE_MS, Tab, chromium, fresh_tab
+from tests.service.servers import TONES as TONES_SERVER
+from tests.service.servers import RunningServer, server_starter
 
 RATE_HZ = 48_000
 # (pitch, onset, offset) in seconds

@@ -5,10 +5,10 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from service.access.keys import hash_key
-from tests.service.conftest import TONES as TONES_SERVER
-from tests.service.conftest import StartServer
 from tests.service.page.browser import LISTENING, Tab
 from tests.service.page.conftest import TONES
+from tests.service.servers import TONES as TONES_SERVER
+from tests.service.servers import StartServer
 
 KEY = "rse_a-key-for-this-test"
 

@@ -13,8 +13,8 @@ from model.config import INSTRUMENTS
 from model.instruments import PROGRAMS
 from service.notes.pedal import PEDALLED
 from tests.fakes import play
-from tests.service.conftest import TONES, RunningServer, server_starter
 from tests.service.page.browser import Tab, fresh_tab, notes_of, pitches_of, saved
+from tests.service.servers import TONES, RunningServer, server_starter
 
 RATE_HZ = 22_050
 DURATION_S = 2.2

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.service.conftest import START_S, RunningServer, StartServer
-from tests.service.conftest import TONES as TONES_SERVER
 from tests.service.page.browser import (
     IDLE,
     LISTENING,
@@ -19,6 +17,8 @@ from tests.service.page.browser import (
     transcribed,
 )
 from tests.service.page.conftest import NAMES, PITCHES
+from tests.service.servers import START_S, RunningServer, StartServer
+from tests.service.servers import TONES as TONES_SERVER
 
 LIVE_OPTIONS = {"lookahead_ms": 100, "block_frames": 4}  # those that the page asks for
 MICROPHONE_IN_HAND = """(allowed) => {

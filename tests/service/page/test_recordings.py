@@ -8,9 +8,9 @@ import soundfile
 from playwright.sync_api import expect
 
 from tests.fakes import play
-from tests.service.conftest import RunningServer
 from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved, transcribed
 from tests.service.page.conftest import LONG_S, LONG_TONES, PITCHES, RATE_HZ, TONES
+from tests.service.servers import RunningServer
 
 
 def test_recording_gives_the_notes_that_the_server_finds(

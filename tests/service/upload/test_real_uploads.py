@@ -26,8 +26,8 @@ from tests.service.apps import (
     sound_file,
     state_of,
 )
-from tests.service.conftest import TONES, RunningServer, StartServer
 from tests.service.faults.held import wait_until
+from tests.service.servers import TONES, RunningServer, StartServer
 
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 

@@ -15,7 +15,7 @@ from model.import_tf import infer_config
 from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
-from tests.conftest import SHARED
+from tests.paths import SHARED
 from training.loop.released_optim import (
     ReleasedRAdam,
     rectification,

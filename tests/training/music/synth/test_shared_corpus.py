@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.conftest import SHARED
+from tests.paths import SHARED
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import generate_batches
 from training.music.synth.excerpts import load_material

@@ -184,7 +184,9 @@ def start_thread(work: Callable[[], ResultT], name: str) -> asyncio.Future[Resul
 def warm_engine(transcriber: Transcriber, observer: EngineObserver, settings: Settings) -> Engine:
     """An engine with this model, warmed up; takes seconds."""
     limits = EngineSettings(
-        max_batch_windows=settings.max_batch_windows, max_step_ms=settings.max_step_ms
+        max_batch_windows=settings.max_batch_windows,
+        max_step_ms=settings.max_step_ms,
+        worker_processes=settings.worker_processes,
     )
     engine = Engine(transcriber, limits, observer=observer)
     try:

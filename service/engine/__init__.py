@@ -1,4 +1,4 @@
-"""Windows of samples to probabilities of notes: batching, the model's thread, processors and GPUs.
+"""Windows of samples to probabilities of notes: batching, threads and processes, CPUs and GPUs.
 
 Nothing here knows of clients, sessions or how notes are read off the probabilities.
 """

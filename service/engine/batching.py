@@ -18,10 +18,12 @@ import math
 import threading
 import time
 from bisect import insort
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +66,7 @@ class EngineSettings:
         gather_ms: how long a batch waits for windows of other live streams, where large batches
             pay off; no wait if every open live stream has already submitted its window.
         max_queued_windows: windows of all streams waiting for the workers.
+        worker_processes: several workers of a CPU compute in processes of their own (Linux).
     """
 
     max_batch_windows: Count = 32
@@ -71,6 +74,7 @@ class EngineSettings:
     max_step_ms: Positive = 25.0
     gather_ms: NotNegative = 2.0
     max_queued_windows: Count = 4096
+    worker_processes: bool = False
 
     def limit(self, priority: Priority) -> int:
         """Windows in one request of this priority."""
@@ -80,7 +84,11 @@ class EngineSettings:
 class RequestStream:
     """A source of requests; compared by identity."""
 
+    _numbers = count()
+
     def __init__(self, priority: Priority, positions: slice) -> None:
+        self.number = next(self._numbers)
+        self.worker: int | None = None  # the only one that may compute it; None: any
         self.priority = priority
         self.positions = positions
         self.due_s = -math.inf  # of its latest request
@@ -176,7 +184,8 @@ class RequestQueue:
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
         self._make_waiter = partial(threading.Condition, lock)
-        self._idle: list[threading.Condition] = []  # one for each idle worker, the latest last
+        # The idle workers and what they wait for, the latest last.
+        self._idle: list[tuple[int, threading.Condition]] = []
         # (due, number, request), the most urgent first
         self._queues: dict[Priority, list[tuple[float, int, Request]]] = {p: [] for p in Priority}
         self._number = 0
@@ -184,6 +193,7 @@ class RequestQueue:
         self._live_streams: set[RequestStream] = set()
         self._held: set[RequestStream] = set()  # streams whose front-end a worker is using
         self._file_workers = 1  # that may compute files while there are live streams
+        self._pinned_to = 0  # workers that share the streams; 0: any worker computes any stream
         self._filing: set[int] = set()  # threads of the workers that compute files
         self.closed = False  # accepts no more requests
 
@@ -195,11 +205,19 @@ class RequestQueue:
                 self._limits[priority] = min(self.settings.limit(priority), max(1, batch_windows))
             self._gather_s = gather_s
 
+    def pin(self, workers: int) -> None:
+        """From now on a stream is computed by one of so many workers, always the same."""
+        with self._changed:
+            self._pinned_to = workers
+
     def enter(self, stream: RequestStream) -> None:
         """A batch will wait for this stream's windows too. Raises EngineClosedError."""
         with self._changed:
             self._refuse_if_closed()
             if stream.priority is Priority.LIVE:
+                if self._pinned_to:
+                    streams = Counter(one.worker for one in self._live_streams)
+                    stream.worker = min(range(self._pinned_to), key=lambda worker: streams[worker])
                 self._live_streams.add(stream)
 
     def leave(self, stream: RequestStream) -> None:
@@ -225,20 +243,20 @@ class RequestQueue:
             self.windows += count
             self._wake()
 
-    def next_batch(self, timeout_s: float) -> list[Part]:
-        """The most urgent windows; empty if there are none within ``timeout_s``.
+    def next_batch(self, timeout_s: float, worker: int = 0) -> list[Part]:
+        """The worker's most urgent windows; empty if there are none within ``timeout_s``.
 
         The streams of the batch are held until ``release``. A worker calls this when it has
         finished its last batch.
         """
         with self._changed:
             self._filing.discard(threading.get_ident())
-            self._wait_for_work(timeout_s)
-            if self._free(Priority.LIVE):
+            self._wait_for_work(timeout_s, worker)
+            if self._free(Priority.LIVE, worker):
                 self._changed.wait_for(self._complete, self._gather_s)
             for priority in Priority:
-                if self._free(priority):
-                    batch = self._take(priority)
+                if self._free(priority, worker):
+                    batch = self._take(priority, worker)
                     self._wake()  # there may be work for another
                     return batch
             return []
@@ -261,32 +279,37 @@ class RequestQueue:
                 self._wake()
         return waiting
 
-    def _wait_for_work(self, timeout_s: float) -> None:
+    def _wait_for_work(self, timeout_s: float, worker: int) -> None:
         until_s = time.monotonic() + timeout_s
-        while not self._has_work():
+        while not self._has_work(worker):
             waiter = self._make_waiter()
-            self._idle.append(waiter)
+            self._idle.append((worker, waiter))
             if not waiter.wait(until_s - time.monotonic()):
-                if waiter in self._idle:
-                    self._idle.remove(waiter)
+                if (worker, waiter) in self._idle:
+                    self._idle.remove((worker, waiter))
                 return
 
     def _wake(self) -> None:
         """After a change: wakes the worker that gathers a batch and, if there is work, an idle one:
         the one that worked last, since its core's caches still hold the network."""
         self._changed.notify_all()
-        if self._idle and self._has_work():
-            self._idle.pop().notify()
+        for place in reversed(range(len(self._idle))):
+            if self._has_work(self._idle[place][0]):
+                self._idle.pop(place)[1].notify()
+                return
 
-    def _free(self, priority: Priority) -> bool:
-        """Whether any request of this priority can be served."""
+    def _free(self, priority: Priority, worker: int) -> bool:
+        """Whether the worker can serve any request of this priority."""
         if priority is Priority.FILE and self._live_streams:
             if len(self._filing) >= self._file_workers:
                 return False
-        return any(request.stream not in self._held for _, _, request in self._queues[priority])
+        return any(self._may(worker, request.stream) for _, _, request in self._queues[priority])
 
-    def _has_work(self) -> bool:
-        return self.closed or any(self._free(priority) for priority in Priority)
+    def _may(self, worker: int, stream: RequestStream) -> bool:
+        return stream not in self._held and stream.worker in (None, worker)
+
+    def _has_work(self, worker: int) -> bool:
+        return self.closed or any(self._free(priority, worker) for priority in Priority)
 
     def _complete(self) -> bool:
         """Whether the live batch is full or no stream is left that could join it."""
@@ -296,18 +319,22 @@ class RequestQueue:
         everybody = due >= self._live_streams
         return self.closed or everybody or windows >= self._limits[Priority.LIVE]
 
-    def _take(self, priority: Priority) -> list[Part]:
+    def _take(self, priority: Priority, worker: int) -> list[Part]:
         """Windows for one batch; a stream's second request waits for the next."""
         room, queue = self._limits[priority], self._queues[priority]
+        if self._pinned_to and priority is Priority.FILE and self._live_streams:
+            room = 1  # no other worker may take the live window that becomes due meanwhile
         if priority is Priority.FILE:
             self._filing.add(threading.get_ident())
         batch: list[Part] = []
         for _, _, request in queue:
             stream = request.stream
-            if stream in self._held or (
+            if not self._may(worker, stream) or (
                 batch and stream.positions != batch[0].request.stream.positions
             ):
                 continue
+            if self._pinned_to:
+                stream.worker = worker
             stop = min(len(request.windows), request.taken + room)
             batch.append(Part(request, request.taken, stop))
             room -= stop - request.taken

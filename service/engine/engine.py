@@ -18,8 +18,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import torch
@@ -38,7 +39,8 @@ from service.engine.batching import (
     RequestStream,
     Window,
 )
-from service.engine.interface import EngineObserver, Transcriber
+from service.engine.interface import EngineObserver, Plan, Transcriber
+from service.engine.processes import AVAILABLE, WorkerProcess
 from service.engine.runners import runner_of, set_own_threads
 from service.engine.segments import SegmentedStream
 
@@ -100,6 +102,8 @@ class Engine:
         self._running: dict[int, list[Part]] = {}  # by worker
         self._given_up: EngineClosedError | None = None  # by `abandon`
         self._workers: list[threading.Thread] = []
+        self._transcriber = transcriber
+        self._processes: list[WorkerProcess] = []  # by worker; none: the workers compute
         self._add_worker()
 
     @property
@@ -131,10 +135,27 @@ class Engine:
         self._threads = plan.threads
         gather_s = self.settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
         self._requests.bound(plan.batch_windows, gather_s, plan.workers)
+        if self.settings.worker_processes and plan.workers > 1 and AVAILABLE:
+            self._start_processes(plan)
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True
         logger.info("%s", plan)
+
+    def _start_processes(self, plan: Plan) -> None:
+        """One for each worker, all at once: loading takes seconds. Without them threads compute."""
+        start = partial(WorkerProcess, self._transcriber, plan.batch_windows)
+        with ThreadPoolExecutor(plan.workers) as pool:
+            starting = [pool.submit(start) for _ in range(plan.workers)]
+        started = [one.result() for one in starting if one.exception() is None]
+        if len(started) < plan.workers:
+            for process in started:
+                process.kill()
+            error = next(filter(None, (one.exception() for one in starting)))
+            logger.warning("no worker processes, so threads compute: %s", error)
+            return
+        self._requests.pin(plan.workers)
+        self._processes = started
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream | SegmentedStream:
         """See ``EngineLike``. With several workers a recording is computed in segments."""
@@ -154,6 +175,7 @@ class Engine:
         deadline = time.monotonic() + timeout_s  # shared by all workers
         for worker in self._workers:
             worker.join(max(0.0, deadline - time.monotonic()))
+        self._kill_processes()
 
     def abandon(self) -> None:
         """See ``EngineLike``. A worker that recovers finds its requests answered and ends."""
@@ -163,6 +185,11 @@ class Engine:
         for batch in list(self._running.values()):
             for part in batch:
                 part.request.fail(hanging)
+        self._kill_processes()
+
+    def _kill_processes(self) -> None:
+        for process in self._processes:
+            process.kill()
 
     def __enter__(self) -> Engine:
         return self
@@ -190,7 +217,7 @@ class Engine:
             batch: list[Part] = []
             try:
                 self._beats[number] = time.monotonic()
-                batch = self._requests.next_batch(_HEARTBEAT_S)
+                batch = self._requests.next_batch(_HEARTBEAT_S, number)
                 self._beats[number] = time.monotonic()
                 if threads != self._threads and self._threads is not None:
                     threads = self._threads
@@ -199,6 +226,8 @@ class Engine:
                 if self._given_up is not None:  # possibly since the batch was taken
                     for part in batch:
                         part.request.fail(self._given_up)
+                elif batch and self._processes:
+                    self._hand_over(batch, self._processes[number])
                 elif batch:
                     self._step(batch)
             except Exception as error:  # a fault in the engine itself must not end all streams
@@ -209,7 +238,6 @@ class Engine:
         """Front-end by stream, network by batch, results by request."""
         began_s = time.monotonic()
         waited_s = began_s - min(part.request.submitted_s for part in batch)
-        priority = batch[0].request.stream.priority
         rows: list[Tensor] = []
         run: list[Part] = []
         for part in batch:
@@ -219,21 +247,62 @@ class Engine:
                 run.append(part)
         if not run:
             return
+        positions = run[0].request.stream.positions
+        self._settle(run, began_s, waited_s, lambda: self._runner.predict(rows, positions))
+
+    def _hand_over(self, batch: list[Part], process: WorkerProcess) -> None:
+        """The same in the worker's process."""
+        began_s = time.monotonic()
+        waited_s = began_s - min(part.request.submitted_s for part in batch)
+        wanted: list[Part] = []
+        for part in batch:
+            if part.request.begin():
+                wanted.append(part)
+            else:
+                process.forget(part.request.stream)
+
+        def compute() -> Probabilities:
+            errors, probabilities = process.compute(wanted)
+            for part, error in zip(list(wanted), errors, strict=True):
+                if error is not None:
+                    logger.error("the front-end failed on a request: %s", error)
+                    _fail([part], RuntimeError(error))
+                    wanted.remove(part)
+            return probabilities
+
         try:
-            probabilities = self._runner.predict(rows, run[0].request.stream.positions)
+            if wanted:
+                self._settle(wanted, began_s, waited_s, compute)
+        finally:
+            for part in batch:
+                self._requests.release(part.request.stream)
+
+    def _settle(
+        self,
+        parts: list[Part],
+        began_s: float,
+        waited_s: float,
+        compute: Callable[[], Probabilities],
+    ) -> None:
+        """Answers the parts with what is computed, or fails them."""
+        windows = sum(len(part) - part.unread for part in parts)
+        priority = parts[0].request.stream.priority
+        try:
+            probabilities = compute()
         except Exception as error:
-            logger.exception("the model failed on a batch of %d windows", len(rows))
+            logger.exception("the model failed on a batch of %d windows", windows)
             if self._observer is not None:  # before the answer, so that it is counted by then
-                self._observer.batch_failed(priority, len(rows), error)
-            _fail(run, error)
+                self._observer.batch_failed(priority, windows, error)
+            _fail(parts, error)
             return
-        if self._observer is not None:
+        if self._observer is not None and len(probabilities):
             step_s = time.monotonic() - began_s
-            self._observer.batch_done(priority, len(rows), step_s, waited_s)
+            self._observer.batch_done(priority, len(probabilities), step_s, waited_s)
         first = 0
-        for part in run:
+        for part in parts:
             read = len(part) - part.unread
-            part.request.answer(part.first, probabilities[first : first + read])
+            if read:
+                part.request.answer(part.first, probabilities[first : first + read])
             first += read
 
     def _features(self, part: Part) -> list[Tensor] | None:

@@ -7,7 +7,6 @@ those who came in are to stay on time.
 import argparse
 import json
 import math
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -21,12 +20,6 @@ from tests.service.servers import RunningServer, server_starter
 
 KINDS = {"block": "block_frames=8", "anytime": "anytime"}  # as `/info` calls them
 COLUMNS = ("streams", "refused", "p50", "p95", "p99", "behind_p99", "cores", "memory_mb")
-
-
-def memory_mb(server: RunningServer) -> float:
-    """Resident memory, in MB (10^6 bytes)."""
-    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def measure(
@@ -43,7 +36,7 @@ def measure(
         **(trial["lateness_ms"] or {}),
         "behind_p99": (trial["behind_ms"] or {}).get("p99", math.nan),
         "cores": (machine.cpu_s(server.process.pid) - used_s) / (time.monotonic() - began_s),
-        "memory_mb": memory_mb(server),
+        "memory_mb": machine.memory_mb(server.process.pid),
     }
 
 

@@ -56,18 +56,35 @@ def seconds(
     return times
 
 
+def family(pid: int) -> list[int]:
+    """A process and those that it started."""
+    found = [one.read_text().split() for one in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [pid, *(int(child) for children in found for child in children)]
+
+
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has had, user and system (proc(5), stat)."""
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time that a service has had, user and system (proc(5), stat)."""
+    stats = [
+        Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in family(pid)
+    ]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb() -> float:
-    """The most memory that this process has had, in MB (10^6 bytes)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
+    """The most memory that this process and those that it started have had, in MB (10^6 bytes)."""
+    return sum(_memory_mb(pid, "VmHWM") for pid in family(os.getpid()))
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a service, in MB."""
+    return sum(_memory_mb(one, "VmRSS") for one in family(pid))
+
+
+def _memory_mb(pid: int, kind: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(kind):
             return int(line.split()[1]) * 1024 / 1e6
-    raise OSError("/proc/self/status has no VmHWM")
+    raise OSError(f"/proc/{pid}/status has no {kind}")
 
 
 def music(duration_s: float, seed: int = 0) -> NDArray[np.float32]:

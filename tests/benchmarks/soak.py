@@ -20,7 +20,6 @@ from service.protocol.options import Encoding
 from service.protocol.server_messages import Progress
 from service.settings import Settings
 from tests.benchmarks import machine
-from tests.benchmarks.load import memory_mb
 from tests.service.faults.held import Held
 from tests.service.servers import RunningServer, server_starter
 
@@ -76,7 +75,7 @@ async def soak(
                     sent_s,
                     time.monotonic() - began_s,
                     behind_ms,
-                    memory_mb(server),
+                    machine.memory_mb(server.process.pid),
                     held.files,
                     held.threads,
                 )

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from model import storage
+from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 from tests.benchmarks.machine import peak_mb, spread, write_music
@@ -94,7 +95,8 @@ async def measure(path: Path, engine: Engine) -> dict[str, Any]:
 
 def main() -> None:
     """The measuring process: ``python -m tests.benchmarks.service.file PATH MODEL``."""
-    with Engine(storage.load(sys.argv[2])) as engine:
+    settings = EngineSettings(worker_processes=True)  # as the service
+    with Engine(storage.load(sys.argv[2]), settings) as engine:
         engine.warm_up()
         print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), engine))))
 

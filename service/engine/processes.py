@@ -1,0 +1,119 @@
+"""Worker processes: the network computed beside the service, not within its interpreter.
+
+Threads of one interpreter take turns at its lock. A window is some hundred small operations, each
+of which gives the lock back and takes it again; next to an event loop that serves sockets and
+tracks notes, two cores do the work of little more than one. So where a CPU has several cores, each
+worker thread of the engine hands its batches to a process of its own and waits.
+
+A stream stays with its process, which keeps its state. If a process ends, the requests under way
+fail, as after any fault of the model, and a new process serves the next ones.
+"""
+
+import logging
+import math
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing import Pipe
+
+import numpy as np
+
+from model.config import FRAMES, PITCHES, WINDOW
+from service.engine.batching import EngineError, Part, Probabilities, RequestStream
+from service.engine.interface import Transcriber
+from service.engine.worker import Batch, Task, values_of
+
+logger = logging.getLogger(__name__)
+
+AVAILABLE = hasattr(os, "memfd_create")  # Linux
+_MAIN = "from service.engine.worker import main; main()"
+
+
+class WorkerProcess:
+    """A process with a copy of the model; for one thread, except ``kill``."""
+
+    def __init__(self, transcriber: Transcriber, batch_windows: int) -> None:
+        """Returns when it has loaded the model; raises EngineError if it does not."""
+        self._model = pickle.dumps(transcriber)
+        self._batch_windows = batch_windows
+        self._values = batch_windows * (WINDOW + len(transcriber.config.heads) * FRAMES * PITCHES)
+        self._killed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._known: set[int] = set()  # numbers of the streams that it keeps
+        self._forget: deque[int] = deque()
+        memory = os.memfd_create("rse-engine")
+        self._connection, other = Pipe()
+        with other:
+            os.ftruncate(memory, 4 * self._values)
+            values = np.frombuffer(mmap.mmap(memory, 0), np.float32)
+            self._windows, self._probabilities = values_of(values, self._batch_windows)
+            files = (other.fileno(), memory)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _MAIN, *map(str, files), str(self._batch_windows)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                pass_fds=files,
+            )
+            os.close(memory)
+        if self._killed:  # meanwhile
+            self._process.kill()
+        try:
+            self._connection.send_bytes(self._model)
+            self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise EngineError("a worker process did not start") from error
+
+    def compute(self, parts: Sequence[Part]) -> tuple[list[str | None], Probabilities]:
+        """The parts' errors, and the probabilities of those without one, in their order.
+
+        Raises EngineError if the batch failed as a whole or the process has ended.
+        """
+        if self._process.poll() is not None and not self._killed:
+            logger.error("a worker process ended (%d): starting another", self._process.returncode)
+            self._connection.close()
+            self._start()
+        tasks, first = [], 0
+        for part in parts:
+            windows = part.windows
+            self._windows[first : first + len(windows)] = windows
+            first += len(windows)
+            number = self._number(part.request.stream)
+            tasks.append(Task(number, len(windows), part.unread, part.request.new_hops))
+        forget = [self._forget.popleft() for _ in range(len(self._forget))]
+        batch = Batch(tasks, parts[0].request.stream.positions, forget)
+        try:
+            self._connection.send(batch)
+            answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise EngineError("a worker process ended") from error
+        if isinstance(answer, str):
+            raise EngineError(answer)
+        size = math.prod(answer.shape)
+        return answer.errors, self._probabilities[:size].reshape(answer.shape).copy()
+
+    def kill(self) -> None:
+        """From any thread; a batch under way fails."""
+        self._killed = True
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self, stream: RequestStream) -> None:
+        """The stream missed a window: what the process keeps of it is of no use."""
+        self._forget.append(stream.number)
+
+    def _number(self, stream: RequestStream) -> int:
+        if stream.number not in self._known:
+            self._known.add(stream.number)
+            weakref.finalize(stream, self._end, stream.number).atexit = False
+        return stream.number
+
+    def _end(self, number: int) -> None:
+        self._known.discard(number)
+        self._forget.append(number)

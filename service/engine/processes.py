@@ -5,8 +5,8 @@ of which gives the lock back and takes it again; next to an event loop that serv
 tracks notes, two cores do the work of little more than one. So where a CPU has several cores, each
 worker thread of the engine hands its batches to a process of its own and waits.
 
-A stream stays with its process, which keeps its state. If a process ends, the requests under way
-fail, as after any fault of the model, and a new process serves the next ones.
+A stream stays with its process, which keeps its state. If a process ends, another one takes its
+place and computes the batch under way from whole windows, as for new streams.
 """
 
 import logging
@@ -26,7 +26,7 @@ import numpy as np
 from model.config import FRAMES, PITCHES, WINDOW
 from service.engine.batching import EngineError, Part, Probabilities, RequestStream
 from service.engine.interface import Transcriber
-from service.engine.worker import Batch, Task, values_of
+from service.engine.worker import Answer, Batch, Task, values_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,12 +73,29 @@ class WorkerProcess:
     def compute(self, parts: Sequence[Part]) -> tuple[list[str | None], Probabilities]:
         """The parts' errors, and the probabilities of those without one, in their order.
 
-        Raises EngineError if the batch failed as a whole or the process has ended.
+        Raises EngineError if the batch failed as a whole or ended a process twice.
         """
-        if self._process.poll() is not None and not self._killed:
-            logger.error("a worker process ended (%d): starting another", self._process.returncode)
+        try:
+            answer = self._ask(parts)
+        except (EOFError, OSError):
+            if not self._killed:
+                logger.error("a worker process ended (%d): starting another", self._process.wait())
             self._connection.close()
-            self._start()
+            answer = self._retry(parts)
+        if isinstance(answer, str):
+            raise EngineError(answer)
+        size = math.prod(answer.shape)
+        return answer.errors, self._probabilities[:size].reshape(answer.shape).copy()
+
+    def _retry(self, parts: Sequence[Part]) -> Answer | str:
+        try:
+            if not self._killed:
+                self._start()
+            return self._ask(parts)
+        except (EOFError, OSError) as error:
+            raise EngineError("a worker process ended") from error
+
+    def _ask(self, parts: Sequence[Part]) -> Answer | str:
         tasks, first = [], 0
         for part in parts:
             windows = part.windows
@@ -87,16 +104,9 @@ class WorkerProcess:
             number = self._number(part.request.stream)
             tasks.append(Task(number, len(windows), part.unread, part.request.new_hops))
         forget = [self._forget.popleft() for _ in range(len(self._forget))]
-        batch = Batch(tasks, parts[0].request.stream.positions, forget)
-        try:
-            self._connection.send(batch)
-            answer = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise EngineError("a worker process ended") from error
-        if isinstance(answer, str):
-            raise EngineError(answer)
-        size = math.prod(answer.shape)
-        return answer.errors, self._probabilities[:size].reshape(answer.shape).copy()
+        self._connection.send(Batch(tasks, parts[0].request.stream.positions, forget))
+        answer: Answer | str = self._connection.recv()
+        return answer
 
     def kill(self) -> None:
         """From any thread; a batch under way fails."""

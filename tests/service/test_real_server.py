@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.storage import WEIGHTS
 from service.access.keys import hash_key
+from tests.benchmarks.machine import family
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.faults.held import wait_until
 from tests.service.servers import TONES, StartServer
@@ -122,9 +123,15 @@ async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: St
 # -- `python -m service` --------------------------------------------------------------------------
 
 
-async def test_the_command(start_server: StartServer) -> None:
-    server = start_server("service", "--port", "{port}", "--device", "cpu", "--model", "light")
+@pytest.mark.parametrize("cores", [1, 2])
+async def test_the_command(start_server: StartServer, cores: int) -> None:
+    server = start_server(
+        *("service", "--port", "{port}", "--device", "cpu", "--model", "light"),
+        OMP_NUM_THREADS=str(cores),
+    )
     assert server.url in server.log
+    workers = family(server.process.pid)[1:]
+    assert len(workers) == (cores if cores > 1 else 0)
     async with httpx.AsyncClient(timeout=60) as client:
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("light", "cpu", True)
@@ -133,7 +140,11 @@ async def test_the_command(start_server: StartServer) -> None:
         talk = Talk(socket)
         await talk.start()
         assert talk.heard[0]["model"] == "light"
-        await talk.play(AUDIO)
+        await talk.play(AUDIO[: len(AUDIO) // 2])
+        await talk.flush()
+        for worker in workers:  # as a system does that has run out of memory
+            os.kill(worker, signal.SIGKILL)
+        await talk.play(AUDIO[len(AUDIO) // 2 :])
         await socket.send('{"type": "stop"}')
         assert await talk.to_the_end() == 1000
     check_notes(talk.heard)

@@ -108,7 +108,12 @@ def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         onnx.save(model, source)
         quantization.quantize_dynamic(
-            source, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True
+            source,
+            target,
+            op_types_to_quantize=["MatMul", "Gemm"],
+            per_channel=True,
+            # Products of signed weights overflow on processors without VNNI.
+            weight_type=quantization.QuantType.QUInt8,
         )
         small = onnx.load(target)
     del small.metadata_props[:]  # which the quantiser writes to, not in JSON

@@ -78,7 +78,8 @@ class EngineStream(RequestStream):
 
 
 class Engine:
-    """Worker threads that run the model for all streams. Close it, or use it in ``with``."""
+    """Workers, threads or processes, that run the model for all streams. Close it, or use it in
+    ``with``."""
 
     def __init__(
         self,

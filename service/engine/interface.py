@@ -1,9 +1,9 @@
 """What sessions need of an engine, wherever it runs, and an engine of a model on its device.
 
-``service.engine.engine.Engine`` runs the model in a thread of this process. Another transport (a
-separate process, a cluster) can implement the same few calls, as a request carries everything
-needed: whole windows, and how far each slid since the one before. An engine that has lost the
-stream's front-end state computes the whole window and gives the same notes.
+``service.engine.engine.Engine`` runs the model in threads of this process or in processes that it
+starts. Another transport (a cluster) can implement the same few calls, as a request carries
+everything needed: whole windows, and how far each slid since the one before. An engine that has
+lost the stream's front-end state computes the whole window and gives the same notes.
 """
 
 from __future__ import annotations

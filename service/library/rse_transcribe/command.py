@@ -126,19 +126,22 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
             parser.error(str(error))
     check_midi_options(parser, args, work.values())
     with ExitStack() as stack:  # one transcriber for all files, and none where none exists
-        opened = cache(lambda: stack.enter_context(_transcriber(parser, args)))
+        opened = cache(lambda: stack.enter_context(_transcriber(parser, args, len(found) > 1)))
         return max(
             [_transcribe_file(parser, path, target, args, opened) for path, target in work.items()]
         )
 
 
-def _transcriber(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Transcriber:
+def _transcriber(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, several: bool
+) -> Transcriber:
     from model.storage import WeightsError
     from rse_transcribe.models import DeviceError
     from rse_transcribe.recordings import Transcriber
 
     try:
-        return Transcriber(model=args.model, device=args.device)
+        # Processes take seconds to start, about as long as a single piece of music.
+        return Transcriber(model=args.model, device=args.device, worker_processes=several)
     except (WeightsError, DeviceError) as error:
         parser.error(str(error))
 

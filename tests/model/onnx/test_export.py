@@ -123,7 +123,7 @@ def test_quantised_is_smaller_and_close(windows: Model) -> None:
     small = export.quantised(windows)
     assert export.facts(small) == export.facts(windows)
     assert small.ByteSize() < 0.9 * windows.ByteSize()
-    assert 0 < export.largest_change(windows, small) < 0.05
+    assert 0 < export.largest_change(windows, small) < 0.1
 
 
 def test_unknown_weights_are_one_clear_line(

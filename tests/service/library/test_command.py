@@ -58,8 +58,8 @@ def test_one_engine_serves_all_files(album: Path, monkeypatch: pytest.MonkeyPatc
     engines = []
 
     class Watched(Engine):
-        def __init__(self, transcriber: Any) -> None:
-            super().__init__(transcriber)
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
             engines.append(self)
 
     monkeypatch.setattr("rse_transcribe.recordings.Engine", Watched)

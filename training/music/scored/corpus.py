@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.storage import load, replace_file
+from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
 from training.music.metrics import ringing
 from training.music.notes import Notes, notes_of
@@ -41,7 +42,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
 
     Raises ValueError for audio, scores and alignments that cannot be read.
     """
-    with Engine(load(MODEL)) as engine:
+    with Engine(load(MODEL), EngineSettings(worker_processes=True)) as engine:
+        engine.warm_up()  # uses all cores from now on
         for entry, place in entries:
             audio_path, score = root / entry["audio"], root / entry["score"]
             coarse = root / entry["coarse"] if entry.get("coarse") else None

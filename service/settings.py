@@ -224,7 +224,7 @@ class Settings(BaseSettings):
 
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
     """Seconds without a heartbeat after which the model's worker is replaced; must exceed the
-    slowest batch."""
+    slowest batch and the start of a worker process."""
 
     log_format: LogFormat = LogFormat.TEXT
     """text, or json with one object per line."""

@@ -300,7 +300,8 @@ class RequestQueue:
 
     def _free(self, priority: Priority, worker: int) -> bool:
         """Whether the worker can serve any request of this priority."""
-        if priority is Priority.FILE and self._live_streams:
+        # Streams that stay with their workers gain nothing from one without recordings.
+        if priority is Priority.FILE and self._live_streams and not self._pinned_to:
             if len(self._filing) >= self._file_workers:
                 return False
         return any(self._may(worker, request.stream) for _, _, request in self._queues[priority])
@@ -333,7 +334,9 @@ class RequestQueue:
                 batch and stream.positions != batch[0].request.stream.positions
             ):
                 continue
-            if self._pinned_to:
+            if self._pinned_to and stream.worker is None:
+                if batch:
+                    continue  # another worker may be free for it
                 stream.worker = worker
             stop = min(len(request.windows), request.taken + room)
             batch.append(Part(request, request.taken, stop))

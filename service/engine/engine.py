@@ -16,6 +16,7 @@ never held while the model runs. Workers resolve the futures: from asyncio, awai
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -121,6 +122,11 @@ class Engine:
         """Number of batches computed concurrently."""
         return len(self._workers)
 
+    @property
+    def stream_share(self) -> float:
+        """The share of all workers' speed that a single live stream can use."""
+        return 1 / len(self._processes) if self._processes else 1.0
+
     def warm_up(self) -> None:
         """Run silence through the model, so that no stream pays for first-time work, and measure
         its speed, which determines the number of workers and the batch size.
@@ -145,7 +151,9 @@ class Engine:
 
     def _start_processes(self, plan: Plan) -> None:
         """One for each worker, all at once: loading takes seconds. Without them threads compute."""
-        start = partial(WorkerProcess, self._transcriber, plan.batch_windows)
+        heads = len(self.config.heads)
+        model = pickle.dumps(self._transcriber)
+        start = partial(WorkerProcess, model, heads, plan.batch_windows)
         with ThreadPoolExecutor(plan.workers) as pool:
             starting = [pool.submit(start) for _ in range(plan.workers)]
         started = [one.result() for one in starting if one.exception() is None]
@@ -157,6 +165,8 @@ class Engine:
             return
         self._requests.pin(plan.workers)
         self._processes = started
+        if self._requests.closed:  # meanwhile
+            self._kill_processes()
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream | SegmentedStream:
         """See ``EngineLike``. With several workers a recording is computed in segments."""
@@ -177,6 +187,8 @@ class Engine:
         for worker in self._workers:
             worker.join(max(0.0, deadline - time.monotonic()))
         self._kill_processes()
+        for process in self._processes:
+            process.wait()
 
     def abandon(self) -> None:
         """See ``EngineLike``. A worker that recovers finds its requests answered and ends."""

@@ -13,7 +13,6 @@ import logging
 import math
 import mmap
 import os
-import pickle
 import subprocess
 import sys
 import weakref
@@ -25,32 +24,41 @@ import numpy as np
 
 from model.config import FRAMES, PITCHES, WINDOW
 from service.engine.batching import EngineError, Part, Probabilities, RequestStream
-from service.engine.interface import Transcriber
 from service.engine.worker import Answer, Batch, Task, values_of
 
 logger = logging.getLogger(__name__)
 
 AVAILABLE = hasattr(os, "memfd_create")  # Linux
-_MAIN = "from service.engine.worker import main; main()"
+# Ctrl-C and a system's end are sent to all of a group: the service decides.
+_MAIN = """
+import signal
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+from service.engine.worker import main
+main()
+"""
 
 
 class WorkerProcess:
     """A process with a copy of the model; for one thread, except ``kill``."""
 
-    def __init__(self, transcriber: Transcriber, batch_windows: int) -> None:
-        """Returns when it has loaded the model; raises EngineError if it does not."""
-        self._model = pickle.dumps(transcriber)
+    def __init__(self, model: bytes, heads: int, batch_windows: int) -> None:
+        """Returns when it has loaded the model, a pickled transcriber with so many heads.
+
+        Raises EngineError or OSError if it does not start.
+        """
+        self._model = model
         self._batch_windows = batch_windows
-        self._values = batch_windows * (WINDOW + len(transcriber.config.heads) * FRAMES * PITCHES)
+        self._values = batch_windows * (WINDOW + heads * FRAMES * PITCHES)
         self._killed = False
         self._start()
 
     def _start(self) -> None:
         self._known: set[int] = set()  # numbers of the streams that it keeps
         self._forget: deque[int] = deque()
-        memory = os.memfd_create("rse-engine")
         self._connection, other = Pipe()
-        with other:
+        memory = os.memfd_create("rse-engine")
+        try:
             os.ftruncate(memory, 4 * self._values)
             values = np.frombuffer(mmap.mmap(memory, 0), np.float32)
             self._windows, self._probabilities = values_of(values, self._batch_windows)
@@ -61,6 +69,8 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 pass_fds=files,
             )
+        finally:
+            other.close()
             os.close(memory)
         if self._killed:  # meanwhile
             self._process.kill()
@@ -68,6 +78,7 @@ class WorkerProcess:
             self._connection.send_bytes(self._model)
             self._connection.recv()
         except (EOFError, OSError) as error:
+            self._process.kill()
             raise EngineError("a worker process did not start") from error
 
     def compute(self, parts: Sequence[Part]) -> tuple[list[str | None], Probabilities]:
@@ -96,6 +107,18 @@ class WorkerProcess:
             raise EngineError("a worker process ended") from error
 
     def _ask(self, parts: Sequence[Part]) -> Answer | str:
+        try:
+            self._connection.send(self._batch(parts))
+            answer: Answer | str = self._connection.recv()
+        except (EOFError, OSError):
+            raise
+        except Exception:
+            self._process.kill()  # its streams may have missed windows, and its answer waits
+            raise
+        return answer
+
+    def _batch(self, parts: Sequence[Part]) -> Batch:
+        """The parts, whose windows are now in the shared memory."""
         tasks, first = [], 0
         for part in parts:
             windows = part.windows
@@ -104,14 +127,15 @@ class WorkerProcess:
             number = self._number(part.request.stream)
             tasks.append(Task(number, len(windows), part.unread, part.request.new_hops))
         forget = [self._forget.popleft() for _ in range(len(self._forget))]
-        self._connection.send(Batch(tasks, parts[0].request.stream.positions, forget))
-        answer: Answer | str = self._connection.recv()
-        return answer
+        return Batch(tasks, parts[0].request.stream.positions, forget)
 
     def kill(self) -> None:
         """From any thread; a batch under way fails."""
         self._killed = True
         self._process.kill()
+
+    def wait(self) -> None:
+        """Until a killed process has ended."""
         self._process.wait()
 
     def forget(self, stream: RequestStream) -> None:

@@ -8,7 +8,6 @@ it never outlives the service.
 import gc
 import mmap
 import pickle
-import signal
 import sys
 import traceback
 from dataclasses import dataclass
@@ -104,8 +103,6 @@ def values_of(values: Probabilities, batch_windows: int) -> tuple[Probabilities,
 
 def main() -> None:
     """Arguments: the inherited socket and memory file, and the windows that fit into it."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a group: the service decides
-        signal.signal(number, signal.SIG_IGN)
     socket_fd, memory_fd, batch_windows = map(int, sys.argv[1:])
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # see ``Engine``

@@ -43,6 +43,9 @@ ALONE = 0.6
 with its own. On a slower processor (Zen 4) a session with a window each hop asks for 0.4 to 0.5,
 and 99 % of its audio was transcribed within 20 ms."""
 
+ALONE_WORKER = 0.8
+"""The same of one worker process, where a session stays with one."""
+
 SESSION_WINDOWS_PER_S = 4.0
 """What a session asks for beside its windows, in windows: sockets, resampling, note tracking."""
 
@@ -69,11 +72,13 @@ class Capacity:
         windows_per_s: windows of default streams that all cores compute per second.
         sample_rate_hz: of the model.
         load: fraction of them that sessions may ask for.
+        alone: fraction that a session may ask for which has the machine to itself.
     """
 
     windows_per_s: float
     sample_rate_hz: int
     load: float = LOAD
+    alone: float = ALONE
 
     @property
     def admitted_per_s(self) -> float:
@@ -82,7 +87,7 @@ class Capacity:
         default, anytime = (
             self.asked_per_s(StreamOptions(mode=mode)) for mode in (Mode.BLOCK, Mode.ANYTIME)
         )
-        alone = anytime if anytime <= max(ALONE, self.load) * self.windows_per_s else 0.0
+        alone = anytime if anytime <= self.alone * self.windows_per_s else 0.0
         return max(self.load * self.windows_per_s, default, alone)
 
     def asked_per_s(self, options: StreamOptions) -> float:
@@ -123,7 +128,8 @@ def capacity(engine: Engine, device: str, cache: Path, load: float = LOAD) -> Ca
         source = "measured"
         windows_per_s = max(measured, *(trial() for _ in range(_TRIALS - 1)))
         _keep(cache, key, windows_per_s)
-    found = Capacity(windows_per_s, engine.config.sample_rate, load)
+    alone = min(max(ALONE, load), ALONE_WORKER * engine.stream_share)
+    found = Capacity(windows_per_s, engine.config.sample_rate, load, alone)
     logger.info(
         "live sessions may ask for %.0f of %.0f windows per second (%s): %s",
         *(found.admitted_per_s, windows_per_s, source),
@@ -159,6 +165,7 @@ def _key(engine: Engine, device: str) -> str:
     parts = {
         "processor": processor() if device == "cpu" else torch.cuda.get_device_name(device),
         "workers": engine.workers,
+        "share": engine.stream_share,
         "settings": asdict(engine.settings),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "torch": version("torch"),

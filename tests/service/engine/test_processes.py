@@ -122,6 +122,35 @@ def test_a_batch_that_ends_every_process_fails(
     np.testing.assert_array_equal(answer(engine), expected)
 
 
+def test_recordings_beside_a_live_stream_use_every_worker(engine: Engine) -> None:
+    """A segment that stays with one worker does not wait for those of the other."""
+    live = engine.open_stream(Priority.LIVE, POSITIONS)
+    files = [engine._open(Priority.FILE, POSITIONS) for _ in range(4)]
+    window = np.zeros(WINDOW, np.float32)
+    for stream, worker in zip(files, [0, 0, 1, 1], strict=True):
+        stream.worker = worker
+    asked = [stream.submit([window] * 8, 8) for _ in range(4) for stream in files]
+    assert live.submit([window], 8).result(PATIENCE_S).shape[0] == 1
+    for one in asked:
+        assert one.result(PATIENCE_S).shape[0] == 8
+    for opened in (live, *files):
+        opened.close()
+
+
+def test_a_batch_that_cannot_be_sent_leaves_no_stale_stream(engine: Engine) -> None:
+    stream = engine.open_stream(Priority.LIVE, POSITIONS)
+    noise = np.random.default_rng(1).standard_normal(WINDOW + 16 * HOP, np.float32)
+    windows = [noise[8 * HOP * i :][:WINDOW] for i in range(3)]
+    stream.submit([windows[0]], 8).result(PATIENCE_S)
+    with pytest.raises(EngineError):
+        stream.submit([windows[1][:-1]], 8).result(PATIENCE_S)
+    found = stream.submit([windows[2]], 8).result(PATIENCE_S)
+    stream.close()
+    fresh = engine.open_stream(Priority.LIVE, POSITIONS)
+    np.testing.assert_array_equal(found, fresh.submit([windows[2]], 8).result(PATIENCE_S))
+    fresh.close()
+
+
 def test_an_abandoned_engine_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "_ALONE_MS", math.inf)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
@@ -135,6 +164,7 @@ def test_an_abandoned_engine_leaves_no_process(monkeypatch: pytest.MonkeyPatch) 
     engine.abandon()
     with pytest.raises(EngineError):
         asked.result(PATIENCE_S)
+    engine.close()
     assert children() == others
 
 

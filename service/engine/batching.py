@@ -19,11 +19,12 @@ import threading
 import time
 from bisect import insort
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,7 +251,9 @@ class RequestQueue:
         finished its last batch.
         """
         with self._changed:
-            self._filing.discard(threading.get_ident())
+            if threading.get_ident() in self._filing:
+                self._filing.discard(threading.get_ident())
+                self._wake()
             self._wait_for_work(timeout_s, worker)
             if self._free(Priority.LIVE, worker):
                 self._changed.wait_for(self._complete, self._gather_s)
@@ -300,11 +303,15 @@ class RequestQueue:
 
     def _free(self, priority: Priority, worker: int) -> bool:
         """Whether the worker can serve any request of this priority."""
-        # Streams that stay with their workers gain nothing from one without recordings.
-        if priority is Priority.FILE and self._live_streams and not self._pinned_to:
-            if len(self._filing) >= self._file_workers:
-                return False
-        return any(self._may(worker, request.stream) for _, _, request in self._queues[priority])
+        servable: Iterable[RequestStream] = (
+            request.stream
+            for _, _, request in self._queues[priority]
+            if request.stream not in self._held
+        )
+        if priority is Priority.FILE and self._live_streams:
+            # The oldest first, so that a recording that stays with a worker gets its turn.
+            servable = islice(servable, max(0, self._file_workers - len(self._filing)))
+        return any(stream.worker in (None, worker) for stream in servable)
 
     def _may(self, worker: int, stream: RequestStream) -> bool:
         return stream not in self._held and stream.worker in (None, worker)

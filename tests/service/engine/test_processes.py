@@ -122,8 +122,8 @@ def test_a_batch_that_ends_every_process_fails(
     np.testing.assert_array_equal(answer(engine), expected)
 
 
-def test_recordings_beside_a_live_stream_use_every_worker(engine: Engine) -> None:
-    """A segment that stays with one worker does not wait for those of the other."""
+def test_recordings_of_every_worker_get_their_turn_beside_a_live_stream(engine: Engine) -> None:
+    """Although one worker at a time computes recordings then."""
     live = engine.open_stream(Priority.LIVE, POSITIONS)
     files = [engine._open(Priority.FILE, POSITIONS) for _ in range(4)]
     window = np.zeros(WINDOW, np.float32)

@@ -218,9 +218,9 @@ class Settings(BaseSettings):
     max_step_ms: float = Field(default=25.0, ge=1, le=10_000)
     """Longest batch in ms, as estimated at start-up: the longest wait of a live window."""
 
-    worker_processes: bool = True
-    """On a CPU, compute in a process for each core instead of threads: faster, and 0.2 GB of
-    memory for each (Linux)."""
+    worker_processes: int = Field(default=8, ge=0, le=256)
+    """On a CPU with several cores, compute in at most so many processes, one for each core (Linux):
+    faster than threads, 0.2 GB of memory each. 0 computes in threads."""
 
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
     """Seconds without a heartbeat after which the model's worker is replaced; must exceed the

@@ -29,7 +29,7 @@ from itertools import count, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from model.ranges import Count, NotNegative, Positive, checked
+from model.ranges import Count, FromZero, NotNegative, Positive, checked
 from model.transcriber import FeatureStream
 
 Window = NDArray[np.float32]  # [WINDOW] samples
@@ -67,7 +67,8 @@ class EngineSettings:
         gather_ms: how long a batch waits for windows of other live streams, where large batches
             pay off; no wait if every open live stream has already submitted its window.
         max_queued_windows: windows of all streams waiting for the workers.
-        worker_processes: several workers of a CPU compute in processes of their own (Linux).
+        worker_processes: at most so many workers of a CPU, if several, compute in processes of
+            their own (Linux); 0: all in threads.
     """
 
     max_batch_windows: Count = 32
@@ -75,7 +76,7 @@ class EngineSettings:
     max_step_ms: Positive = 25.0
     gather_ms: NotNegative = 2.0
     max_queued_windows: Count = 4096
-    worker_processes: bool = False
+    worker_processes: FromZero = 0
 
     def limit(self, priority: Priority) -> int:
         """Windows in one request of this priority."""

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -40,7 +41,7 @@ from service.engine.batching import (
     RequestStream,
     Window,
 )
-from service.engine.interface import EngineObserver, Plan, Transcriber
+from service.engine.interface import EngineObserver, Transcriber
 from service.engine.processes import AVAILABLE, WorkerProcess
 from service.engine.runners import runner_of, set_own_threads
 from service.engine.segments import SegmentedStream
@@ -139,34 +140,36 @@ class Engine:
         finally:
             stream.close()
         plan = self._runner.plan(self.settings)
+        processes = min(plan.workers, self.settings.worker_processes)
+        if processes > 1 and AVAILABLE and self._start_processes(processes, plan.batch_windows):
+            plan = replace(plan, workers=processes)
         self._threads = plan.threads
         gather_s = self.settings.gather_ms / 1000 if self._runner.batches_pay else 0.0
         self._requests.bound(plan.batch_windows, gather_s, plan.workers)
-        if self.settings.worker_processes and plan.workers > 1 and AVAILABLE:
-            self._start_processes(plan)
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True
         logger.info("%s", plan)
 
-    def _start_processes(self, plan: Plan) -> None:
-        """One for each worker, all at once: loading takes seconds. Without them threads compute."""
+    def _start_processes(self, count: int, batch_windows: int) -> bool:
+        """All at once, since loading takes seconds; returns whether they are there."""
         heads = len(self.config.heads)
         model = pickle.dumps(self._transcriber)
-        start = partial(WorkerProcess, model, heads, plan.batch_windows)
-        with ThreadPoolExecutor(plan.workers) as pool:
-            starting = [pool.submit(start) for _ in range(plan.workers)]
+        start = partial(WorkerProcess, model, heads, batch_windows)
+        with ThreadPoolExecutor(count) as pool:
+            starting = [pool.submit(start) for _ in range(count)]
         started = [one.result() for one in starting if one.exception() is None]
-        if len(started) < plan.workers:
+        if len(started) < count:
             for process in started:
                 process.kill()
             error = next(filter(None, (one.exception() for one in starting)))
             logger.warning("no worker processes, so threads compute: %s", error)
-            return
-        self._requests.pin(plan.workers)
+            return False
+        self._requests.pin(count)
         self._processes = started
         if self._requests.closed:  # meanwhile
             self._kill_processes()
+        return True
 
     def open_stream(self, priority: Priority, positions: slice) -> EngineStream | SegmentedStream:
         """See ``EngineLike``. With several workers a recording is computed in segments."""

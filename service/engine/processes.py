@@ -89,6 +89,7 @@ class WorkerProcess:
         try:
             answer = self._ask(parts)
         except (EOFError, OSError):
+            self._process.kill()  # if there is more to it
             if not self._killed:
                 logger.error("a worker process ended (%d): starting another", self._process.wait())
             self._connection.close()

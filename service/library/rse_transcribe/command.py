@@ -138,10 +138,12 @@ def _transcriber(
     from model.storage import WeightsError
     from rse_transcribe.models import DeviceError
     from rse_transcribe.recordings import Transcriber
+    from service.engine.segments import MOST_SEGMENTS
 
     try:
         # Processes take seconds to start, about as long as a single piece of music.
-        return Transcriber(model=args.model, device=args.device, worker_processes=several)
+        processes = MOST_SEGMENTS if several else 0
+        return Transcriber(model=args.model, device=args.device, worker_processes=processes)
     except (WeightsError, DeviceError) as error:
         parser.error(str(error))
 

@@ -54,14 +54,14 @@ class Transcriber:
     """
 
     def __init__(
-        self, *, model: Model = "live", device: str = "auto", worker_processes: bool = False
+        self, *, model: Model = "live", device: str = "auto", worker_processes: int = 0
     ) -> None:
         """Takes some tenths of a second, in which it measures the machine.
 
         Args:
             model, device: see ``transcribe``.
-            worker_processes: on a CPU, compute in a process for each core (Linux): faster, but they
-                take seconds to start and 0.2 GB each.
+            worker_processes: on a CPU with several cores, compute in at most so many processes
+                (Linux): faster than threads, but they take seconds to start and 0.2 GB each.
 
         Raises:
             ValueError: unknown weights, or another device.

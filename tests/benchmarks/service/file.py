@@ -21,6 +21,7 @@ from model import storage
 from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
 from service.session.transcribe import FileProgress, Performance, transcribe_file
+from service.settings import Settings
 from tests.benchmarks.machine import peak_mb, spread, write_music
 from tests.benchmarks.peer import transcribe
 
@@ -95,7 +96,7 @@ async def measure(path: Path, engine: Engine) -> dict[str, Any]:
 
 def main() -> None:
     """The measuring process: ``python -m tests.benchmarks.service.file PATH MODEL``."""
-    settings = EngineSettings(worker_processes=True)  # as the service
+    settings = EngineSettings(worker_processes=Settings().worker_processes)
     with Engine(storage.load(sys.argv[2]), settings) as engine:
         engine.warm_up()
         print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), engine))))

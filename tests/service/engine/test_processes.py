@@ -46,7 +46,7 @@ def engine() -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(runners, "_ALONE_MS", math.inf)  # a worker per core, however slow
         patched.setenv("OMP_NUM_THREADS", "2")
-        with Engine(model(), EngineSettings(worker_processes=True)) as engine:
+        with Engine(model(), EngineSettings(worker_processes=2)) as engine:
             engine.warm_up()
             assert engine.workers == 2
             yield engine
@@ -155,7 +155,7 @@ def test_an_abandoned_engine_leaves_no_process(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(runners, "_ALONE_MS", math.inf)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     others = children()
-    engine = Engine(model(), EngineSettings(worker_processes=True))
+    engine = Engine(model(), EngineSettings(worker_processes=2))
     engine.warm_up()
     for process in engine._processes:
         process._process.send_signal(signal.SIGSTOP)  # it hangs
@@ -176,7 +176,7 @@ from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
 from tests.service.engine.test_processes import children, model
 runners._ALONE_MS = math.inf
-engine = Engine(model(), EngineSettings(worker_processes=True))
+engine = Engine(model(), EngineSettings(worker_processes=2))
 engine.warm_up()
 print(*children(), flush=True)
 os.kill(os.getpid(), 9)

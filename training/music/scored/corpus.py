@@ -24,6 +24,7 @@ from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
+from service.engine.segments import MOST_SEGMENTS
 from training.music.metrics import ringing
 from training.music.notes import Notes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio
@@ -42,7 +43,7 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
 
     Raises ValueError for audio, scores and alignments that cannot be read.
     """
-    with Engine(load(MODEL), EngineSettings(worker_processes=True)) as engine:
+    with Engine(load(MODEL), EngineSettings(worker_processes=MOST_SEGMENTS)) as engine:
         engine.warm_up()  # uses all cores from now on
         for entry, place in entries:
             audio_path, score = root / entry["audio"], root / entry["score"]

@@ -41,6 +41,14 @@ def children() -> list[int]:
     return sorted({int(pid) for one in found for pid in one.read_text().split()})
 
 
+def runs(pid: int) -> bool:
+    """Not if it has ended and waits to be reaped, as orphans do where nobody reaps them."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patched:
@@ -188,6 +196,6 @@ os.kill(os.getpid(), 9)
     started = [int(pid) for pid in done.stdout.split()]
     assert len(started) == 2, done.stderr
     deadline_s = time.monotonic() + PATIENCE_S
-    while any(Path(f"/proc/{pid}").exists() for pid in started):
+    while any(map(runs, started)):
         assert time.monotonic() < deadline_s
         time.sleep(0.05)

@@ -196,7 +196,7 @@ class RequestQueue:
         self._held: set[RequestStream] = set()  # streams whose front-end a worker is using
         self._file_workers = 1  # that may compute files while there are live streams
         self._pinned_to = 0  # workers that share the streams; 0: any worker computes any stream
-        self._filing: set[int] = set()  # threads of the workers that compute files
+        self._filing: set[int] = set()  # workers that compute files
         self.closed = False  # accepts no more requests
 
     def bound(self, batch_windows: int, gather_s: float, workers: int = 1) -> None:
@@ -252,8 +252,8 @@ class RequestQueue:
         finished its last batch.
         """
         with self._changed:
-            if threading.get_ident() in self._filing:
-                self._filing.discard(threading.get_ident())
+            if worker in self._filing:
+                self._filing.discard(worker)
                 self._wake()
             self._wait_for_work(timeout_s, worker)
             if self._free(Priority.LIVE, worker):
@@ -334,7 +334,7 @@ class RequestQueue:
         if self._pinned_to and priority is Priority.FILE and self._live_streams:
             room = 1  # no other worker may take the live window that becomes due meanwhile
         if priority is Priority.FILE:
-            self._filing.add(threading.get_ident())
+            self._filing.add(worker)
         batch: list[Part] = []
         for _, _, request in queue:
             stream = request.stream

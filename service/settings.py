@@ -213,18 +213,19 @@ class Settings(BaseSettings):
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""
 
     max_batch_windows: int = Field(default=32, ge=1, le=4096)
-    """Windows of live streams computed at once."""
+    """Maximum number of live windows in a batch; on a CPU never more than 4."""
 
     max_step_ms: float = Field(default=25.0, ge=1, le=10_000)
     """Longest batch in ms, as estimated at start-up: the longest wait of a live window."""
 
     worker_processes: int = Field(default=8, ge=0, le=256)
-    """On a CPU with several cores, compute in at most so many processes, one for each core (Linux):
-    faster than threads, 0.2 GB of memory each. 0 computes in threads."""
+    """On a CPU with several cores, the maximum number of worker processes, one for each core
+    (Linux); further cores stay unused. They are faster than threads and take 0.2 GB each. 0 or 1
+    computes in threads, on all cores."""
 
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
-    """Seconds without a heartbeat after which the model's worker is replaced; must exceed the
-    slowest batch and the start of a worker process."""
+    """Seconds without a heartbeat from a worker after which the engine is replaced; must exceed
+    the slowest batch and the start of a worker process."""
 
     log_format: LogFormat = LogFormat.TEXT
     """text, or json with one object per line."""

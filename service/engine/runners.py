@@ -8,11 +8,13 @@ bit for bit.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -33,6 +35,8 @@ _ALONE_MS = 40.0
 # Windows that a core computes in one go: more gain little and delay others.
 _CHUNK = 4
 _TRIED = slice(48, 56)  # a usual block's positions
+_OWN_GROUP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
 _setting_threads = threading.Lock()
 
 
@@ -174,10 +178,21 @@ def set_own_threads(count: int) -> None:
 
 
 def available_cores() -> int:
-    """Cores that this process may use: ``OMP_NUM_THREADS`` if set, else its affinity."""
+    """Cores that this process may use: ``OMP_NUM_THREADS`` if set, else those of its affinity and,
+    rounded down, of its CPU quota."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+        return max(1, int(min(len(os.sched_getaffinity(0)), _quota())))
     return os.cpu_count() or 1
+
+
+def _quota() -> float:
+    """Cores that the control group allows (version 2), as set for a container."""
+    try:
+        group = _OWN_GROUP.read_text().rpartition("::")[2].strip()
+        limit, period = Path(f"{_GROUPS}{group}", "cpu.max").read_text().split()
+        return int(limit) / int(period)
+    except (OSError, ValueError):  # no group, or the limit "max"
+        return math.inf

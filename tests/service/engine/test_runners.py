@@ -1,9 +1,11 @@
 """A network on the cores of a processor: the plain network's numbers, the same in any company."""
 
 import math
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +114,28 @@ def test_large_windows_are_shared_out_over_the_cores(
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setattr(runners, "least_ms", lambda work, clock: window_ms)
     assert runner_of(network(FILTERBANK)).plan(EngineSettings(max_step_ms=25)) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"),
+    [("max 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("800000 100000", 4), ("", 4)],
+)
+def test_a_quota_limits_the_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit: str, cores: int
+) -> None:
+    group = tmp_path / "system.slice" / "rse.service"
+    group.mkdir(parents=True)
+    own = tmp_path / "cgroup"
+    own.write_text("1:cpu:/\n0::/system.slice/rse.service\n", encoding="utf-8")
+    if limit:
+        (group / "cpu.max").write_text(f"{limit}\n", encoding="utf-8")
+    monkeypatch.setattr(runners, "_OWN_GROUP", own)
+    monkeypatch.setattr(runners, "_GROUPS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert runners.available_cores() == cores
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert runners.available_cores() == 7
 
 
 @BOTH

@@ -40,6 +40,7 @@ from service.protocol.server_messages import Done, Ready
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` accepts before it waits for the service
 KEEPALIVE_S = 5.0
+NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model by now
 
 
 class TranscriptionClient:
@@ -58,7 +59,8 @@ class TranscriptionClient:
             audio arrives.
         delays: pauses between attempts to connect, in seconds.
         open_timeout_s, stall_timeout_s, key: see ``clients.connection.session.Session``.
-        max_pending_events: events that may wait for the caller to iterate; more are an error.
+        max_pending_events: events that may wait for the caller to iterate. Beyond that the oldest
+            are dropped, and iterating raises an error; ``notes`` and ``stop`` lose nothing.
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
     another task may iterate.
@@ -240,6 +242,8 @@ class TranscriptionClient:
         while True:
             await self._changes.until(lambda: bool(self._queue.events) or self._over)
             while self._queue.events:
+                if self._queue.dropped:
+                    raise TranscriptionError(f"{self._queue.dropped} events were not read in time")
                 yield self._queue.events.popleft()
             if self._over:
                 break
@@ -264,7 +268,7 @@ class TranscriptionClient:
                 return performance.whole(await self._session())
             except TranscriptionError as error:
                 failure = error
-            refused = isinstance(failure, ServerError) and failure.code == "bad_resume"
+            refused = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
             if refused and performance.resumable:
                 performance.end_part()  # continue without resuming
             elif not failure.retryable or not (self._patient or performance.sessions):
@@ -292,7 +296,8 @@ class TranscriptionClient:
     async def _session(self) -> Done:
         """One session: from the previous one's resume point to the end of the audio."""
         performance = self._performance
-        session = self._new_session(performance.options, self._hear, performance.resume())
+        resume = performance.resume()
+        session = self._new_session(performance.options, self._hear, resume)
         try:
             await session.open()
             self._position = self._performance.needed

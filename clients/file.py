@@ -28,9 +28,10 @@ from clients.recordings import (
     kept,
     parts,
     pieces,
+    print_any_name,
     targets,
 )
-from clients.upload import transcribe
+from clients.upload import Sockets, transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding, Mode
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
@@ -102,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = _parser()
     args = parser.parse_args(arguments)
+    print_any_name()
     if args.jobs < 1:
         parser.error("--jobs must be at least 1")
     if PIPE in args.files and args.rate is None:
@@ -123,8 +125,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.Namespace) -> int:
-    """Transcribe files, ``--jobs`` at a time; returns the exit status."""
+    """Transcribe files, ``--jobs`` at a time; returns the exit status.
+
+    Ctrl-C ends the connections, so that the notes so far are written.
+    """
     console = Console(stderr=True)
+    sockets = Sockets()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -139,7 +145,8 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
             console.print(f"{path}: {words}", style=style, markup=False, soft_wrap=True)
 
         try:
-            complaint, status = _transcribe_file(path, results, args, bar, say), INCOMPLETE
+            complaint = _transcribe_file(path, results, args, sockets, bar, say)
+            status = INCOMPLETE
         except ConnectError as error:
             complaint, status = str(error), NO_SERVICE
         except (TranscriptionError, ValueError, OSError) as error:
@@ -157,7 +164,11 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
         redirect_stdout=sys.stdout.isatty(),  # else the terminal would get what a file is to get
     )
     with drawn as bar, ThreadPoolExecutor(args.jobs) as threads:
-        failures = {status for status in threads.map(one, work) if status != WHOLE}
+        try:
+            failures = {status for status in threads.map(one, work) if status != WHOLE}
+        except KeyboardInterrupt:
+            sockets.end()
+            raise
     return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
 
 
@@ -165,6 +176,7 @@ def _transcribe_file(
     path: Path,
     results: Sequence[Path],
     args: argparse.Namespace,
+    sockets: Sockets,
     bar: Progress,
     say: Callable[[str], None],
 ) -> str | None:
@@ -192,7 +204,8 @@ def _transcribe_file(
     task = bar.add_task(path.name, total=None, notes=0, done="")
     try:
         with audio:
-            transcript = _gather(transcribe(args.url, pieces(audio), options), bar, task)
+            messages = transcribe(args.url, pieces(audio), options, sockets=sockets)
+            transcript = _gather(messages, bar, task)
     finally:
         bar.remove_task(task)
     notes, failure = transcript.notes, transcript.failure

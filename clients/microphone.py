@@ -42,17 +42,26 @@ ANYTIME_LOOKAHEAD_MS = 200.0
 
 
 class Recorder:
-    """Writes audio to a sound file, if there is one, on its way to the client."""
+    """Passes audio to the client, and to a sound file if there is one.
+
+    Attributes:
+        failure: why the rest of the audio is not in the file, if so.
+    """
 
     def __init__(self, client: TranscriptionClient, file: soundfile.SoundFile | None) -> None:
         self._client = client
         self._file = file
         self.ended = False
+        self.failure: Exception | None = None
 
     def put(self, pcm: bytes) -> None:
-        if self._file is not None:
-            self._file.buffer_write(pcm, dtype="int16")
         self._client.put(pcm)
+        if self._file is None or self.failure is not None:
+            return
+        try:
+            self._file.buffer_write(pcm, dtype="int16")
+        except (soundfile.LibsndfileError, AssertionError) as error:  # such as a full disk
+            self.failure = error
 
     def finish(self) -> None:
         self.ended = True
@@ -89,6 +98,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     args = parser.parse_args(arguments)
     if args.midi is None and args.tempo is not parser.get_default("tempo"):
         parser.error("--tempo needs --midi")
+    if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
+        parser.error(f"--midi {args.midi}: not a file in a folder that exists")
     try:
         sounddevice = load_sounddevice()
         if args.list_devices:
@@ -150,6 +161,9 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             f"connection, {microphone.overflows} overflows of the device",
             file=sys.stderr,
         )
+    if recorder.failure is not None:
+        print(f"{args.save} is incomplete: {recorder.failure}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,7 +1,9 @@
 """Recordings as a client sends them: files found by name, and raw PCM from a pipe."""
 
 import glob
+import io
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,6 +85,12 @@ def targets(
         if (first := sources.setdefault(target, source)) != source:
             raise ValueError(f"{first} and {source} would both be written to {target}")
     return {source: target for target, source in sources.items()}
+
+
+def print_any_name() -> None:
+    """From now on standard output takes file names that its encoding lacks, escaped."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def check_midi_options(parser: ArgumentParser, options: Namespace, results: Iterable[Path]) -> None:

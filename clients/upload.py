@@ -1,11 +1,14 @@
 """One recording through ``POST /transcribe``: bytes out, notes in as they are found."""
 
+import contextlib
 import json
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
+from weakref import WeakSet
 
 from clients.connection.websocket import RETRYABLE, credentials, websocket_url
 from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
@@ -15,8 +18,32 @@ PATH = "/transcribe"
 SILENCE_TIMEOUT_S = 600.0
 
 
+class Sockets:
+    """Connections of uploads in several threads, to be ended by another thread."""
+
+    def __init__(self) -> None:
+        self._open: WeakSet[socket.socket] = WeakSet()
+        self._ended = False
+
+    def add(self, connected: socket.socket) -> None:
+        self._open.add(connected)
+        if self._ended:
+            self.end()
+
+    def end(self) -> None:
+        """Break off all uploads, now and from now on."""
+        self._ended = True
+        for connected in list(self._open):
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+
 def transcribe(
-    url: str, body: Iterable[bytes], options: Mapping[str, Any], key: str | None = None
+    url: str,
+    body: Iterable[bytes],
+    options: Mapping[str, Any],
+    key: str | None = None,
+    sockets: Sockets | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Send a recording in pieces as they come; yield the service's messages (PROTOCOL.md).
 
@@ -24,6 +51,7 @@ def transcribe(
         url: any address of the service.
         options: parameters of the request; None leaves the choice to the server.
         key: API key (default: ``$RSE_KEY``).
+        sockets: where to add the connection.
 
     Raises:
         ConnectError: the service is unreachable or busy.
@@ -37,6 +65,9 @@ def transcribe(
     )
     chosen = {name: value for name, value in options.items() if value is not None}
     try:
+        _connect(connection)
+        if sockets is not None:
+            sockets.add(connection.sock)
         answer = _ask(connection, f"{PATH}?{urlencode({**chosen, 'answer': 'ndjson'})}", body, key)
         if answer.status != 200:
             raise _refused(answer)
@@ -48,10 +79,7 @@ def transcribe(
         connection.close()
 
 
-def _ask(
-    connection: HTTPConnection, target: str, body: Iterable[bytes], key: str | None
-) -> HTTPResponse:
-    boundary = uuid4().hex
+def _connect(connection: HTTPConnection) -> None:
     try:
         connection.connect()
     except OSError as error:
@@ -59,6 +87,12 @@ def _ask(
         refused = isinstance(error, ConnectionRefusedError)
         hint = "; `rse-transcribe serve` starts a service" if refused else ""
         raise ConnectError(f"cannot connect to {where}: {error}{hint}", retryable=True) from error
+
+
+def _ask(
+    connection: HTTPConnection, target: str, body: Iterable[bytes], key: str | None
+) -> HTTPResponse:
+    boundary = uuid4().hex
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", **credentials(key)}
     try:
         connection.request("POST", target, _form(body, boundary), headers)  # sent in chunks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ class Terminal:
         self._sounding: dict[int, NoteOn] = {}
         self._recent: deque[tuple[NoteOn, float | None]] = deque(maxlen=REMEMBERED_NOTES)
         self.notes = 0
+        self._drawing = threading.Lock()  # a thread of Live draws while events arrive
         # Files and pipes cannot be redrawn.
         self._live = (
             Live(get_renderable=self.render, console=console, refresh_per_second=REFRESHES_PER_S)
@@ -116,6 +118,10 @@ class Terminal:
     # -- events ----------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
+        with self._drawing:
+            self._follow(event)
+
+    def _follow(self, event: Event) -> None:
         self._roll.event(event)
         match event:
             case Connected(ready=ready):
@@ -155,6 +161,10 @@ class Terminal:
     # -- what is shown ---------------------------------------------------------------------------
 
     def render(self) -> RenderableType:
+        with self._drawing:
+            return self._picture()
+
+    def _picture(self) -> RenderableType:
         names = [note_name(pitch) for pitch in sorted({on.pitch for on in self._sounding.values()})]
         table = Table.grid(padding=(0, 2))
         for note, offset_s in reversed(self._recent):

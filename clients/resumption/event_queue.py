@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Container
 
-from clients.errors import TranscriptionError
 from clients.events import Event, SessionEvent
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Progress
 
@@ -13,17 +12,19 @@ class EventQueue:
     """Events in order; each ``NoteOn`` is always followed by one ``NoteOff``.
 
     Args:
-        max_events: maximum number of unread events.
+        max_events: maximum number of unread events; the oldest are dropped.
         hold_s: how long notes may sound without a connection.
         on_change: called when ``events`` grows without a call.
 
     Attributes:
         time_s: the latest time of any event, in seconds of the audio sent.
+        dropped: number of events that were not read in time.
     """
 
     def __init__(self, max_events: int, hold_s: float, on_change: Callable[[], None]) -> None:
         self.events: deque[Event] = deque()
         self.time_s = 0.0
+        self.dropped = 0
         self._frame = 0
         self._notes: dict[int, NoteOn] = {}
         self._max_events = max_events
@@ -32,13 +33,14 @@ class EventQueue:
         self._holding: asyncio.TimerHandle | None = None
 
     def put(self, event: Event) -> None:
-        """Add an event other than a note; raises TranscriptionError if too many are unread."""
-        self._need_room()
+        """Add an event."""
+        if len(self.events) >= self._max_events:
+            self.events.popleft()
+            self.dropped += 1
         self.events.append(event)
 
     def follow(self, event: SessionEvent) -> None:
         """Add an event of the service, except the end of a note already ended while held."""
-        self._need_room()  # a note that is not passed on does not sound, either
         match event:
             case NoteOn():
                 self._notes[event.note_id] = event
@@ -51,13 +53,13 @@ class EventQueue:
                 return
             case Progress():
                 self._reach(event.frames, event.time_s)
-        self.events.append(event)
+        self.put(event)
 
     def keep(self, note_ids: Container[int]) -> None:
         """End all notes except these, at the latest known time."""
         for note in [note for note in self._notes.values() if note.note_id not in note_ids]:
             del self._notes[note.note_id]
-            self.events.append(self.off(note.note_id, note.pitch))
+            self.put(self.off(note.note_id, note.pitch))
 
     def off(self, note_id: int, pitch: int) -> NoteOff:
         """The end of a note at the latest known time."""
@@ -82,7 +84,3 @@ class EventQueue:
         self.release()
         self.keep(())
         self._on_change()
-
-    def _need_room(self) -> None:
-        if len(self.events) >= self._max_events:
-            raise TranscriptionError(f"{len(self.events)} events were not read by the caller")

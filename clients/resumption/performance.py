@@ -119,8 +119,8 @@ class Performance:
 
     @property
     def options(self) -> Start:
-        """Options for the next session: those accepted for the first."""
-        if self.ready is None:
+        """Options for the next session; one that resumes a part takes those accepted for it."""
+        if self._part is None or self.ready is None:
             return self._options
         taken = {"mode", "lookahead_ms", "block_frames", "model"}
         return self._options.model_copy(update={name: getattr(self.ready, name) for name in taken})

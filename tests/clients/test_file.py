@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -37,7 +38,8 @@ class Uploads:
         seconds: of each recording, whatever is in it.
         status: of the answer.
         instrument: that plays the notes, if it is told.
-        fail_at_s, drop_at_s: where the recording turns bad, where the answer breaks off.
+        fail_at_s, drop_at_s, hang_at_s: where the recording turns bad, where the answer breaks
+            off, where it hangs until the client has gone.
     """
 
     seconds: int = 3
@@ -45,6 +47,8 @@ class Uploads:
     instrument: str | None = None
     fail_at_s: int | None = None
     drop_at_s: int | None = None
+    hang_at_s: int | None = None
+    hanging: threading.Event = field(default_factory=threading.Event)
     queries: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -91,6 +95,10 @@ class Uploads:
             request.wfile.write(json.dumps(problem).encode())
             return
         for line in self.lines():
+            if line.get("note_id") == self.hang_at_s and line["type"] == "note_on":
+                self.hanging.set()
+                request.rfile.read()
+                return
             request.wfile.write(json.dumps(line).encode() + b"\n")
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -288,6 +296,26 @@ def test_what_breaks_off_keeps_the_notes_before(
     assert not described["complete"]
     assert [note["offset_s"] for note in described["notes"]] == ends
     assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61]
+
+
+def test_ctrl_c_keeps_the_notes_before(tmp_path: Path) -> None:
+    first, last, out = write(tmp_path / "a.wav"), write(tmp_path / "b.wav"), tmp_path / "midi"
+    with Uploads(hang_at_s=2).running() as service:
+        command = [sys.executable, "-m", "clients.file", first, last, "-o", out]
+        with subprocess.Popen(
+            [*map(str, command), "--url", service.url],
+            cwd=REPOSITORY,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert service.hanging.wait(100)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "incomplete: 2 notes" in told
+    assert "Traceback" not in told
+    assert [path.name for path in out.iterdir()] == ["a.mid"]
+    assert [m.note for m in mido.MidiFile(out / "a.mid") if m.type == "note_on"] == [60, 61]
 
 
 def test_a_full_or_absent_service_is_reported(

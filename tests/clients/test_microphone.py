@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -94,6 +95,35 @@ def test_a_tempo_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--tempo", "90"])
     assert "--tempo needs --midi" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["none/take.mid", "."])
+def test_a_midi_file_that_cannot_be_is_found_out_before_the_take(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--midi", str(tmp_path / place)])
+    assert "not a file in a folder that exists" in capsys.readouterr().err
+
+
+async def test_a_full_disk_costs_the_audio_but_no_notes(
+    device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wav, bytes_of_a_second = tmp_path / "take.wav", 2 * RATE
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        async with FakeService().running() as service:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_of_a_second, usual[1]))
+            status = await run(service, "--save", wav)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert status == 1
+    output = capsys.readouterr()
+    assert "3 notes in 3.0 s" in output.out
+    assert f"{wav} is incomplete" in output.err
+    assert output.err.count("\n") == 1
 
 
 def test_a_wrong_device_or_file_is_reported(

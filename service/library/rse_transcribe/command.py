@@ -16,7 +16,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from clients.recordings import MIDI, check_midi_options, find_recordings, kept, parts, targets
+from clients.recordings import (
+    MIDI,
+    check_midi_options,
+    find_recordings,
+    kept,
+    parts,
+    print_any_name,
+    targets,
+)
 from rse_transcribe import __version__
 
 if TYPE_CHECKING:
@@ -112,6 +120,7 @@ def _run(program: str, arguments: list[str]) -> int:
 
 def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
+    print_any_name()
     found = find_recordings(args.recordings)
     if not found:
         parser.error(f"no recordings in {', '.join(args.recordings)}")

@@ -11,12 +11,11 @@ import { channelOf, CONTROL, NOTE_OFF, NOTE_ON, PROGRAM, SUSTAIN } from "./midi.
 
 const ALL_NOTES_OFF = 123;
 const RELEASE = 64; // velocity of a note's end
-const SCHEDULED_MS = 500; // further ahead than this nothing was handed over
 
 export class MidiOut extends EventTarget {
   #access = null;
   #port = null;
-  #sounding = new Map(); // key of a note -> {pitch, channel}, held by the receiver
+  #sounding = new Map(); // key of a note -> {pitch, channel, at}, held by the receiver
   #channels = new Map(); // instrument -> channel
   #pressed = new Set(); // channels whose pedal is down
   #waiting = new Map(); // key -> timer of a note that must first prove long enough
@@ -82,7 +81,7 @@ export class MidiOut extends EventTarget {
     }
   }
 
-  /** A whole note, to begin `inSeconds` from now: less than SCHEDULED_MS. */
+  /** A whole note, to begin `inSeconds` from now. */
   play(note, inSeconds) {
     if (!this.#port) return;
     const key = Symbol("played note");
@@ -91,28 +90,26 @@ export class MidiOut extends EventTarget {
     this.#waiting.set(key, setTimeout(() => this.noteOff(key), 1000 * until));
   }
 
-  /** End everything that sounds or waits, and again what was handed over ahead of its time. */
+  /** End everything that sounds or waits; notes handed over ahead of their time, as they begin. */
   silence() {
     for (const timer of this.#waiting.values()) clearTimeout(timer);
     this.#waiting.clear();
-    const ends = [...this.#sounding.values()].map(({ pitch, channel }) => [
-      NOTE_OFF | channel, pitch, RELEASE,
-    ]);
+    const now = performance.now();
+    for (const { pitch, channel, at } of this.#sounding.values()) {
+      this.#send([NOTE_OFF | channel, pitch, RELEASE], at > now ? at + 1 : 0);
+    }
     this.#sounding.clear();
-    for (const channel of this.#pressed) ends.push([CONTROL | channel, SUSTAIN, 0]);
+    for (const channel of this.#pressed) this.#send([CONTROL | channel, SUSTAIN, 0]);
     this.#pressed.clear();
     for (const channel of new Set([0, ...this.#channels.values()])) {
-      ends.push([CONTROL | channel, ALL_NOTES_OFF, 0]);
-    }
-    for (const at of [0, performance.now() + SCHEDULED_MS]) {
-      for (const message of ends) this.#send(message, at);
+      this.#send([CONTROL | channel, ALL_NOTES_OFF, 0]);
     }
   }
 
   #start(key, { pitch, velocity, instrument }, at = 0) {
     this.#waiting.delete(key);
     const channel = instrument ? this.#channelOf(instrument) : 0;
-    this.#sounding.set(key, { pitch, channel });
+    this.#sounding.set(key, { pitch, channel, at });
     this.#send([NOTE_ON | channel, pitch, velocity], at);
   }
 

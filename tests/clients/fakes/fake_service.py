@@ -35,7 +35,7 @@ class Behaviour:
     seconds_to_transcribe_a_second: float = 0.0
     refuse_with: HTTPStatus | None = None
     reject_start: bool = False
-    reject_resume: bool = False
+    reject_resume: str = ""  # the code of the error
     fail_at_samples: float = math.inf  # error, notes off, done, close
     fail_retryable: bool = False
     drop_at_samples: float = math.inf  # the connection breaks
@@ -133,8 +133,8 @@ class _Session:
     async def run(self) -> None:
         self.heard.start = json.loads(await self.socket.recv())
         resume = self.heard.start.get("resume")
-        code = "bad_start" if resume is None else "bad_resume"
         behaviour = self.behaviour
+        code = "bad_start" if resume is None else behaviour.reject_resume
         if behaviour.reject_start if resume is None else behaviour.reject_resume:
             await self.say("error", code=code, message="cannot start so", retryable=False)
             await self.socket.close(4400, code)

@@ -1,6 +1,8 @@
 """The terminal's picture of live notes, and the lines printed where there is none."""
 
 import io
+import sys
+import threading
 
 import pytest
 from rich.console import Console
@@ -73,6 +75,32 @@ def test_sounding_and_played_notes_are_shown() -> None:
         terminal.event(on(note_id, 40))
     assert len(shown(terminal).splitlines()) == REMEMBERED_NOTES + 6  # of three pitches
     assert terminal.notes == 50
+
+
+def test_events_may_arrive_while_a_picture_is_drawn() -> None:
+    terminal = terminal_on(Console(file=io.StringIO(), width=400))
+    drawn: list[object] = []
+    over = threading.Event()
+
+    def draw() -> None:
+        while not over.is_set():
+            drawn.append(terminal.render())
+        drawn.append("whole")
+
+    interval_s = sys.getswitchinterval()
+    thread = threading.Thread(target=draw)
+    try:
+        sys.setswitchinterval(1e-5)
+        thread.start()
+        for number in range(2_000):
+            terminal.event(on(number, number % 100, number / 100))
+            if number >= 20:
+                terminal.event(off(number - 20, (number - 20) % 100, number / 100))
+    finally:
+        sys.setswitchinterval(interval_s)
+        over.set()
+        thread.join()
+    assert drawn[-1] == "whole"
 
 
 def test_lag_and_loss_are_shown() -> None:

@@ -165,10 +165,12 @@ async def test_a_refusal_that_will_not_change_ends_it() -> None:
         assert len(service.sessions) == 1
 
 
-async def test_a_point_that_is_refused_ends_the_notes_and_goes_on() -> None:
-    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1, reject_resume=True)
+@pytest.mark.parametrize("code", ["bad_resume", "unknown_model"])
+async def test_a_point_that_is_refused_ends_the_notes_and_goes_on(code: str) -> None:
+    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1, reject_resume=code)
     service, client, events, _ = await perform(behaviour, 4)
     assert len(service.sessions) == 3
+    assert service.sessions[2].start == service.sessions[0].start
     assert_no_stuck_note(events)
     assert client.lost_samples == 0
     assert [event for event in events if isinstance(event, Gap)] == []

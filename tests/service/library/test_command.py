@@ -1,6 +1,7 @@
 """``rse-transcribe``: recordings to files, one clear line for what goes wrong."""
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -168,6 +169,19 @@ def test_a_reader_that_goes_away_gets_no_traceback(album: Path, arguments: list[
             text=True,
         )
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_name_that_the_output_cannot_take_is_escaped(
+    album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = os.fsdecode(b"caf\xe9")  # Latin-1, as on an old disk
+    (album / "one.wav").rename(album / f"{name}.wav")
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="strict")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert command.main([str(album)]) == 0
+    assert sorted(path.name for path in album.glob("*.mid")) == [f"{name}.mid", "two.mid"]
+    out.seek(0)
+    assert "caf\\udce9.wav: 3 notes" in out.read()
 
 
 def test_one_bad_recording_does_not_stop_the_others(

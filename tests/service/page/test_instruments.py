@@ -137,5 +137,31 @@ def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(pag
         [0x80, 60, 64],
         [0x91, 60, 50],
         *ends,
-        *ends,
     ]
+
+
+def test_silence_ends_scheduled_notes_and_none_that_begin_later(page_of: Tab) -> None:
+    now_ms, sent = page_of.run(
+        """async () => {
+          const sent = [];
+          const send = (bytes, at) => sent.push([bytes[0], bytes[1], at]);
+          const port = { id: 'p', state: 'connected', send };
+          const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+          navigator.requestMIDIAccess = async () => access;
+          const { MidiOut } = await import('./notes/midi-out.js');
+          const out = new MidiOut();
+          await out.open();
+          out.choose('p');
+          sent.length = 0;
+          const now = performance.now();
+          out.play({ pitch: 60, velocity: 90, onset: 0, offset: 3 }, 0.4);
+          out.silence();  // a seek
+          out.play({ pitch: 64, velocity: 90, onset: 9, offset: 12 }, 0.08);
+          return [now, sent];
+        }"""
+    )
+    (_, _, begin_ms), (status, pitch, end_ms), *rest = sent
+    assert (status, pitch) == (0x80, 60)
+    assert now_ms + 400 <= begin_ms < end_ms < begin_ms + 2
+    assert [message[:2] for message in rest] == [[0xB0, 123], [0x90, 64]]
+    assert rest[0][2] == 0  # at once

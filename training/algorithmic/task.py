@@ -19,7 +19,14 @@ from torch import Tensor, nn
 from model.config import RELEASED_RSE, RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, Examples, make_bins
+from training.algorithmic.data import (
+    BINS,
+    EXAMPLES_PER_LENGTH,
+    Examples,
+    distinct_examples,
+    joined,
+    make_bins,
+)
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.algorithmic.generators import PROBLEMS, draw_keys
 from training.loop.epochs import shuffled_rows
@@ -27,6 +34,7 @@ from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
+FILLING = 1  # stream of the order of examples that fill their bin
 
 
 @checked()
@@ -45,6 +53,11 @@ class AlgorithmicConfig:
     curriculum_steps: FromZero = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
+    full_steps: FromZero = 0
+    """Optimiser steps at first in which every example fills its bin; later ones also have those
+    that are padded. 0 never excludes these (released code)."""
+    full_share: Fraction = 0.0
+    """Share of each later batch that fills its bin, beside the released code's examples."""
     uneven_keys: Fraction = 0.0
     """Share of the training sequences to sort in which some keys are far more frequent than others,
     at random; the released code has none. Helps beyond the lengths that are trained."""
@@ -94,10 +107,23 @@ class AlgorithmicTask:
         if config.uneven_keys:
             problem = replace(problem, draw=partial(draw_keys, uneven=config.uneven_keys))
         data = make_bins(problem, rng, config.bins, config.examples_per_length)
-        own, batch = share.rows(config.batch_size), config.batch_size
+        full = {
+            size: distinct_examples(problem, rng, size, len(data[size])).padded(size)
+            for size in config.bins
+            if config.full_steps or config.full_share
+        }
+        batch, own = config.batch_size, share.rows(config.batch_size)
 
         def examples(size: int, at: int) -> Examples:
-            return data[size].take(shuffled_rows(len(data[size]), batch, at, seed, size)[own])
+            filling = batch if at < config.full_steps else round(batch * config.full_share)
+            parts = []
+            if filling:
+                rows = shuffled_rows(len(full[size]), filling, at, seed, size, FILLING)
+                parts.append(full[size].take(rows))
+            if filling < batch:
+                rows = shuffled_rows(len(data[size]), batch - filling, at, seed, size)
+                parts.append(data[size].take(rows))
+            return joined(parts).take(own)
 
         yield ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 

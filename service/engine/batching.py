@@ -18,7 +18,6 @@ import math
 import threading
 import time
 from bisect import insort
-from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -91,6 +90,7 @@ class RequestStream:
     def __init__(self, priority: Priority, positions: slice) -> None:
         self.number = next(self._numbers)
         self.worker: int | None = None  # the only one that may compute it; None: any
+        self.load = 0.0  # windows that it asks for per hop, once it has a worker
         self.priority = priority
         self.positions = positions
         self.due_s = -math.inf  # of its latest request
@@ -217,9 +217,6 @@ class RequestQueue:
         with self._changed:
             self._refuse_if_closed()
             if stream.priority is Priority.LIVE:
-                if self._pinned_to:
-                    streams = Counter(one.worker for one in self._live_streams)
-                    stream.worker = min(range(self._pinned_to), key=lambda worker: streams[worker])
                 self._live_streams.add(stream)
 
     def leave(self, stream: RequestStream) -> None:
@@ -239,6 +236,8 @@ class RequestQueue:
             self._refuse_if_closed()
             if self.windows + count > self.settings.max_queued_windows:
                 raise EngineBusyError(f"{self.windows} windows wait for the model already")
+            if self._pinned_to and stream.priority is Priority.LIVE and stream.worker is None:
+                self._assign(stream, 1 / request.new_hops)
             stream.due_s = max(stream.due_s, request.due_s)  # never before earlier ones
             self._number += 1
             insort(self._queues[stream.priority], (stream.due_s, self._number, request))
@@ -282,6 +281,14 @@ class RequestQueue:
             while self._idle:
                 self._wake()
         return waiting
+
+    def _assign(self, stream: RequestStream, load: float) -> None:
+        """Give a live stream to the worker whose streams ask for the fewest windows."""
+        loads = [0.0] * self._pinned_to
+        for one in self._live_streams:
+            if one.worker is not None:
+                loads[one.worker] += one.load
+        stream.worker, stream.load = loads.index(min(loads)), load
 
     def _wait_for_work(self, timeout_s: float, worker: int) -> None:
         until_s = time.monotonic() + timeout_s

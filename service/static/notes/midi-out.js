@@ -66,7 +66,8 @@ export class MidiOut extends EventTarget {
     this.#sounding.delete(key);
     const { pitch, channel } = ended;
     // Another note of the pitch may have begun before this one's end was known.
-    const held = [...this.#sounding.values()];
+    const now = performance.now();
+    const held = [...this.#sounding.values()].filter(({ at }) => at <= now);
     if (held.some((note) => note.pitch === pitch && note.channel === channel)) return;
     this.#send([NOTE_OFF | channel, pitch, RELEASE]);
   }

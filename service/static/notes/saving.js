@@ -63,6 +63,6 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), KEEP_URL_MS);
 }
 
-/** A file name without its ending, and without what file systems forbid. */
+/** A file name without its ending (not the minutes of "Live, 10.32") and what file systems forbid. */
 export const stemOf = (take) =>
-  take.name.replace(/\.[^.]+$/, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";
+  take.name.replace(/\.(?=[^.]*[a-z])[^.]+$/i, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";

@@ -24,6 +24,7 @@ export class Legend extends EventTarget {
   }
 
   show(take) {
+    if (take !== this.#take) this.#filter.hearAll();
     this.#take?.removeEventListener("change", this.#soon);
     this.#take?.removeEventListener("finish", this.#soon);
     this.#take = take;
@@ -31,7 +32,6 @@ export class Legend extends EventTarget {
     take.addEventListener("finish", this.#soon);
     this.#rows.clear();
     this.#list.replaceChildren();
-    this.#filter.hearAll();
     this.#fill();
   }
 
@@ -39,12 +39,14 @@ export class Legend extends EventTarget {
     const { notes, programs, live } = this.#take;
     const counts = countInstruments(notes, programs);
     for (const name of counts.keys()) if (!this.#rows.has(name)) this.#add(name);
+    const rows = [...this.#rows.values()].map(({ item }) => item);
+    // Moving a row would take the focus and a click under way from its buttons.
+    if (rows.some((item, place) => this.#list.children[place] !== item)) this.#list.append(...rows);
     for (const [name, { item, count, save }] of this.#rows) {
       const number = counts.get(name) ?? 0;
       item.hidden = number === 0; // all of its notes turned out to be another's
       count.textContent = number;
       save.disabled = live;
-      this.#list.append(item);
     }
     this.#list.hidden = counts.size === 0;
     // Where colour is the instrument, loudness is opacity.

@@ -129,8 +129,9 @@ export class Roll extends EventTarget {
     const count = this.#filter.count(this.#take);
     this.#canvas.dataset.noteCount = count;
     this.#canvas.dataset.openCount = open.size;
-    const last = notes.at(-1);
-    if (last && this.#take.live) this.#view.include(last.pitch);
+    // The latest note is not always the last: one that took longer to decide may begin before.
+    const sounding = [...open.values(), ...notes.slice(-1)];
+    if (this.#take.live) for (const { pitch } of sounding) this.#view.include(pitch);
     this.#canvas.setAttribute("aria-label", `Piano roll, ${countText(count, "note")}`);
     this.redraw();
   }

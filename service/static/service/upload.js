@@ -20,6 +20,9 @@ export class BusyError extends Error {
 }
 
 export async function transcribe(file, on, signal) {
+  await file.slice(0, 1).arrayBuffer().catch((cause) => {
+    throw new Error("This cannot be read: a folder, or a file that has moved.", { cause });
+  });
   const form = new FormData();
   form.append("file", file);
   const response = await fetch(new URL("transcribe?answer=ndjson&updates=true", document.baseURI), {

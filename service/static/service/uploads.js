@@ -37,7 +37,10 @@ export class Uploads extends EventTarget {
   /** Give a recording up; the notes found so far are kept. */
   cancel(job) {
     if (job === this.#running) this.#abort.abort();
-    if (job.state !== "waiting") return;
+    else if (job.state === "waiting") this.#drop(job);
+  }
+
+  #drop(job) {
     this.#waiting.splice(this.#waiting.indexOf(job), 1);
     job.state = "cancelled";
     this.#emit(job);

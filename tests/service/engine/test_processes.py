@@ -88,11 +88,14 @@ def test_processes_give_the_bits_of_threads(
 
 
 def test_live_streams_are_shared_out_and_forgotten(engine: Engine) -> None:
-    streams = [engine._open(Priority.LIVE, POSITIONS) for _ in range(4)]
-    assert sorted(str(stream.worker) for stream in streams) == ["0", "0", "1", "1"]
+    hops = [2, 8, 8, 8, 8, 4, 8]
+    streams = [engine._open(Priority.LIVE, POSITIONS) for _ in hops]
     window = np.zeros(WINDOW, np.float32)
+    for stream, new_hops in zip(streams, hops, strict=True):
+        stream.submit([window], new_hops).result(PATIENCE_S)
+    # The first asks for as many windows as the next four, the sixth for as many as two of them.
+    assert [stream.worker for stream in streams] == [0, 1, 1, 1, 1, 0, 1]
     for stream in streams:
-        stream.submit([window], 8).result(PATIENCE_S)
         stream.close()
     del stream
     streams.clear()

@@ -140,6 +140,58 @@ def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(pag
     ]
 
 
+def test_repeated_notes_end_before_the_next_begins(page_of: Tab) -> None:
+    sent = page_of.run(
+        """async () => {
+          const sent = [];
+          const send = (bytes) => sent.push(bytes[0]);
+          const port = { id: 'p', state: 'connected', send };
+          const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+          navigator.requestMIDIAccess = async () => access;
+          const { MidiOut } = await import('./notes/midi-out.js');
+          const out = new MidiOut();
+          await out.open();
+          out.choose('p');
+          sent.length = 0;
+          // Handed over ahead of time: the second begins after the first has ended.
+          out.play({ pitch: 60, velocity: 90, onset: 0, offset: 0.05 }, 0);
+          out.play({ pitch: 60, velocity: 90, onset: 60, offset: 60.05 }, 60);
+          await new Promise((resolve) => setTimeout(resolve, 500));
+          return sent;
+        }"""
+    )
+    assert sent == [0x90, 0x90, 0x80]
+
+
+def test_the_legend_can_be_used_while_notes_arrive(page_of: Tab) -> None:
+    focused, muted = page_of.run(
+        """async () => {
+          const { Legend } = await import('./roll/legend.js');
+          const { NoteFilter } = await import('./notes/note-filter.js');
+          const { Take } = await import('./notes/take.js');
+          const list = document.body.appendChild(document.createElement('ul'));
+          const filter = new NoteFilter();
+          const take = new Take('live');
+          take.programs = { piano: 0, violin: 40 };
+          const note = (key) => take.noteOn(
+            key, { pitch: 60 + key, velocity: 64, confidence: 1, instrument: 'violin' }, key);
+          note(0);
+          const legend = new Legend(list, filter);
+          legend.show(take);
+          const mute = list.querySelector('.mute');
+          mute.focus();
+          mute.click();
+          note(1);
+          await new Promise((resolve) => setTimeout(resolve, 700));
+          const focused = document.activeElement === mute;
+          legend.show(take);  // as at the end of a take
+          return [focused, filter.isMuted('violin')];
+        }"""
+    )
+    assert focused
+    assert muted
+
+
 def test_silence_ends_scheduled_notes_and_none_that_begin_later(page_of: Tab) -> None:
     now_ms, sent = page_of.run(
         """async () => {

@@ -27,6 +27,34 @@ def test_length_is_read_from_the_header(
     assert seconds == pytest.approx(soundfile.info(path).duration, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [("song.flac", "song"), ("Live, 10.32", "Live, 10.32"), ("a.b.mp3", "a.b"), ("?", ".")],
+)
+def test_takes_are_saved_under_their_names(bench: Tab, name: str, stem: str) -> None:
+    script = "async (name) => (await import('./notes/saving.js')).stemOf({ name })"
+    assert bench.run(script, name) == stem
+
+
+def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
+    states = bench.run(
+        """async () => {
+          const { Uploads } = await import('./service/uploads.js');
+          const usual = window.fetch;
+          window.fetch = async () => { throw new Error('no server'); };
+          const uploads = new Uploads();
+          const jobs = new Set();
+          uploads.addEventListener('change', ({ detail }) => jobs.add(detail));
+          uploads.add(['a', 'b', 'c'].map((name) => new File(['no sound'], `${name}.wav`)));
+          uploads.cancel([...jobs][0]);  // whose header is still being read
+          while (uploads.busy) await new Promise((resolve) => setTimeout(resolve, 20));
+          window.fetch = usual;
+          return [...jobs].map(({ state }) => state);
+        }"""
+    )
+    assert states == ["cancelled", "failed", "failed"]
+
+
 def test_length_of_a_damaged_file_is_unknown(bench: Tab) -> None:
     for data in (b"", b"RIFF", b"OggS" + bytes(60), b"fLaC" + bytes(60)):
         assert bench.run(LENGTH_OF, list(data)) is None, data

@@ -90,7 +90,9 @@ class MusicTask:
             convolutions.register_forward_pre_hook(_channels_last)
         self.frames = usable_frames(config.model, config.farthest_hops)
         self.archive = (
-            Archive(config.archive, config.model.sample_rate) if config.data == "musicnet" else None
+            Archive(config.archive, config.model.sample_rate, config.model.context)
+            if config.data == "musicnet"
+            else None
         )
         # The archive has no velocities.
         self.weights = replace(config.weights, velocity=0) if self.archive else config.weights

@@ -143,7 +143,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--test", type=Path, help="LAMBADA's test passages, for the table")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes, to try the sequence")
     options = parser.parse_args(arguments)
-    plan = Plan(options.out, options.novels, options.development, options.test, options.rehearse)
+    # Apart, so that its reports do not count as the real runs'.
+    out = options.out / "rehearsal" if options.rehearse else options.out
+    plan = Plan(out, options.novels, options.development, options.test, options.rehearse)
     try:
         finished = advance(plan, options.minutes)
         text = tables(plan)

@@ -25,14 +25,14 @@ def test_a_rehearsal_goes_on_where_it_stopped(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert paper.main([*arguments, "--minutes", "0.0001"]) == paper.UNFINISHED
-    results = tmp_path / "runs" / "results.md"
+    results = tmp_path / "runs" / "rehearsal" / "results.md"  # not among the real ones
     assert "Not finished." in results.read_text()
     assert paper.main(arguments) == 0
     text = results.read_text()
     assert "Not finished." not in text
     assert text.count("| symbols right |") == 6
     assert "2 passages" in text
-    first = tmp_path / "runs" / "addition_residual" / "metrics.jsonl"
+    first = results.parent / "addition_residual" / "metrics.jsonl"
     steps = [json.loads(line)["step"] for line in first.read_text().splitlines()]
     assert max(steps) == 4
     before = first.stat().st_mtime_ns

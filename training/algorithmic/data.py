@@ -8,7 +8,6 @@ network learns to ignore padding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,13 +91,8 @@ def make_bins(
             for smaller, shorter in out.items():
                 rows = rng.integers(0, len(shorter), np.count_nonzero(origins == smaller))
                 parts[size].append(shorter.take(rows).padded(size))
-        out[size] = joined(parts[size])
+        out[size] = Examples(
+            np.concatenate([part.inputs for part in parts[size]]),
+            np.concatenate([part.targets for part in parts[size]]),
+        )
     return out
-
-
-def joined(parts: Sequence[Examples]) -> Examples:
-    """Examples of one bin, one part after the other."""
-    return Examples(
-        np.concatenate([part.inputs for part in parts]),
-        np.concatenate([part.targets for part in parts]),
-    )

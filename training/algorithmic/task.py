@@ -24,7 +24,6 @@ from training.algorithmic.data import (
     EXAMPLES_PER_LENGTH,
     Examples,
     distinct_examples,
-    joined,
     make_bins,
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
@@ -34,7 +33,6 @@ from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
-FILLING = 1  # stream of the order of examples that fill their bin
 
 
 @checked()
@@ -54,10 +52,8 @@ class AlgorithmicConfig:
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
     full_steps: FromZero = 0
-    """Optimiser steps at first in which every example fills its bin; later ones also have those
-    that are padded. 0 never excludes these (released code)."""
-    full_share: Fraction = 0.0
-    """Share of each later batch that fills its bin, beside the released code's examples."""
+    """Optimiser steps at first in which every example fills its bin; none is padded. 0: the
+    released code's examples from the start."""
     uneven_keys: Fraction = 0.0
     """Share of the training sequences to sort in which some keys are far more frequent than others,
     at random; the released code has none. Helps beyond the lengths that are trained."""
@@ -110,20 +106,13 @@ class AlgorithmicTask:
         full = {
             size: distinct_examples(problem, rng, size, len(data[size])).padded(size)
             for size in config.bins
-            if config.full_steps or config.full_share
+            if config.full_steps
         }
-        batch, own = config.batch_size, share.rows(config.batch_size)
+        own, batch = share.rows(config.batch_size), config.batch_size
 
         def examples(size: int, at: int) -> Examples:
-            filling = batch if at < config.full_steps else round(batch * config.full_share)
-            parts = []
-            if filling:
-                rows = shuffled_rows(len(full[size]), filling, at, seed, size, FILLING)
-                parts.append(full[size].take(rows))
-            if filling < batch:
-                rows = shuffled_rows(len(data[size]), batch - filling, at, seed, size)
-                parts.append(data[size].take(rows))
-            return joined(parts).take(own)
+            pool = (full if at < config.full_steps else data)[size]
+            return pool.take(shuffled_rows(len(pool), batch, at, seed, size)[own])
 
         yield ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 

@@ -90,7 +90,7 @@ def made_sounds(seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]
 
 
 def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]]:
-    """Name, samples and rate of an audio file, or of all below a folder.
+    """Name (below the folder), samples and rate of an audio file, or of all in a folder.
 
     Raises:
         AudioError: there is none, or one cannot be read.
@@ -99,7 +99,8 @@ def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]
     audio = [file for file in files if file.suffix.lower() in AUDIO]
     if not audio:
         raise AudioError(f"no audio ({', '.join(sorted(AUDIO))}) at {path}")
-    return ((file.name, *read_audio(file)) for file in audio)
+    base = path.parent if path.is_file() else path
+    return ((str(file.relative_to(base)), *read_audio(file)) for file in audio)
 
 
 def held_out_sounds(synth: Path, seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:

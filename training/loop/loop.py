@@ -114,7 +114,8 @@ class Trainer:
             return
         torch.set_rng_state(state["random"].cpu())
         if torch.cuda.is_available() and "random_cuda" in state:
-            torch.cuda.set_rng_state_all([r.cpu() for r in state["random_cuda"]])
+            here = state["random_cuda"][: torch.cuda.device_count()]  # it may have had more
+            torch.cuda.set_rng_state_all([r.cpu() for r in here])
 
     def run(self) -> dict[str, float]:
         """Trains to the end of the schedule or of this slice; returns the last metrics."""
@@ -155,11 +156,13 @@ class Trainer:
                         if config.patience:  # other processes do not validate
                             self.stale = int(self._largest(self.stale)[0])
                         next_validation = self.seconds + 60 * config.validate_minutes
+            except FloatingPointError:
+                raise  # the weights are of no use: what was saved before stays
             except Exception:
                 logger.error("training failed at step %d; saving", self.step)
                 self.save()
                 raise
-        return self.save()
+            return self.save()
 
     def _largest(self, *own: float) -> Sequence[float]:
         """Each value's maximum over all processes."""

@@ -106,6 +106,8 @@ def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise LabelError(f"cannot read {alignment} with {notes}: {error!r}") from None
+    if not rows:
+        raise LabelError(f"{alignment} has no notes")
     return note_list(np.array(rows) + [begin_s, begin_s, 0, 0])
 
 

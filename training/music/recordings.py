@@ -87,21 +87,22 @@ def read_collection(folder: Path) -> Collection:
 
 
 def read_labels(candidates: list[Path], folder: Path) -> NoteList:
-    """Notes from the label files of one recording below a folder."""
-    for path in candidates:
-        if path.suffix.lower() in MIDI:
-            return read_midi(path)
+    """Notes from the label files of one recording below a folder: one, or an alignment and its
+    notes. Raises LabelError."""
     places = {
         parent.name: (path, parent)
         for path in candidates
         for parent in path.parents
         if parent.is_relative_to(folder) and parent.name in ("alignments", "notes")
     }
-    if len(places) == 2:
+    if len(places) == len(candidates) == 2:
         (alignment, parent), (notes, _) = places["alignments"], places["notes"]
         begin = _start_seconds(parent.with_name("info.csv"), alignment.stem)
         return read_alignment(alignment, notes, begin)
-    return read_table(candidates[0])
+    if len(candidates) > 1:
+        raise LabelError(f"several files of labels: {', '.join(map(str, candidates))}")
+    (path,) = candidates
+    return read_midi(path) if path.suffix.lower() in MIDI else read_table(path)
 
 
 def _start_seconds(info: Path, stem: str) -> float:

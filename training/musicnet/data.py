@@ -42,9 +42,10 @@ class ArchiveConfig:
 class Archive:
     """The archive's recordings at a network's rate, opened on first use."""
 
-    def __init__(self, config: ArchiveConfig, rate: int) -> None:
-        """Raises ArchiveError if the archive is missing or incomplete."""
-        self.config, self.rate = config, rate
+    def __init__(self, config: ArchiveConfig, rate: int, context: int = 0) -> None:
+        """context: samples before each window. Raises ArchiveError if the archive is missing or
+        incomplete."""
+        self.config, self.rate, self.context = config, rate, context
         found = find(config.root)
         self.split: Split = split(found, config.test)
         missing = [n for n in (*VALIDATION, *TEST[config.test]) if n not in found]
@@ -56,14 +57,14 @@ class Archive:
     ) -> contextlib.AbstractContextManager[Iterator[Batch]]:
         """Endless random windows of the training recordings, a function of seed and step."""
         tracks = open_tracks(self.split.train, self.rate, self.config.cached(self.rate))
-        windows = Windows(tracks, self.rate, self.config.stride)
+        windows = Windows(tracks, self.rate, self.config.stride, self.context)
         logger.info("%d recordings, %d windows", len(tracks), len(windows))
         return random_batches(windows, batch_size, seed, step, share, max(1, readers))
 
     def validation(self, most: int) -> Batch:
         """Up to `most` windows, evenly spread over the validation recordings."""
         tracks = open_tracks(self.split.validation, self.rate, self.config.cached(self.rate))
-        windows = Windows(tracks, self.rate, TEST_STRIDE)
+        windows = Windows(tracks, self.rate, TEST_STRIDE, self.context)
         return windows.read(windows.spread(most))
 
     def card(self) -> dict[str, Any]:

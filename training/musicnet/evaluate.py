@@ -46,7 +46,7 @@ def papers_figure(
     labels: list[NDArray[np.bool_]] = []
     recordings = {}
     for track in open_tracks(sources, rate, config.cached(rate)):
-        windows = Windows([track], rate, stride)
+        windows = Windows([track], rate, stride, transcriber.config.context)
         first = len(predicted)
         for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
             batch = windows.read(range(begin, min(begin + BATCH, len(windows))))

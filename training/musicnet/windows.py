@@ -93,9 +93,10 @@ TEST_STRIDE = 128
 class Windows:
     """All windows of some recordings, numbered consecutively."""
 
-    def __init__(self, tracks: Sequence[Track], rate: int, stride: int) -> None:
-        """Raises ValueError if all recordings are shorter than a window."""
-        self.tracks, self.rate, self.stride = tracks, rate, stride
+    def __init__(self, tracks: Sequence[Track], rate: int, stride: int, context: int = 0) -> None:
+        """context: samples before each window that are read too. Raises ValueError if all
+        recordings are shorter than a window."""
+        self.tracks, self.rate, self.stride, self.context = tracks, rate, stride, context
         counts = [max(0, (len(t.audio) - rate - WINDOW) // stride + 1) for t in tracks]
         self._ends = np.cumsum(counts)  # numbers of each recording's windows end here
         if not len(self):
@@ -106,13 +107,14 @@ class Windows:
 
     def read(self, numbers: Sequence[int] | NDArray[np.integer]) -> Batch:
         """Audio and targets of these windows, in order."""
-        batch = empty_batch(len(numbers))
+        batch = empty_batch(len(numbers), self.context)
         for row, number in enumerate(numbers):
             place = int(np.searchsorted(self._ends, number, side="right"))
             before = int(self._ends[place - 1]) if place else 0
             track = self.tracks[place]
             begin = self.rate + (int(number) - before) * self.stride
-            batch.audio[row] = track.audio[begin : begin + WINDOW]
+            heard = track.audio[max(0, begin - self.context) : begin + WINDOW]
+            batch.audio[row, -len(heard) :] = heard
             notes = notes_near(track.intervals, begin, self.rate)
             targets = segment_labels(notes, self.rate, begin, FRAMES)
             for target, values in zip(batch[1:], targets, strict=True):

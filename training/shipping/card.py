@@ -58,21 +58,14 @@ def write_card(weights: Path, card: dict[str, Any]) -> None:
 
 
 def model_card(card: dict[str, Any]) -> str:
-    data, all_stages = card["data"], stages(card)
-    held_out = data["synth"]["held_out"]  # of older cards a dictionary
-    names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
-    real = card["sources"].get("recordings")
-    learned = " and real recordings aligned with their scores" if real else " only"
+    all_stages = stages(card)
+    sources = card.get("sources", {})  # a run that is not shipped has none yet
     lines = [
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
         f"({sum(map(_windows, all_stages)) / 1e6:.2f} million windows of 0.74 s) on "
-        f"synthesised audio{learned}. Synthesised audio plays the scores below with recorded "
-        "notes of the instruments below, humanised, detuned, "
-        "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
-        f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
-        f"{names}, and the validation and test scores.",
+        f"{_material(card['data'], bool(sources.get('recordings')))}",
         "",
         *_stages_table(all_stages),
         *([card["remark"], ""] if "remark" in card else []),
@@ -95,11 +88,24 @@ def model_card(card: dict[str, Any]) -> str:
         "",
         *(f"- `{name}`: {_shown(value)}" for name, value in card["tracker"].items()),
         "",
-        "## Training data and attributions",
-        "",
-        *attributions(card["sources"]),
+        *(["## Training data and attributions", "", *attributions(sources)] if sources else []),
     ]
     return "\n".join(lines)
+
+
+def _material(data: dict[str, Any], real: bool) -> str:
+    if "synth" not in data:
+        return f"{data['recordings']} recordings of {data['archive']}."
+    held_out = data["synth"]["held_out"]  # of older cards a dictionary
+    names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
+    learned = " and real recordings aligned with their scores" if real else " only"
+    return (
+        f"synthesised audio{learned}. Synthesised audio plays the scores below with recorded "
+        "notes of the instruments below, humanised, detuned, "
+        "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
+        f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
+        f"{names}, and the validation and test scores."
+    )
 
 
 def _shown(setting: Any) -> str:

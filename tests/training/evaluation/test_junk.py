@@ -60,7 +60,7 @@ def test_the_command_writes_json_with_sounds_of_ones_own(
     sounds = json.loads(out.read_text())["sounds"]
     assert {name: sound["seconds"] for name, sound in sounds.items()} == {
         **dict.fromkeys(SOUNDS, pytest.approx(0.2)),
-        "a.wav": 1.0,
+        "talk/a.wav": 1.0,
     }
     assert "false notes" in capsys.readouterr().out
 

@@ -97,6 +97,20 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
         trainer.train_step([torch.full((2, 1), float("nan"))])
 
 
+def test_a_run_that_diverges_keeps_what_was_saved_before(tmp_path: Path) -> None:
+    class Diverging(Line):
+        @contextlib.contextmanager
+        def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
+            yield iter([*torch.randn(3, 16, 1), torch.full((16, 1), float("nan"))])
+
+    with pytest.raises(FloatingPointError, match="step 3"):
+        Trainer(Diverging(), replace(QUICK, validate_steps=2), tmp_path).run()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert again.step == 2
+    again.run()
+
+
 def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
     class Failing(Line):
         @contextlib.contextmanager

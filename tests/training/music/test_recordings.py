@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pretty_midi
 import pytest
 import soundfile
 
@@ -32,6 +33,15 @@ def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> 
     assert found["b"].notes.pitch.tolist() == [61]
     assert collection.unlabelled == [tmp_path / "unlabelled.wav"]
     assert collection.failures == {}
+
+
+def test_which_of_two_label_files_is_not_guessed(tmp_path: Path) -> None:
+    silence(tmp_path / "a.wav")
+    text(tmp_path / "a.tsv", "0.1,0.2,61\n")
+    pretty_midi.PrettyMIDI().write(str(tmp_path / "a.mid"))  # its score, or an earlier output
+    collection = read_collection(tmp_path)
+    assert collection.recordings == []
+    assert "several files of labels" in collection.failures["a"]
 
 
 @pytest.mark.parametrize(

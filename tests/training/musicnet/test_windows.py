@@ -43,6 +43,10 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
     assert np.array_equal(batch.audio, raw[:, 0])
     assert all(np.array_equal(label_row(f), r) for f, r in zip(batch.frame, raw[:, 1], strict=True))
 
+    windows = Windows([track], RELEASED_RATE, 1024, context=300)
+    heard = windows.read([1]).audio
+    begin = RELEASED_RATE + 1024
+    np.testing.assert_array_equal(heard[0], track.audio[begin - 300 : begin + WINDOW])
     windows = Windows([track], RELEASED_RATE, 1024)
     batch = windows.read(range(len(windows)))
     found = interleaved_spectrum(torch.from_numpy(batch.audio)).numpy()

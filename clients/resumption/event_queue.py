@@ -34,7 +34,7 @@ class EventQueue:
 
     def put(self, event: Event) -> None:
         """Add an event."""
-        if len(self.events) >= self._max_events:
+        if self.events and len(self.events) >= self._max_events:
             self.events.popleft()
             self.dropped += 1
         self.events.append(event)

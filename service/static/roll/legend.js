@@ -39,9 +39,6 @@ export class Legend extends EventTarget {
     const { notes, programs, live } = this.#take;
     const counts = countInstruments(notes, programs);
     for (const name of counts.keys()) if (!this.#rows.has(name)) this.#add(name);
-    const rows = [...this.#rows.values()].map(({ item }) => item);
-    // Moving a row would take the focus and a click under way from its buttons.
-    if (rows.some((item, place) => this.#list.children[place] !== item)) this.#list.append(...rows);
     for (const [name, { item, count, save }] of this.#rows) {
       const number = counts.get(name) ?? 0;
       item.hidden = number === 0; // all of its notes turned out to be another's
@@ -75,6 +72,8 @@ export class Legend extends EventTarget {
       ),
     };
     this.#rows.set(name, row);
+    // Once: moving a row takes the focus, and a click under way, from its buttons.
+    this.#list.append(item);
   }
 
   #press() {

@@ -36,11 +36,11 @@ export class Uploads extends EventTarget {
 
   /** Give a recording up; the notes found so far are kept. */
   cancel(job) {
-    if (job === this.#running) this.#abort.abort();
-    else if (job.state === "waiting") this.#drop(job);
-  }
-
-  #drop(job) {
+    if (job === this.#running) {
+      this.#abort.abort(); // whether its sound is sent or only its header read
+      return;
+    }
+    if (job.state !== "waiting") return;
     this.#waiting.splice(this.#waiting.indexOf(job), 1);
     job.state = "cancelled";
     this.#emit(job);

@@ -27,8 +27,8 @@ KNOWN_FAILURES = """\
 
 
 CLASSIFIER = (
-    "The classifier of onsets is fitted, not tuned: to other rendered validation pieces, made-up "
-    "tones, and the recordings, speech, drums and noise of training."
+    "The classifier of onsets is fitted, not tuned: to other rendered validation pieces, to the "
+    "recordings, speech, drums and noise of training, and, except for `light`, to made-up tones."
 )
 
 

@@ -212,8 +212,9 @@ class Settings(BaseSettings):
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""
 
-    max_batch_windows: int = Field(default=32, ge=1, le=4096)
-    """Maximum number of live windows in a batch; on a CPU never more than 4."""
+    max_batch_windows: int = Field(default=32, ge=4, le=4096)
+    """Maximum number of live windows in a batch; a session asks for up to 4 at once. On a CPU never
+    more than 4."""
 
     max_step_ms: float = Field(default=25.0, ge=1, le=10_000)
     """Longest batch in ms, as estimated at start-up: the longest wait of a live window."""

@@ -89,7 +89,10 @@ class AudioDecoder:
             # Some headers state no length, or a wrong one: only reading shows that there is audio.
             self._first: NDArray[np.float32] | None = self._read_values()
             if len(self._first) == 0:
-                raise DecodeError(ErrorCode.EMPTY_AUDIO, "the file holds no audio")
+                unfinished = "data : 0\n" in self._sound.extra_info  # written at the end of a WAV
+                why = ": its header states no length, as if its recorder had been interrupted"
+                message = f"the file holds no audio{why if unfinished else ''}"
+                raise DecodeError(ErrorCode.EMPTY_AUDIO, message)
         except ValueError:
             self._sound.close()
             raise

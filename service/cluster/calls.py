@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
 from service.engine.batching import (
-    EngineBusyError,
     EngineClosedError,
     EngineError,
     EngineSettings,
@@ -155,7 +154,7 @@ async def attempts(
                 return await ask()
         except TimeoutError:
             failure = ReplicaLostError(f"no answer in {timeout_s:g} s")
-        except (ReplicaLostError, OtherWeightsError, EngineBusyError, EngineClosedError) as error:
+        except (ReplicaLostError, OtherWeightsError, EngineClosedError) as error:
             failure = error
         logger.info("retrying on another model replica: %s", failure)
         after_fault()

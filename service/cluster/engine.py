@@ -15,7 +15,6 @@ import contextlib
 import logging
 import math
 import secrets
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -35,7 +34,6 @@ from service.cluster.calls import (
     refill_windows,
 )
 from service.engine.batching import (
-    EngineBusyError,
     EngineClosedError,
     EngineError,
     Priority,
@@ -59,8 +57,6 @@ class RemoteEngine:
         self._cluster = settings
         self._loop = asyncio.get_running_loop()
         self._heard_s = time.monotonic()
-        self._lock = threading.Lock()
-        self._windows = 0  # sent and not answered
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()  # of the loop
         self._keep(self._loop.create_task(self._watch()))
@@ -79,7 +75,7 @@ class RemoteEngine:
         self.description = description
         self.config = description.config
         self.card = description.card
-        self.settings = description.settings  # that of the queue counts what this engine has sent
+        self.settings = description.settings
 
     @property
     def ready(self) -> bool:
@@ -109,16 +105,10 @@ class RemoteEngine:
             raise ValueError(f"a request holds 1 to {limit} windows, not {count}")
         step = new_hops * HOP
         samples = np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
-        with self._lock:
-            if self._closed:
-                raise EngineClosedError("the engine is closed")
-            if self._windows + count > self.settings.max_queued_windows:
-                raise EngineBusyError(f"{self._windows} windows are already waiting for the model")
-            self._windows += count
+        if self._closed:
+            raise EngineClosedError("the engine is closed")
         answer = self._answer(stream, samples, count, new_hops)
-        future = asyncio.run_coroutine_threadsafe(answer, self._loop)
-        future.add_done_callback(lambda _: self._release(count))
-        return future
+        return asyncio.run_coroutine_threadsafe(answer, self._loop)
 
     async def ask(self, stream: RemoteStream, request: WindowRequest) -> Probabilities | None:
         """A request's answer from any replica. Raises EngineError after the last attempt."""
@@ -179,10 +169,6 @@ class RemoteEngine:
         except Exception as error:
             logger.exception("a request to the model failed")
             raise EngineError(f"the request to the model failed: {error}") from error
-
-    def _release(self, count: int) -> None:
-        with self._lock:
-            self._windows -= count
 
     def _keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)

@@ -8,6 +8,9 @@ one of them computes no files while there are live streams. All windows of a bat
 same positions, and a stream's windows are processed in order: while one worker has a stream's
 front-end, the others leave that stream alone.
 
+The queue needs no limit: a live stream waits for its request before the next, a recording has at
+most ``depth`` windows unanswered, and the service limits how many of both there are.
+
 Thread-safety: every method may be called from any thread; one lock guards the queue and is held
 only while a request is moved.
 """
@@ -46,10 +49,6 @@ class EngineError(RuntimeError):
     """The model failed on a request, or could not accept it."""
 
 
-class EngineBusyError(EngineError):
-    """The queue is full; nothing was taken."""
-
-
 class EngineClosedError(EngineError):
     """The engine has been closed."""
 
@@ -65,7 +64,6 @@ class EngineSettings:
             of a live window. A batch always has at least one window.
         gather_ms: how long a batch waits for windows of other live streams, where large batches
             pay off; no wait if every open live stream has already submitted its window.
-        max_queued_windows: windows of all streams waiting for the workers.
         worker_processes: at most so many workers of a CPU, if several, compute in processes of
             their own (Linux); 0: all in threads.
     """
@@ -74,7 +72,6 @@ class EngineSettings:
     max_file_batch_windows: Count = 8
     max_step_ms: Positive = 25.0
     gather_ms: NotNegative = 2.0
-    max_queued_windows: Count = 4096
     worker_processes: FromZero = 0
 
     def limit(self, priority: Priority) -> int:
@@ -191,12 +188,12 @@ class RequestQueue:
         # (due, number, request), the most urgent first
         self._queues: dict[Priority, list[tuple[float, int, Request]]] = {p: [] for p in Priority}
         self._number = 0
-        self.windows = 0  # waiting
         self._live_streams: set[RequestStream] = set()
         self._held: set[RequestStream] = set()  # streams whose front-end a worker is using
         self._file_workers = 1  # that may compute files while there are live streams
         self._pinned_to = 0  # workers that share the streams; 0: any worker computes any stream
         self._filing: set[int] = set()  # workers that compute files
+        self._down: set[int] = set()  # workers that take no new streams
         self.closed = False  # accepts no more requests
 
     def bound(self, batch_windows: int, gather_s: float, workers: int = 1) -> None:
@@ -212,6 +209,14 @@ class RequestQueue:
         with self._changed:
             self._pinned_to = workers
 
+    def rest(self, worker: int, down: bool) -> None:
+        """Whether a worker takes no streams but those that it has."""
+        if down == (worker in self._down):
+            return
+        with self._changed:
+            self._down ^= {worker}
+            self._wake()
+
     def enter(self, stream: RequestStream) -> None:
         """A batch will wait for this stream's windows too. Raises EngineClosedError."""
         with self._changed:
@@ -226,22 +231,18 @@ class RequestQueue:
             self._wake()  # a batch may be waiting for it
 
     def put(self, request: Request) -> None:
-        """Raises EngineBusyError, EngineClosedError, or ValueError for a request that is too
-        large or empty."""
-        stream, count = request.stream, len(request.windows)
-        limit, read = self.settings.limit(stream.priority), count - request.unread
+        """Raises EngineClosedError, or ValueError for a request that is too large or empty."""
+        stream, read = request.stream, len(request.windows) - request.unread
+        limit = self.settings.limit(stream.priority)
         if not 1 <= read <= limit:
             raise ValueError(f"a request holds 1 to {limit} windows, not {read}")
         with self._changed:
             self._refuse_if_closed()
-            if self.windows + count > self.settings.max_queued_windows:
-                raise EngineBusyError(f"{self.windows} windows wait for the model already")
             if self._pinned_to and stream.priority is Priority.LIVE and stream.worker is None:
                 self._assign(stream, 1 / request.new_hops)
             stream.due_s = max(stream.due_s, request.due_s)  # never before earlier ones
             self._number += 1
             insort(self._queues[stream.priority], (stream.due_s, self._number, request))
-            self.windows += count
             self._wake()
 
     def next_batch(self, timeout_s: float, worker: int = 0) -> list[Part]:
@@ -277,18 +278,19 @@ class RequestQueue:
             waiting = [request for queue in self._queues.values() for _, _, request in queue]
             for queue in self._queues.values():
                 queue.clear()
-            self.windows = 0
             while self._idle:
                 self._wake()
         return waiting
 
     def _assign(self, stream: RequestStream, load: float) -> None:
-        """Give a live stream to the worker whose streams ask for the fewest windows."""
+        """Give a live stream to the worker whose streams ask for the fewest windows; one that is
+        down only if all are."""
         loads = [0.0] * self._pinned_to
         for one in self._live_streams:
             if one.worker is not None:
                 loads[one.worker] += one.load
-        stream.worker, stream.load = loads.index(min(loads)), load
+        stream.worker = min(range(len(loads)), key=lambda one: (one in self._down, loads[one]))
+        stream.load = load
 
     def _wait_for_work(self, timeout_s: float, worker: int) -> None:
         until_s = time.monotonic() + timeout_s
@@ -319,10 +321,12 @@ class RequestQueue:
         if priority is Priority.FILE and self._live_streams:
             # The oldest first, so that a recording that stays with a worker gets its turn.
             servable = islice(servable, max(0, self._file_workers - len(self._filing)))
-        return any(stream.worker in (None, worker) for stream in servable)
+        return any(self._takes(worker, stream) for stream in servable)
 
-    def _may(self, worker: int, stream: RequestStream) -> bool:
-        return stream not in self._held and stream.worker in (None, worker)
+    def _takes(self, worker: int, stream: RequestStream) -> bool:
+        if stream.worker is None:
+            return worker not in self._down or len(self._down) == self._pinned_to
+        return stream.worker == worker
 
     def _has_work(self, worker: int) -> bool:
         return self.closed or any(self._free(priority, worker) for priority in Priority)
@@ -345,9 +349,9 @@ class RequestQueue:
         batch: list[Part] = []
         for _, _, request in queue:
             stream = request.stream
-            if not self._may(worker, stream) or (
-                batch and stream.positions != batch[0].request.stream.positions
-            ):
+            if stream in self._held or not self._takes(worker, stream):
+                continue
+            if batch and stream.positions != batch[0].request.stream.positions:
                 continue
             if self._pinned_to and stream.worker is None:
                 if batch:
@@ -356,7 +360,6 @@ class RequestQueue:
             stop = min(len(request.windows), request.taken + room)
             batch.append(Part(request, request.taken, stop))
             room -= stop - request.taken
-            self.windows -= stop - request.taken
             request.taken = stop
             self._held.add(stream)
             if not room:

@@ -112,7 +112,8 @@ class Engine:
     @property
     def ready(self) -> bool:
         alive = all(worker.is_alive() for worker in self._workers)
-        return self._warm and not self._requests.closed and alive
+        down = self._processes and all(process.down for process in self._processes)
+        return self._warm and not self._requests.closed and alive and not down
 
     @property
     def heartbeat_age_s(self) -> float:
@@ -233,6 +234,9 @@ class Engine:
             batch: list[Part] = []
             try:
                 self._beats[number] = time.monotonic()
+                if self._processes:
+                    self._processes[number].revive()
+                    self._requests.rest(number, self._processes[number].down)
                 batch = self._requests.next_batch(_HEARTBEAT_S, number)
                 self._beats[number] = time.monotonic()
                 if threads != self._threads and self._threads is not None:
@@ -243,7 +247,7 @@ class Engine:
                     for part in batch:
                         part.request.fail(self._given_up)
                 elif batch and self._processes:
-                    self._hand_over(batch, self._processes[number])
+                    self._hand_over(batch, number)
                 elif batch:
                     self._step(batch)
             except Exception as error:  # a fault in the engine itself must not end all streams
@@ -266,8 +270,9 @@ class Engine:
         positions = run[0].request.stream.positions
         self._settle(run, began_s, waited_s, lambda: self._runner.predict(rows, positions))
 
-    def _hand_over(self, batch: list[Part], process: WorkerProcess) -> None:
+    def _hand_over(self, batch: list[Part], number: int) -> None:
         """The same in the worker's process."""
+        process = self._processes[number]
         began_s = time.monotonic()
         waited_s = began_s - min(part.request.submitted_s for part in batch)
         wanted: list[Part] = []
@@ -278,7 +283,10 @@ class Engine:
                 process.forget(part.request.stream)
 
         def compute() -> Probabilities:
-            errors, probabilities = process.compute(wanted)
+            try:
+                errors, probabilities = process.compute(wanted)
+            finally:  # before clients hear of it, and come again
+                self._requests.rest(number, process.down)
             for part, error in zip(list(wanted), errors, strict=True):
                 if error is not None:
                     logger.error("the front-end failed on a request: %s", error)

@@ -3,7 +3,8 @@
 ``service.engine.engine.Engine`` runs the model in threads of this process or in processes that it
 starts. Another transport (a cluster) can implement the same few calls, as a request carries
 everything needed: whole windows, and how far each slid since the one before. An engine that has
-lost the stream's front-end state computes the whole window and gives the same notes.
+lost the stream's front-end state computes the whole window; its probabilities differ slightly until
+``ModelConfig.refill_hops`` hops have passed.
 """
 
 from __future__ import annotations
@@ -106,7 +107,6 @@ class EngineStreamLike(Protocol):
             A future of float32 [windows, heads, positions, PITCHES]. It fails with EngineError.
 
         Raises:
-            EngineBusyError: too many windows are waiting; nothing was taken.
             EngineClosedError: the engine accepts no more work.
             ValueError: no windows, or more than a batch holds.
         """
@@ -123,7 +123,7 @@ class EngineLike(Protocol):
     Attributes:
         config: the model's dimensions, rate and heads.
         card: of the model's weights.
-        settings: limits of requests and of the queue.
+        settings: limits of requests.
         ready: warmed up, alive and not closed.
         heartbeat_age_s: seconds since the last sign of life of the worker that has been silent
             longest; many mean that it hangs.

@@ -6,7 +6,8 @@ tracks notes, two cores do the work of little more than one. So where a CPU has 
 worker thread of the engine hands its batches to a process of its own and waits.
 
 A stream stays with its process, which keeps its state. If a process ends, another one takes its
-place and computes the batch under way from whole windows, as for new streams.
+place and computes the batch under way from whole windows, as for new streams. If it does not start,
+it is tried again after pauses; meanwhile its streams fail and new ones go to other workers.
 """
 
 import logging
@@ -15,6 +16,7 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -29,6 +31,7 @@ from service.engine.worker import Answer, Batch, Task, values_of
 logger = logging.getLogger(__name__)
 
 AVAILABLE = hasattr(os, "memfd_create")  # Linux
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # between starts that fail
 # Ctrl-C and a system's end are sent to all of a group: the service decides.
 _MAIN = """
 import signal
@@ -42,6 +45,9 @@ main()
 class WorkerProcess:
     """A process with a copy of the model; for one thread, except ``kill``."""
 
+    down: bool
+    """Whether it has ended and another did not start."""
+
     def __init__(self, model: bytes, heads: int, batch_windows: int) -> None:
         """Returns when it has loaded the model, a pickled transcriber with so many heads.
 
@@ -51,9 +57,12 @@ class WorkerProcess:
         self._batch_windows = batch_windows
         self._values = batch_windows * (WINDOW + heads * FRAMES * PITCHES)
         self._killed = False
+        self._pause_s = FIRST_PAUSE_S
+        self._next_start_s = 0.0
         self._start()
 
     def _start(self) -> None:
+        self.down = True
         self._known: set[int] = set()  # numbers of the streams that it keeps
         self._forget: deque[int] = deque()
         self._connection, other = Pipe()
@@ -80,12 +89,28 @@ class WorkerProcess:
         except (EOFError, OSError) as error:
             self._process.kill()
             raise EngineError("a worker process did not start") from error
+        self.down = False
+        self._pause_s = FIRST_PAUSE_S
+
+    def revive(self) -> None:
+        """Starts a process that is down, unless the last attempt has just failed."""
+        if not self.down or self._killed or time.monotonic() < self._next_start_s:
+            return
+        try:
+            self._start()
+        except (EngineError, OSError) as error:
+            logger.error("%s: next attempt in %.0f s", error, self._pause_s)
+            self._next_start_s = time.monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def compute(self, parts: Sequence[Part]) -> tuple[list[str | None], Probabilities]:
         """The parts' errors, and the probabilities of those without one, in their order.
 
-        Raises EngineError if the batch failed as a whole or ended a process twice.
+        Raises EngineError if the batch failed as a whole or ended a process twice, or if there is
+        no process.
         """
+        if self.down:
+            raise EngineError("a worker process did not start")
         try:
             answer = self._ask(parts)
         except (EOFError, OSError):

@@ -30,7 +30,7 @@ class Opening:
         if place is not None and not place.resize(size):
             raise state.sessions.refusal(size)
         point = resume_point(start.resume) if start.resume is not None else None
-        self.heat = HeatLog(point.frames if point else 0) if start.frames else None
+        self.heat = HeatLog() if start.frames else None
         self.session = TranscriptionSession(
             engine,
             audio,
@@ -39,6 +39,8 @@ class Opening:
             resume=point,
             on_frames=self.heat.add if self.heat else None,
         )
+        if self.heat and point:  # later frames were not final when the earlier session ended
+            self.heat.begin(max(0, point.frames - self.session.late_frames))
 
     def ready(self, session_id: str, checkpoint: Checkpoint) -> Ready:
         """The message that states the options in effect."""

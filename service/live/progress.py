@@ -28,13 +28,13 @@ class HeatLog:
     Bounded, because the owner takes them after every push.
     """
 
-    def __init__(self, first_frame: int = 0) -> None:
-        """Args:
-        first_frame: the client has earlier frames from the session that this one resumes.
-        """
-        self._first_frame = first_frame
-        self._next = first_frame
+    def __init__(self) -> None:
+        self._first_frame = self._next = 0
         self._blocks: list[NDArray[np.uint8]] = []
+
+    def begin(self, first_frame: int) -> None:
+        """The client has earlier frames from the session that this one resumes."""
+        self._first_frame = self._next = first_frame
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
         """Adds the next frames, shape [heads, n, 128]; only the first head is used."""

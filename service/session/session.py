@@ -145,6 +145,11 @@ class TranscriptionSession:
         return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {message}")
 
     @property
+    def late_frames(self) -> int:
+        """How many frames after its own may still decide a frame."""
+        return self._schedule.late_frames
+
+    @property
     def replay_ms(self) -> float:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
         longest = Replay.longest(self._schedule, self._listener.history_frames, self._refill_hops)

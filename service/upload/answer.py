@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.access.problems import Problem, busy, responses
-from service.engine.batching import EngineBusyError
+from service.access.problems import Problem, responses
 from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Done, Error
@@ -155,9 +154,6 @@ def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
             return error
         case ProtocolError() if error.code.status:  # 0: of the websocket alone
             return Problem(error.code, error.message, **extra)
-        case EngineBusyError():
-            later = state.settings.retry_after_s
-            return busy(ErrorCode.TOO_MANY_UPLOADS, "the model is overloaded", later)
     logger.error("an upload failed", exc_info=error)
     return Problem(ErrorCode.INTERNAL, "the server failed; this was logged", **extra)
 

@@ -56,7 +56,8 @@ def test_beats_lie_on_the_lines_of_a_sequencer_and_times_stay(first_s: float) ->
         if message.type == "note_on":
             ticks.append(now)
     assert heard_s == pytest.approx([0.0, *times_s], abs=2e-4)
-    assert all(abs(tick % 2_500 - 2_500 * (tick % 2_500 > 1_250)) <= 2 for tick in ticks[1:])
+    half_beat = TICKS_PER_BEAT // 2
+    assert all((tick + 1) % half_beat <= 2 for tick in ticks[1:])
 
 
 @given(st.floats(0.15, 3.0), st.floats(0, 10), st.floats(0, 100))

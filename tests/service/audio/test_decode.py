@@ -121,6 +121,13 @@ def test_a_wav_from_a_pipe_is_whole(stated: int) -> None:
         assert sum(map(len, decoder)) == 2 * RATE_HZ
 
 
+def test_a_wav_whose_recorder_was_interrupted_is_no_empty_recording() -> None:
+    data = bytearray(sound_file(tone(), "WAV", "PCM_16", RATE_HZ))
+    data[4:8], data[40:44] = (36).to_bytes(4, "little"), bytes(4)
+    with pytest.raises(DecodeError, match="as if its recorder had been interrupted"):
+        AudioDecoder(io.BytesIO(data))
+
+
 def test_the_guessed_length_of_an_mp3_is_no_promise() -> None:
     """Without the first frame, which counts the others, it is guessed from a soft beginning's."""
     sound = np.zeros(10 * RATE_HZ)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import WINDOW
+from service.cluster.calls import ReplicaLostError
 from service.cluster.engine import RemoteEngine
 from service.cluster.model import ModelWorker
 from service.engine.batching import (
-    EngineBusyError,
     EngineClosedError,
     EngineError,
     Priority,
@@ -164,12 +164,12 @@ async def test_faults_of_replicas_are_tried_again_and_faults_of_the_model_are_no
     with workers_of(FakeTranscriber()) as workers:
         settings = SETTINGS.model_copy(update={"heartbeat_s": 60.0, "max_attempts": 3})
         async with remote(workers, settings) as (engine, replicas):
-            replicas.faults = [EngineBusyError("full"), EngineClosedError("goes down")]
+            replicas.faults = [ReplicaLostError("gone"), EngineClosedError("goes down")]
             await ask(engine)
-            replicas.faults = [EngineBusyError("full") for _ in range(3)]
-            with pytest.raises(EngineError, match="full"):
+            replicas.faults = [ReplicaLostError("gone") for _ in range(3)]
+            with pytest.raises(EngineError, match="gone"):
                 await ask(engine)
-            replicas.faults = [EngineBusyError("later"), EngineError("the model failed")]
+            replicas.faults = [ReplicaLostError("later"), EngineError("the model failed")]
             with pytest.raises(EngineError, match="the model failed"):
                 await ask(engine)
             assert len(replicas.faults) == 1

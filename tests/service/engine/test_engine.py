@@ -12,7 +12,6 @@ import torch
 
 from model.config import FRAMES, WINDOW
 from service.engine.batching import (
-    EngineBusyError,
     EngineClosedError,
     EngineError,
     EngineSettings,
@@ -29,7 +28,7 @@ PATIENCE_S = 60.0  # a machine that does much else must not fail a test
 @pytest.fixture
 def gated() -> Iterator[tuple[Engine, GatedTranscriber]]:
     fake = GatedTranscriber()
-    with Engine(fake, EngineSettings(max_queued_windows=8, gather_ms=0)) as engine:
+    with Engine(fake, EngineSettings(gather_ms=0)) as engine:
         yield engine, fake
         fake.gate.set()
 
@@ -124,19 +123,6 @@ def test_a_cancelled_request_is_skipped_and_its_stream_restarts(
     assert after.result(PATIENCE_S) is not None
     assert fake.batches == [1, 1]
     assert stream.features is not before
-
-
-def test_a_full_queue_refuses_and_recovers(gated: tuple[Engine, GatedTranscriber]) -> None:
-    engine, fake = gated
-    stream = engine.open_stream(Priority.FILE, ALL)
-    first = stream.submit(noise(1), 1)
-    assert fake.entered.wait(PATIENCE_S)
-    waiting = stream.submit(noise(8), 1)
-    with pytest.raises(EngineBusyError, match="8 windows wait"):
-        stream.submit(noise(1), 1)
-    fake.gate.set()
-    wait([first, waiting], PATIENCE_S)
-    assert stream.submit(noise(1), 1).result(PATIENCE_S) is not None
 
 
 def test_closing_fails_what_waits_and_refuses_what_comes() -> None:

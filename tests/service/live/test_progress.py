@@ -12,7 +12,8 @@ from tests.service.apps import DURATION_S, of_type, perform
 
 
 def test_frames_that_the_client_has_are_left_out() -> None:
-    log = HeatLog(first_frame=6)
+    log = HeatLog()
+    log.begin(6)
     log.add(0, np.zeros((3, 4, 128), np.float32))
     assert log.take() is None
     log.add(4, np.zeros((3, 4, 128), np.float32))

@@ -45,7 +45,9 @@ def servers() -> Iterator[list[TestClient]]:
 class Performer:
     """A client that keeps to PROTOCOL.md's way to resume."""
 
-    def __init__(self) -> None:
+    def __init__(self, **asked: Any) -> None:
+        self.asked = {"updates": True, **asked}
+        self.frames: set[int] = set()
         self.events: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
         self.checkpoint: dict[str, Any] | None = None
@@ -55,17 +57,19 @@ class Performer:
         if message["type"] in ("note_on", "note_off", "note_update", "pedal"):
             self.events.append({**message, "seq": 0})
             self.known_events += 1
+        elif message["type"] == "frames":
+            self.frames |= set(range(message["frame"], message["frame"] + message["count"]))
         elif "checkpoint" in message:
             self.checkpoint = message["checkpoint"]
             self.known_events = 0
 
     def start(self) -> dict[str, Any]:
         if self.checkpoint is None:
-            return {"updates": True}
+            return self.asked
         kept = {name: self.ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
         return {
+            **self.asked,
             **kept,
-            "updates": True,
             "resume": {**self.checkpoint, "known_events": self.known_events},
         }
 
@@ -124,6 +128,15 @@ def test_the_union_of_the_events_is_that_of_one_session(
     assert totals["notes"] == len(NOTES)
     assert totals["received_samples"] == len(AUDIO) // 2
     assert totals["audio_s"] == pytest.approx(2.8)
+
+
+def test_no_frame_is_missing_where_frames_wait_for_their_look_ahead(
+    servers: list[TestClient],
+) -> None:
+    performer = Performer(mode="anytime", frames=True)
+    performer.perform(servers[0], len(AUDIO) // 2, 1_000)
+    messages = performer.perform(servers[1], len(AUDIO), None)
+    assert performer.frames == set(range(messages[-1]["totals"]["frames"]))
 
 
 def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: Performer) -> None:

@@ -12,6 +12,7 @@ from model.instruments import PROGRAMS
 from service.notes.events import Note, PedalPress
 from service.notes.score import midi_file
 from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT
+from service.settings import Settings
 
 TICK_S = 0.5 / TICKS_PER_BEAT
 
@@ -62,6 +63,13 @@ def test_the_file_is_deterministic_and_plain() -> None:
         ("note_on", 60, 0),
         ("note_off", 60, 1),
     ]
+
+
+def test_readers_open_the_longest_recordings() -> None:
+    end_s = Settings().max_upload_s
+    note = Note(0, 60, 100, 0.9, 0, 10, end_s - 0.5, end_s)
+    found = pretty_midi.PrettyMIDI(io.BytesIO(midi_file([note]))).instruments[0].notes
+    assert [(one.start, one.end) for one in found] == [(end_s - 0.5, end_s)]
 
 
 def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drums() -> None:

@@ -18,6 +18,7 @@ from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
 _BLOCK_SAMPLES = 1 << 14  # of all channels together; where a file is damaged, a block is lost
+_MOST_HEADER_BYTES = 1 << 12  # of a WAV without audio
 _UNKNOWN_LENGTH = 1 << 62  # libsndfile gives more than this if the header has no length
 # Bytes of audio by a header, and in the file: from libsndfile's log, as its length is the latter.
 _CUT_OFF = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
@@ -89,9 +90,10 @@ class AudioDecoder:
             # Some headers state no length, or a wrong one: only reading shows that there is audio.
             self._first: NDArray[np.float32] | None = self._read_values()
             if len(self._first) == 0:
-                unfinished = "data : 0\n" in self._sound.extra_info  # written at the end of a WAV
-                why = ": its header states no length, as if its recorder had been interrupted"
-                message = f"the file holds no audio{why if unfinished else ''}"
+                message = "the file holds no audio"
+                # A WAV's recorder writes the length at the end.
+                if size > _MOST_HEADER_BYTES and "data : 0\n" in self._sound.extra_info:
+                    message += " by its header, as if its recorder had been interrupted"
                 raise DecodeError(ErrorCode.EMPTY_AUDIO, message)
         except ValueError:
             self._sound.close()

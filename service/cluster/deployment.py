@@ -149,7 +149,7 @@ class Model:
     def check_health(self) -> None:
         """Called by Serve, which replaces a failing replica."""
         if not self._engine.ready or self._engine.heartbeat_age_s > self._hang_timeout_s:
-            raise RuntimeError("the engine hangs or was closed")
+            raise RuntimeError("the engine hangs, was closed or has no worker process")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """For ``service.cluster.scaling``."""

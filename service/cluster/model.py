@@ -111,7 +111,7 @@ class ModelWorker:
 
         Raises:
             OtherWeightsError: the stream began with other weights.
-            EngineError: the model failed or is full.
+            EngineError: the model failed.
         """
         if request.weights != self.description.weights:
             raise OtherWeightsError("the weights were replaced")

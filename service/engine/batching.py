@@ -8,8 +8,8 @@ one of them computes no files while there are live streams. All windows of a bat
 same positions, and a stream's windows are processed in order: while one worker has a stream's
 front-end, the others leave that stream alone.
 
-The queue needs no limit: a live stream waits for its request before the next, a recording has at
-most ``depth`` windows unanswered, and the service limits how many of both there are.
+The queue needs no limit: a live stream waits for its request before the next, a recording has two
+requests or ``depth`` windows unanswered, and the service limits how many of both there are.
 
 Thread-safety: every method may be called from any thread; one lock guards the queue and is held
 only while a request is moved.

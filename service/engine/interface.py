@@ -124,7 +124,7 @@ class EngineLike(Protocol):
         config: the model's dimensions, rate and heads.
         card: of the model's weights.
         settings: limits of requests.
-        ready: warmed up, alive and not closed.
+        ready: warmed up, alive (with worker processes, at least one) and not closed.
         heartbeat_age_s: seconds since the last sign of life of the worker that has been silent
             longest; many mean that it hangs.
     """

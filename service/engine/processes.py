@@ -46,7 +46,7 @@ class WorkerProcess:
     """A process with a copy of the model; for one thread, except ``kill``."""
 
     down: bool
-    """Whether it has ended and another did not start."""
+    """Whether the last attempt to start it failed."""
 
     def __init__(self, model: bytes, heads: int, batch_windows: int) -> None:
         """Returns when it has loaded the model, a pickled transcriber with so many heads.
@@ -62,7 +62,18 @@ class WorkerProcess:
         self._start()
 
     def _start(self) -> None:
-        self.down = True
+        """Another attempt is due after a pause if this one raises."""
+        try:
+            self._launch()
+        except Exception:
+            self.down = True
+            self._next_start_s = time.monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            raise
+        self.down = False
+        self._pause_s = FIRST_PAUSE_S
+
+    def _launch(self) -> None:
         self._known: set[int] = set()  # numbers of the streams that it keeps
         self._forget: deque[int] = deque()
         self._connection, other = Pipe()
@@ -89,19 +100,16 @@ class WorkerProcess:
         except (EOFError, OSError) as error:
             self._process.kill()
             raise EngineError("a worker process did not start") from error
-        self.down = False
-        self._pause_s = FIRST_PAUSE_S
 
     def revive(self) -> None:
-        """Starts a process that is down, unless the last attempt has just failed."""
+        """Starts a process that is down, once the pause after the last attempt is over."""
         if not self.down or self._killed or time.monotonic() < self._next_start_s:
             return
         try:
             self._start()
-        except (EngineError, OSError) as error:
-            logger.error("%s: next attempt in %.0f s", error, self._pause_s)
-            self._next_start_s = time.monotonic() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        except Exception as error:
+            pause_s = self._next_start_s - time.monotonic()
+            logger.error("no worker process: %s; next attempt in %.0f s", error, pause_s)
 
     def compute(self, parts: Sequence[Part]) -> tuple[list[str | None], Probabilities]:
         """The parts' errors, and the probabilities of those without one, in their order.

@@ -95,7 +95,8 @@ def health_router(
         responses=responses(ErrorCode.NOT_READY, ErrorCode.DRAINING),
     )
     async def readyz(response: Response) -> Ready:
-        """200 once the weights are loaded and warmed up; 503 before, and while shutting down."""
+        """200 once the weights are loaded and warmed up; 503 before, while shutting down, and while
+        no worker process starts."""
         if draining.is_set():
             raise busy(ErrorCode.DRAINING, "the server is shutting down", later)
         if not slot.running:

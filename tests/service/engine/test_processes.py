@@ -16,7 +16,7 @@ import torch
 
 from model.config import HOP, WINDOW
 from model.transcriber import TranscriptionModel
-from service.engine import processes, runners, segments
+from service.engine import runners, segments
 from service.engine.batching import EngineError, EngineSettings, Priority
 from service.engine.engine import Engine
 from service.engine.processes import AVAILABLE
@@ -141,12 +141,11 @@ def test_a_process_that_does_not_start_leaves_the_others_the_work(
     gone, _ = engine._processes
 
     def fail() -> None:
-        gone.down = True
         raise OSError("no memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(processes, "FIRST_PAUSE_S", 0.1)
-        patched.setattr(gone, "_start", fail)
+        patched.setattr(gone, "_pause_s", 0.1)
+        patched.setattr(gone, "_launch", fail)
         gone._process.kill()
         with pytest.raises(EngineError, match="a worker process ended"):
             answer(engine)  # nothing else is under way, so it is the first worker's

@@ -15,9 +15,9 @@ from typing import Any
 from clients.client import TranscriptionClient
 from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
-from clients.midi.notes import NoteList
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.options import add_service_options
+from clients.recordings import kept
 from service.protocol.client_messages import Start
 from service.protocol.midi_file import Beat
 
@@ -88,6 +88,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--midi-port", metavar="NAME", help=port_help)
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_tempo_option(parser)
     return parser
 
@@ -100,6 +101,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
         parser.error("--tempo needs --midi")
     if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
         parser.error(f"--midi {args.midi}: not a file in a folder that exists")
+    takes = [path for path in (args.midi, args.save) if path is not None]
+    if complaint := kept(takes, args.force):
+        parser.error(complaint)
     try:
         sounddevice = load_sounddevice()
         if args.list_devices:
@@ -136,12 +140,12 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
         if args.midi is not None:
-            stack.callback(_save_midi, client.notes, args.midi, args.tempo)
-        recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
+            stack.callback(_save_midi, client, args.midi, args.tempo)
         midi_out = None
         if args.midi_port is not None:
             midi_out = MidiOut(open_port(args.midi_port))
             stack.callback(midi_out.close)
+        recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
         stack.enter_context(terminal)
         stack.enter_context(microphone)
         microphone.open(recorder.put, recorder.finish)
@@ -180,7 +184,10 @@ def _sound_file(
         raise OSError(f"{path} cannot be written: {error}") from None
 
 
-def _save_midi(notes: NoteList, path: Path, tempo: Beat | None) -> None:
+def _save_midi(client: TranscriptionClient, path: Path, tempo: Beat | None) -> None:
+    if not client.sent_samples:
+        return  # a take that did not begin replaces none
+    notes = client.notes
     onsets_s = [note.onset_s for note in notes.notes]
     beat = beat_of(onsets_s, tempo, lambda words: print(words, file=sys.stderr))
     notes.save_midi(path, beat)

@@ -24,4 +24,4 @@ def add_service_options(
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip().lower() for name in text.split(","))
+    return tuple(name for part in text.split(",") if (name := part.strip().lower()))

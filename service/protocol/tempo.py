@@ -76,11 +76,15 @@ def estimate_beat(onsets_s: Sequence[float]) -> Beat | None:
 
 
 def _resultant(onsets: NDArray[np.float64], frequencies: NDArray[np.float64]) -> NDArray:
-    """Mean of exp(2 pi i f t) over the onsets t, for each frequency f: [frequencies]."""
+    """Mean of exp(2 pi i f t) over the onsets t, for each of evenly spaced frequencies f:
+    [frequencies]."""
     out = np.zeros(len(frequencies), np.complex128)
-    for onset in onsets:
-        out += np.exp(2j * np.pi * frequencies * onset)
-    return out / len(onsets)
+    turn = np.exp(2j * np.pi * frequencies[0] * onsets)
+    step = np.exp(2j * np.pi * (frequencies[1] - frequencies[0]) * onsets)
+    for place in range(len(out)):
+        out[place] = turn.mean()
+        turn *= step
+    return out
 
 
 def _tempo(text: str) -> Beat | None:

@@ -97,6 +97,21 @@ def test_a_tempo_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--tempo needs --midi" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--save", "--midi"])
+def test_an_earlier_take_is_kept(
+    device: FakeSounddevice, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --force, and with it where none begins: there is no such port."""
+    take = tmp_path / "take"
+    take.write_bytes(b"earlier")
+    with pytest.raises(SystemExit):
+        main([option, str(take)])
+    assert "take exists; --force replaces it" in capsys.readouterr().err
+    assert main([option, str(take), "--force", "--midi-port", "no such port"]) == 1
+    assert "no such port" in capsys.readouterr().err
+    assert take.read_bytes() == b"earlier"
+
+
 @pytest.mark.parametrize("place", ["none/take.mid", "."])
 def test_a_midi_file_that_cannot_be_is_found_out_before_the_take(
     tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]

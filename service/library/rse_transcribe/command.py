@@ -178,7 +178,9 @@ def _transcribe_file(
             transcription = opened().transcribe(
                 path,
                 lookahead_ms=args.lookahead_ms,
-                instruments=[name.strip().lower() for name in args.instruments.split(",") if name],
+                instruments=[
+                    name for part in args.instruments.split(",") if (name := part.strip().lower())
+                ],
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)

@@ -11,6 +11,7 @@ from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, Instrument
 from training.music.synth.instruments.casting import cast
+from training.music.synth.instruments.lines import random_line
 from training.music.synth.pianos.dampers import random_dampers
 from training.music.synth.pianos.pedal import (
     changed_pedal,
@@ -31,6 +32,10 @@ SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
 OTHERS_VIBRATO = 0.4
 """Relative frequency of vibrato in other voices; organs have none."""
+RESIZED = 0.4
+"""Fraction of the voices whose instrument is larger or smaller than the recorded one."""
+MISTUNED = 0.5
+"""Fraction of the pianos whose unisons beat more than the recorded ones."""
 RINGING = ("harp", "zither", "vibraphone", "glockenspiel")
 """Their notes ring on."""
 
@@ -169,6 +174,8 @@ def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) 
             release_s=other,
             dampers=random_dampers(rng) if entry.instrument in PIANOS else None,
             detune_cents=float(rng.uniform(0, 3)),
+            size_semitones=_size(rng),
+            unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
         )
     shaken = rng.random() < config.vibrato_probability * (
         1.0 if entry.instrument in SHAKEN else OTHERS_VIBRATO * (entry.instrument != "organ")
@@ -182,4 +189,16 @@ def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) 
         detune_cents=float(rng.uniform(2, 8)),
         vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if shaken else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
+        line=random_line(entry.instrument != "organ", rng),
+        size_semitones=_size(rng),
     )
+
+
+def _size(rng: np.random.Generator) -> float:
+    """Semitones by which the resonances of an instrument are moved."""
+    return float(rng.uniform(-3, 3)) if rng.random() < RESIZED else 0.0
+
+
+def _mistuning(rng: np.random.Generator) -> float:
+    """Cents between the strings of a piano: from just tuned to long ago."""
+    return float(np.exp(rng.uniform(np.log(0.3), np.log(6)))) if rng.random() < MISTUNED else 0.0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from training.music.notes import Notes, joined
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument
 from training.music.synth.instruments.layers import mixed, neighbours
+from training.music.synth.instruments.lines import Line, glided, phrased, swelled
 from training.music.synth.pianos.dampers import Dampers, Dampings, Releases
 from training.music.synth.pianos.mechanics import Mechanics, random_noise
 from training.music.synth.pianos.pedal import contact_time, pedal_depth
@@ -24,6 +25,10 @@ MAX_SHIFT = 7.5
 ATTACK_S = 0.002
 BLENDED = 0.5
 """Fraction of the pianos that mix recorded layers of dynamics."""
+ENTRY_LATEST = 0.4
+"""Slurred notes enter their recordings before this fraction of the length."""
+LOWEST_UNISON = 32
+"""Lower notes of a piano have a single string."""
 PICK_SPREAD = 12.0
 """Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
 
@@ -46,6 +51,12 @@ class Voice:
     """Standard deviation of each note's tuning."""
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
+    line: Line | None = None
+    """Phrasing of an instrument that sustains its notes."""
+    size_semitones: float = 0.0
+    """Notes are recordings of notes this much higher: the body of a larger instrument."""
+    unison_cents: float = 0.0
+    """Standard deviation between the strings of a piano's note, which then beat."""
 
 
 @dataclass(frozen=True)
@@ -139,22 +150,33 @@ def _play(
     instrument = voice.instrument
     rate = bank.sample_rate
     preference = rng.uniform(0, PICK_SPREAD, len(instrument.midi))
-    pick = instrument.pick(notes.pitch.astype(np.float64), notes.velocity, preference)
+    pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
     shift = notes.pitch - instrument.midi[pick]
     reached = np.abs(shift) <= MAX_SHIFT
     notes, pick, shift = notes.where(reached), pick[reached], shift[reached]
     count = len(notes)
+    notes, phrasing = phrased(notes, voice.line or Line(), rng)
     cents = tuning_cents + voice.detune_cents * rng.standard_normal(count)
     step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
     begin = notes.onset * rate
-    # The recording's own attack precedes its onset: begin reading that much earlier.
-    first = np.ceil(begin - instrument.onset[pick] / step).astype(np.intp)
-    phase = instrument.onset[pick] + (first - begin) * step
+    # The recording's own attack precedes its onset: begin reading that much earlier. A slurred note
+    # is read from behind its attack, and half of its transition precedes the onset.
+    transition = max(2, int(phrasing.transition_s * rate))
+    entry = np.minimum(
+        instrument.onset[pick] + phrasing.skipped_s * rate * OVERSAMPLING,
+        ENTRY_LATEST * instrument.length[pick],
+    )
+    entry = np.where(phrasing.slurred, entry, instrument.onset[pick])
+    lead = np.where(phrasing.slurred, transition / 2, entry / step)
+    first = np.ceil(begin - lead).astype(np.intp)
+    phase = entry + (first - begin) * step
     share = np.zeros(count, np.float32)
     if voice.dampers and rng.random() < BLENDED:
         other, share = neighbours(instrument, pick, notes.velocity)
         other_step = step * 2.0 ** ((instrument.midi[pick] - instrument.midi[other]) / 12)
         other_phase = instrument.onset[other] + (first - begin) * other_step
+    mistuned = np.where(notes.pitch >= LOWEST_UNISON, voice.unison_cents, 0)
+    other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
     falls: Dampings | Releases
     if voice.dampers:
         falls = Dampings(notes, voice.dampers, contact_s, rate)
@@ -176,34 +198,51 @@ def _play(
     longest = int(total.max(initial=0))
     ramp = np.arange(longest, dtype=np.float64)
     attack = np.linspace(0, 1, max(2, int(ATTACK_S * rate)), dtype=np.float32)
+    rising = np.sin(np.linspace(0, np.pi / 2, transition, dtype=np.float32))
     for i in range(count):
         n = int(total[i])
         skip = max(0, -int(first[i]))  # of an attack that begins before the excerpt
         if n <= skip:
             continue
         position = ramp[:n] * step[i]
+        if phrasing.glide[i]:
+            glided(position, float(step[i]), float(phrasing.glide[i]), phrasing.glide_s[i] * rate)
         if vibrato_depth[i]:
             turn = 2 * np.pi * vibrato_hz[i] / rate
             wobble = np.cos(ramp[:n] * turn + vibrato_phase[i]) - np.cos(vibrato_phase[i])
             position -= wobble * (step[i] * vibrato_depth[i] / turn)
         position += phase[i]
+        if phrasing.glide[i] or vibrato_depth[i]:
+            np.maximum(position, 0, out=position)
         if looped[i] and position[-1] >= instrument.loop_end[pick[i]]:
             start, end = instrument.loop_start[pick[i]], instrument.loop_end[pick[i]]
             over = position >= end
             position[over] = start + (position[over] - start) % (end - start)
-        elif vibrato_depth[i]:
-            np.clip(position, 0, instrument.length[pick[i]], out=position)
+        else:
+            np.minimum(position, float(instrument.length[pick[i]]), out=position)
         origin = int(instrument.start[pick[i]])
         source = bank.samples[origin : origin + int(instrument.length[pick[i]]) + 2]
         sound = _interpolate(source, position)
+        if mistuned[i]:  # struck in phase
+            position = phase[i] + (position - phase[i]) * other_string[i]
+            np.minimum(position, float(instrument.length[pick[i]]), out=position)
+            sound += _interpolate(source, position)
+            sound *= np.float32(0.5)
         if share[i]:
             position = ramp[:n] * other_step[i] + other_phase[i]
             np.clip(position, 0, instrument.length[other[i]], out=position)
             second = bank.samples[instrument.start[other[i]] :]
             sound = mixed(sound, _interpolate(second, position), float(share[i]))
-        sound[: len(attack)] *= attack[:n]
+        rise = rising if phrasing.slurred[i] else attack
+        sound[: len(rise)] *= rise[:n]
+        if phrasing.slope_db[i] or phrasing.swell_db[i]:
+            swelled(sound, float(phrasing.slope_db[i]), float(phrasing.swell_db[i]))
         sustain = max(0, int(held[i]))
-        if sustain < n:
+        if phrasing.left[i]:
+            sustain = max(0, sustain - transition // 2)
+            sound[sustain : sustain + transition] *= rising[::-1][: n - sustain]
+            sound[sustain + transition :] = 0
+        elif sustain < n:
             falls.apply(i, sound[sustain:])
         sound *= np.float32(gain[i])
         at = int(first[i])

@@ -1,0 +1,156 @@
+"""Melodic lines of bowed, blown and sung instruments.
+
+The bank has single notes, each with its own attack. In a melody, bow or breath often go on while
+the pitch changes: a slurred note has no attack, and neighbours meet in a transition of 10 to 100 ms
+in which pitch, level and spectrum change (J. Strawn, Orchestral Instruments: Analysis of Performed
+Transitions, 1986). Other notes follow without a gap, begin below their pitch, swell and fade.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.music.notes import Notes
+
+HELD = (0.5, 1.2)
+"""Notes that sound for this fraction of the time to the next one may be connected with it: before a
+written rest they sound for less, beneath a second voice for longer."""
+ALONE_S = 0.04
+"""Notes that begin within this time of each other are a chord, not a line."""
+WIDEST = 12
+"""Semitones: wider leaps are not slurred."""
+TRANSITION_S = (0.01, 0.1)
+ATTACK_SKIPPED_S = (0.1, 0.3)
+"""Where a recording is entered without its attack, after its onset."""
+GLIDE_SEMITONES = 3.0
+"""The longest way of a glide: from farther away the finger falls on the string."""
+GLIDE_S = (0.005, 0.03)
+SCOOP_SEMITONES = (0.1, 0.7)
+SCOOP_S = (0.015, 0.05)
+GLIDE_CONSTANTS = 6
+"""Time constants after which a glide has arrived."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """How a part is phrased; fractions of its notes from 0 to 1."""
+
+    connected: float = 0.0
+    """Neighbours without a gap between them."""
+    slurred: float = 0.0
+    """Of those, neighbours under one bow or breath."""
+    gliding: float = 0.0
+    """Slurred notes that come from their neighbour's pitch, other notes from below their own."""
+    swell_db: float = 0.0
+    """Standard deviation of the change of level along a note."""
+
+
+@dataclass(frozen=True)
+class Phrasing:
+    """What a line does with each of its n notes; arrays of shape [n]."""
+
+    slurred: NDArray[np.bool_]
+    """Notes without an attack."""
+    left: NDArray[np.bool_]
+    """Notes that are followed by a slurred one."""
+    transition_s: float
+    """In which a slurred note replaces the one before it."""
+    skipped_s: NDArray[np.float64]
+    """Of the recording of a slurred note."""
+    glide: NDArray[np.float64]
+    """Semitones above a note's pitch at which it begins."""
+    glide_s: NDArray[np.float64]
+    """Time constants of the glides."""
+    slope_db: NDArray[np.float64]
+    """Change of level from the beginning of a note to its end."""
+    swell_db: NDArray[np.float64]
+    """Level in the middle of a note, relative to the line between its ends."""
+
+
+def random_line(blown_or_bowed: bool, rng: np.random.Generator) -> Line:
+    """A player's habits. An organ's keys connect notes, but they neither slur nor swell."""
+    connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
+    if not blown_or_bowed:
+        return Line(connected)
+    return Line(
+        connected,
+        slurred=float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0,
+        gliding=float(rng.beta(1, 3)),
+        swell_db=float(rng.uniform(0, 4)),
+    )
+
+
+def phrased(notes: Notes, line: Line, rng: np.random.Generator) -> tuple[Notes, Phrasing]:
+    """The notes of one part as the line plays them: some last until the next one begins."""
+    count = len(notes)
+    neighbour = _followers(notes)
+    joined = (neighbour >= 0) & (rng.random(count) < line.connected)
+    to = neighbour[joined]
+    offset = notes.offset.copy()
+    offset[joined] = notes.onset[to]
+    step = np.abs(notes.pitch[to] - notes.pitch[joined])
+    under_one_bow = (step > 0) & (step <= WIDEST) & (rng.random(len(to)) < line.slurred)
+    source, slurs = np.flatnonzero(joined)[under_one_bow], to[under_one_bow]
+    slurred, left = np.zeros((2, count), bool)
+    slurred[slurs], left[source] = True, True
+    glide = -rng.uniform(*SCOOP_SEMITONES, count)
+    glide[slurs] = np.clip(
+        notes.pitch[source] - notes.pitch[slurs], -GLIDE_SEMITONES, GLIDE_SEMITONES
+    )
+    glide *= rng.random(count) < line.gliding
+    glide_s = np.where(slurred, rng.uniform(*GLIDE_S, count), rng.uniform(*SCOOP_S, count))
+    released = np.where(joined, offset, notes.released)
+    return notes.moved(offset=offset, released=released), Phrasing(
+        slurred=slurred,
+        left=left,
+        transition_s=float(rng.uniform(*TRANSITION_S)),
+        skipped_s=rng.uniform(*ATTACK_SKIPPED_S, count),
+        glide=glide,
+        glide_s=glide_s,
+        slope_db=np.clip(rng.normal(-0.5, 1, count) * line.swell_db, -15, 6),
+        swell_db=np.clip(rng.normal(0.5, 1, count) * line.swell_db, -6, 8),
+    )
+
+
+def _followers(notes: Notes) -> NDArray[np.intp]:
+    """Index of the note that continues the line after each note [n]; -1 if there is none."""
+    count = len(notes)
+    following = np.full(count, -1, np.intp)
+    if count < 2:
+        return following
+    onset = notes.onset
+    gap = np.append(np.diff(onset), np.inf)
+    alone = (gap > ALONE_S) & (np.append(np.inf, gap[:-1]) > ALONE_S)
+    # Both stand alone, and nothing else sounds through the change.
+    earlier_end = np.maximum.accumulate(notes.offset)[:-2]
+    quiet = np.append(True, earlier_end <= onset[2:])
+    held = (notes.offset[:-1] - onset[:-1]) / np.maximum(gap[:-1], 1e-9)
+    follows = alone[:-1] & alone[1:] & quiet & (held >= HELD[0]) & (held <= HELD[1])
+    following[:-1][follows] = np.flatnonzero(follows) + 1
+    return following
+
+
+def glided(
+    position: NDArray[np.float64], step: float, semitones: float, constant_samples: float
+) -> None:
+    """Let a note begin ``semitones`` above its pitch, in place.
+
+    position: [n] where the recording is read, at ``step`` stored samples per sample.
+    """
+    length = min(len(position), int(GLIDE_CONSTANTS * constant_samples))
+    if not length:
+        return
+    fall = np.exp(np.arange(length) / -constant_samples)
+    moved = step * np.cumsum(2 ** (semitones / 12 * fall) - 1)
+    position[:length] += moved
+    position[length:] += moved[-1]
+
+
+def swelled(sound: NDArray[np.float32], slope_db: float, swell_db: float) -> None:
+    """Let the level of a note [n] change from its beginning on, in place."""
+    along = np.linspace(0, 1, len(sound), dtype=np.float32)
+    level_db = np.float32(slope_db) * along + np.float32(swell_db) * np.sin(
+        np.float32(np.pi) * along
+    )
+    sound *= np.power(np.float32(10), level_db / np.float32(20))

@@ -3,10 +3,11 @@
 import io
 import json
 import logging
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -27,22 +28,34 @@ class MetricsLog:
         """kind: "train" or "validation"; seconds: of training so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        with self.path.open("ab+") as file:
+            _drop_half_line(file)
+            file.write(json.dumps(line).encode() + b"\n")
         if self.events is not None:
             for name, value in values.items():
                 self.events.add_scalar(f"{kind}/{name}", value, step)
             self.events.flush()
 
 
+def _drop_half_line(file: BinaryIO) -> None:
+    """Cuts off the part of a last line that a full disk or a killed run left at the file's end."""
+    if file.tell():
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+
+
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl. Raises OSError if missing, ValueError if damaged.
 
-    A run that was killed and resumed wrote some steps twice; the later lines win.
+    A run that was killed and resumed wrote some steps twice; the later lines win. A last line
+    without its end does not count: the disk was full, or the line is still being written.
     """
     path = folder / "metrics.jsonl"
     lines: dict[tuple[str, int], dict[str, Any]] = {}
-    for number, text in enumerate(path.read_text().splitlines(), start=1):
+    whole = path.read_text().rpartition("\n")[0]
+    for number, text in enumerate(whole.splitlines(), start=1):
         try:
             line = json.loads(text)
             lines[line["kind"], line["step"]] = line

@@ -53,11 +53,26 @@ def test_steps_written_twice_count_once(tmp_path: Path) -> None:
     assert [(line["step"], line["error"]) for line in lines] == [(1, 0.5), (2, 0.3), (3, 0.2)]
 
 
+def test_half_a_line_at_the_end_is_skipped_and_written_anew(tmp_path: Path) -> None:
+    write_run(tmp_path, {1: 0.5}, {})
+    path = tmp_path / "metrics.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + '{"kind": "validation", "st')  # as a full disk leaves it
+    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 1]
+    write_run(tmp_path, {2: 0.4}, {})
+    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 1, 2, 2]
+    assert path.read_text().startswith(whole)
+
+    path.write_text('{"kind"')
+    write_run(tmp_path, {1: 0.5}, {})
+    assert path.read_text() == whole
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "No such file"),
-        ("{half a line", "line 1: not a line of metrics"),
+        ("no line\n", "line 1: not a line of metrics"),
         ('{"kind": "validation", "step": 1, "ap": 0.5}\n', "is it an algorithmic run"),
     ],
 )

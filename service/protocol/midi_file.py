@@ -17,7 +17,7 @@ PEDALLED = ("piano", "electric piano")
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
 SUSTAIN = 64  # controller number
 _OFF_VELOCITY = 64  # the standard's value for "not measured"
-_SHORTEST_BEAT_S = 0.02  # 3000 BPM: sequencers draw no faster ones
+FASTEST_BPM = 400.0  # that may be asked for, or that a file has before its first beat
 
 
 class FileNote(Protocol):
@@ -54,7 +54,7 @@ class TempoMap:
     """Ticks of the times of a performance.
 
     If the first beat is not at 0 s, the time before it is one beat of its own length, so that a
-    sequencer draws all beats where they are.
+    sequencer draws all beats where they are. A first beat that comes too soon for that is left out.
 
     Attributes:
         changes: (tick, microseconds per beat) of the file's tempo events.
@@ -63,7 +63,7 @@ class TempoMap:
     def __init__(self, beat: Beat) -> None:
         self._us = round(1e6 * beat.period_s)
         lead_s = beat.first_s % beat.period_s
-        if 0 < lead_s < _SHORTEST_BEAT_S:
+        if 0 < lead_s < 60 / FASTEST_BPM:
             lead_s += beat.period_s
         self._lead_us = round(1e6 * lead_s)
         self.changes = [(0, self._lead_us), (TICKS_PER_BEAT, self._us)]

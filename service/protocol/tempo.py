@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol.midi_file import DEFAULT_BEAT, Beat
+from service.protocol.midi_file import DEFAULT_BEAT, FASTEST_BPM, Beat
 
 AUTO = "auto"
-SLOWEST_BPM, FASTEST_BPM = 20.0, 400.0  # that may be asked for
+SLOWEST_BPM = 20.0  # that may be asked for
 MIN_BPM = 50.0
 MAX_BPM = 200.0
 MIN_ONSETS = 8

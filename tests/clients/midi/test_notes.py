@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.midi.notes import NoteList
-from service.protocol.midi_file import TICKS_PER_BEAT, Beat, TempoMap
+from service.protocol.midi_file import FASTEST_BPM, TICKS_PER_BEAT, Beat, TempoMap
 from service.protocol.server_messages import NoteUpdate, Pedal
 from tests.clients.fakes.events import off, on
 
@@ -62,6 +62,7 @@ def test_beats_lie_on_the_lines_of_a_sequencer_and_times_stay(first_s: float) ->
 
 @given(st.floats(0.15, 3.0), st.floats(0, 10), st.floats(0, 100))
 def test_ticks_are_times(period_s: float, first_s: float, time_s: float) -> None:
+    """No beat is faster than any that may be asked for, not even the one before the first."""
     tempo = TempoMap(Beat(period_s, first_s))
     tick, at_s, before = tempo.tick(time_s), 0.0, (0, 0)
     for place, us_per_beat in tempo.changes:
@@ -69,6 +70,7 @@ def test_ticks_are_times(period_s: float, first_s: float, time_s: float) -> None
         before = (min(tick, place), us_per_beat)
     at_s += (tick - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
     assert at_s == pytest.approx(time_s, abs=period_s / TICKS_PER_BEAT + 2e-6)
+    assert all(60e6 / us_per_beat <= FASTEST_BPM + 0.1 for _, us_per_beat in tempo.changes)
 
 
 def test_instruments_have_tracks_programs_and_the_pedal() -> None:

@@ -98,12 +98,16 @@ def midi_file(
     one. Every note lasts at least a tick, as readers drop those that do not.
 
     Args:
-        pedal: moves of the sustain pedal in order: seconds, and whether it is down.
+        pedal: moves of the sustain pedal in order: seconds, and whether it is down. One that is
+            down to the end is released with the last note.
         programs: of General MIDI, from 0; their order is that of the tracks.
         beat: the file's; the notes' times are the same with any.
         only: an instrument; the others are left out.
     """
     tempo = TempoMap(beat)
+    if pedal and pedal[-1][1]:  # the performance broke off
+        ends_s = [note.offset_s for note in notes if note.offset_s is not None]
+        pedal = [*pedal, (max([pedal[-1][0], *ends_s]), False)]
     names = [name for name in played(notes, programs) if only in (None, name)]
     moments: list[_Moment] = [
         (tick, 0, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in tempo.changes

@@ -97,3 +97,16 @@ def test_instruments_have_tracks_programs_and_the_pedal() -> None:
     assert viola.control_changes == []
     (only,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi(only="viola"))).instruments
     assert (only.name, [note.pitch for note in only.notes]) == ("viola", [70])
+
+
+@pytest.mark.parametrize("instrument", [None, "piano"])
+def test_a_pedal_that_is_down_to_the_end_is_released_there(instrument: str | None) -> None:
+    notes = NoteList()
+    for event in (
+        Pedal(down=True, frame=0, time_s=0.0),
+        on(0, 60, 0.5, instrument=instrument),
+        off(0, 60, 1.5),
+    ):
+        notes.event(event)
+    (part,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
+    assert [(c.value, round(c.time, 3)) for c in part.control_changes] == [(127, 0.0), (0, 1.5)]

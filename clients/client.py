@@ -10,7 +10,7 @@
         return [event async for event in client]  # or read them in a task, as they come
 
 The client reconnects automatically, to this or another server, without gaps in the notes. Each
-``NoteOn`` is always followed by one ``NoteOff``.
+``NoteOn`` is always followed by one ``NoteOff``, and the press of a pedal by its release.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class TranscriptionClient:
         max_buffered_s: audio kept while disconnected, including what a resumption must send again
             (``ready.replay_ms``). Beyond that, ``put`` drops the oldest audio and reports a
             ``Gap``.
-        hold_notes_s: time after which notes that sound when a connection breaks are ended; in
-            ``notes`` and in the MIDI file they keep their true ends.
+        hold_notes_s: time after which notes that sound when a connection breaks are ended, and the
+            pedal is released; in ``notes`` and in the MIDI file they keep their true ends.
         give_up_s: time without a connection after which the client gives up; None: never, while
             audio arrives.
         delays: pauses between attempts to connect, in seconds.

@@ -46,6 +46,10 @@ class NoteList:
         return list(self._sounding.values())
 
     @property
+    def pedal_down(self) -> bool:
+        return bool(self.pedal) and self.pedal[-1].down
+
+    @property
     def instruments(self) -> list[str]:
         """Those that play, in the order in which the service states their programs."""
         return played(self.notes, self.programs)

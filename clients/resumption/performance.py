@@ -172,14 +172,18 @@ class Performance:
                 self._queue.put(gap)
         self._queue.release()
         self._queue.put(Connected(ready=ready, resumed=resumed))
+        if self.notes.pedal_down:  # the queue may have released it since
+            self._queue.follow(self._queue.pedal(down=True))
 
     def end_part(self) -> None:
-        """End the part, which nothing resumes, and the notes that sound."""
+        """End the part, which nothing resumes, and what sounds."""
         if self._part is not None:
             self._ended_at = self._part.decided
             self._part = None
         for note in self.notes.sounding:
             self.notes.event(self._queue.off(note.note_id, note.pitch))
+        if self.notes.pedal_down:
+            self.notes.event(self._queue.pedal(down=False))
         self._queue.silence()
 
     def whole(self, done: Done) -> Done:

@@ -42,6 +42,7 @@ class Behaviour:
     drops: int = 1_000  # how many sessions are dropped so
     silent_after_ready: bool = False
     drain_at_samples: float = math.inf
+    pedal: bool | None = None  # how the pedal moves as a session begins
     extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
 
 
@@ -168,6 +169,8 @@ class _Session:
                 "max_buffered_ms": self.behaviour.max_buffered_ms,
             },
         )
+        if (down := self.behaviour.pedal) is not None:
+            await self.say("pedal", down=down, frame=self._frame(), time_s=self.transcribed_s)
         for raw in self.behaviour.extra_messages:
             await self.socket.send(raw)
         async for message in self.socket:

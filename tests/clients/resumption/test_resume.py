@@ -11,7 +11,7 @@ from clients.client import TranscriptionClient
 from clients.connection.retry import MAX_FRUITLESS
 from clients.errors import ConnectError, ServerError, TranscriptionError
 from clients.events import Connected, Disconnected, Event, Gap
-from service.protocol.server_messages import Done, NoteOff, NoteOn
+from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
 from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
 from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, seconds
 from tests.service.faults.held import wait_until
@@ -98,6 +98,58 @@ async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
     held = [event for event in notes_of(events + more) if event.note_id == 1]
     assert [event.time_s for event in held] == [1.25, 1.5]  # ended where it had got to
     assert client.notes.notes[1].offset_s == 1.75  # and yet known for what it was
+
+
+def pedal_of(events: list[Event]) -> list[bool]:
+    return [event.down for event in events if isinstance(event, Pedal)]
+
+
+async def test_the_pedal_is_released_during_a_long_break_and_pressed_again_after_it() -> None:
+    behaviour = Behaviour(pedal=True, drop_at_samples=round(1.9 * RATE), drops=1)
+    async with FakeService(behaviour).running() as service:
+        async with TranscriptionClient(
+            service.url, OPTIONS, hold_notes_s=0.01, delays=lambda: itertools.repeat(0.05)
+        ) as client:
+            events: list[Event] = []
+
+            async def read() -> None:
+                async for event in client:
+                    events.append(event)
+                    if isinstance(event, Disconnected):
+                        behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
+
+            reading = asyncio.create_task(read())
+            await client.send(seconds(2))
+            await wait_until(lambda: pedal_of(events) == [True, False])
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            assert client.notes.pedal_down
+
+            behaviour.pedal = False
+            behaviour.refuse_with = None
+            rest = asyncio.create_task(collect(client))
+            await client.send(seconds(1.5))
+            await client.stop()
+            more, failure = await rest
+    assert failure is None
+    assert pedal_of(more) == [True, False]
+    assert [(move.down, move.time_s) for move in client.notes.pedal] == [(True, 0.0), (False, 1.5)]
+
+
+@pytest.mark.parametrize("code", ["", "bad_resume"])
+async def test_the_pedal_is_released_where_notes_cannot_go_on(code: str) -> None:
+    behaviour = Behaviour(
+        pedal=True, drop_at_samples=round(1.4 * RATE), drops=1, reject_resume=code
+    )
+    async with FakeService(behaviour).running() as service:
+        client = TranscriptionClient(service.url, OPTIONS, delays=at_once, hold_notes_s=3600)
+        async with client:
+            reading = asyncio.create_task(collect(client))
+            await client.send(seconds(1.5))
+            await wait_until(lambda: client.sessions == 2 and client.notes.pedal_down)
+        events, _ = await reading
+    assert pedal_of(events) == ([True, False, True, False] if code else [True, False])
+    assert not client.notes.pedal_down
 
 
 async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> None:

@@ -70,6 +70,7 @@ class MidiOut:
         self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
         self._programs: Mapping[str, int] = {}
         self._channels: dict[str, int] = {}  # by instrument
+        self._pedal_down = False
 
     def event(self, event: object) -> None:
         """Send an event to the port; events other than notes and the pedal are ignored."""
@@ -86,9 +87,9 @@ class MidiOut:
                     channel, pitch = ended
                     self._send("note_off", channel, note=pitch)
             case Pedal():
+                self._pedal_down = event.down
                 for channel in self._pedalled:
-                    value = 127 if event.down else 0
-                    self._send("control_change", channel, control=SUSTAIN, value=value)
+                    self._sustain(channel)
 
     def _channel(self, instrument: str | None) -> int:
         """Its channel, with its program once it is first heard; the first without a name."""
@@ -99,11 +100,17 @@ class MidiOut:
             self._channels[instrument] = channel
             program = self._programs.get(instrument, 0)
             self._send("program_change", channel, program=program)
+            if self._pedal_down and instrument in PEDALLED:
+                self._sustain(channel)
         return self._channels[instrument]
 
     @property
     def _pedalled(self) -> list[int]:
         return [channel for name, channel in self._channels.items() if name in PEDALLED]
+
+    def _sustain(self, channel: int) -> None:
+        value = 127 if self._pedal_down else 0
+        self._send("control_change", channel, control=SUSTAIN, value=value)
 
     def _send(self, kind: str, channel: int, **values: int) -> None:
         self._port.send(mido.Message(kind, channel=channel, **values))

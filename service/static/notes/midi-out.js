@@ -17,7 +17,7 @@ export class MidiOut extends EventTarget {
   #port = null;
   #sounding = new Map(); // key of a note -> {pitch, channel, at}, held by the receiver
   #channels = new Map(); // instrument -> channel
-  #pressed = new Set(); // channels whose pedal is down
+  #down = false; // the sustain pedal
   #waiting = new Map(); // key -> timer of a note that must first prove long enough
 
   programs = {}; // instrument -> its program
@@ -74,11 +74,9 @@ export class MidiOut extends EventTarget {
 
   /** The sustain pedal of the instruments that have one. */
   pedal(down) {
+    this.#down = down;
     for (const [instrument, channel] of this.#channels) {
-      if (!hasPedal(instrument) || this.#pressed.has(channel) === down) continue;
-      if (down) this.#pressed.add(channel);
-      else this.#pressed.delete(channel);
-      this.#send([CONTROL | channel, SUSTAIN, down ? 127 : 0]);
+      if (hasPedal(instrument)) this.#sustain(channel);
     }
   }
 
@@ -100,8 +98,7 @@ export class MidiOut extends EventTarget {
       this.#send([NOTE_OFF | channel, pitch, RELEASE], at > now ? at + 1 : 0);
     }
     this.#sounding.clear();
-    for (const channel of this.#pressed) this.#send([CONTROL | channel, SUSTAIN, 0]);
-    this.#pressed.clear();
+    this.pedal(false);
     for (const channel of new Set([0, ...this.#channels.values()])) {
       this.#send([CONTROL | channel, ALL_NOTES_OFF, 0]);
     }
@@ -120,8 +117,13 @@ export class MidiOut extends EventTarget {
       channel = channelOf(this.#channels.size);
       this.#channels.set(instrument, channel);
       this.#send([PROGRAM | channel, this.programs[instrument] ?? 0]);
+      if (this.#down && hasPedal(instrument)) this.#sustain(channel);
     }
     return channel;
+  }
+
+  #sustain(channel) {
+    this.#send([CONTROL | channel, SUSTAIN, this.#down ? 127 : 0]);
   }
 
   #send(message, at = 0) {

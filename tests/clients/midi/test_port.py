@@ -54,6 +54,16 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
     ]
 
 
+def test_a_channel_that_opens_while_the_pedal_is_down_gets_it() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    for note_id, instrument in enumerate(("violin", "piano", "piano")):
+        out.event(on(note_id, 60 + note_id, instrument=instrument))
+    assert [(m.channel, m.value) for m in port.messages if m.is_cc(64)] == [(1, 127)]
+    assert [m.type for m in port.messages[-3:]] == ["control_change", "note_on", "note_on"]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 127))))
 def test_nothing_sounds_after_close(moves: list[tuple[bool, int, int]]) -> None:
     port = FakePort()

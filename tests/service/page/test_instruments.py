@@ -150,6 +150,25 @@ def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(pag
     ]
 
 
+def test_midi_out_presses_the_pedal_of_a_channel_that_opens_while_it_is_down(page_of: Tab) -> None:
+    sent = page_of.run(
+        FAKE_PORT
+        + """
+          await out.open();
+          out.choose('p');
+          sent.length = 0;
+          out.pedal(true);
+          out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
+          out.noteOn(2, { pitch: 61, velocity: 90, instrument: 'piano' });
+          out.silence();  // a pause: the pedal is up until it is pressed again
+          out.noteOn(3, { pitch: 62, velocity: 90, instrument: 'electric piano' });
+          return sent;
+        }"""
+    )
+    assert [message for message in sent if message[1] == 64] == [[0xB1, 64, 127], [0xB1, 64, 0]]
+    assert sent.index([0xB1, 64, 127]) < sent.index([0x91, 61, 90])
+
+
 def test_repeated_notes_end_before_the_next_begins(page_of: Tab) -> None:
     sent = page_of.run(
         FAKE_PORT

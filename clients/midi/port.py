@@ -69,7 +69,8 @@ class MidiOut:
         # A pitch may sound in two notes at once; a port knows channels and pitches only.
         self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
         self._programs: Mapping[str, int] = {}
-        self._channels: dict[str, int] = {}  # by instrument
+        self._channels: dict[str, int] = {}  # by instrument; from the 16th on they share
+        self._players: dict[int, str] = {}  # the instrument that a channel is set up for
         self._pedal_down = False
 
     def event(self, event: object) -> None:
@@ -92,25 +93,27 @@ class MidiOut:
                     self._sustain(channel)
 
     def _channel(self, instrument: str | None) -> int:
-        """Its channel, with its program once it is first heard; the first without a name."""
+        """Its channel, set up for it; the first without a name."""
         if instrument is None:
             return CHANNELS[0]
         if instrument not in self._channels:
-            channel = CHANNELS[len(self._channels) % len(CHANNELS)]
-            self._channels[instrument] = channel
+            self._channels[instrument] = CHANNELS[len(self._channels) % len(CHANNELS)]
+        channel = self._channels[instrument]
+        if self._players.get(channel) != instrument:
+            self._players[channel] = instrument
             program = self._programs.get(instrument, 0)
             self._send("program_change", channel, program=program)
-            if self._pedal_down and instrument in PEDALLED:
+            if self._pedal_down:
                 self._sustain(channel)
-        return self._channels[instrument]
+        return channel
 
     @property
     def _pedalled(self) -> list[int]:
-        return [channel for name, channel in self._channels.items() if name in PEDALLED]
+        return [channel for channel, name in self._players.items() if name in PEDALLED]
 
     def _sustain(self, channel: int) -> None:
-        value = 127 if self._pedal_down else 0
-        self._send("control_change", channel, control=SUSTAIN, value=value)
+        pressed = self._pedal_down and self._players[channel] in PEDALLED
+        self._send("control_change", channel, control=SUSTAIN, value=127 if pressed else 0)
 
     def _send(self, kind: str, channel: int, **values: int) -> None:
         self._port.send(mido.Message(kind, channel=channel, **values))
@@ -125,7 +128,7 @@ class MidiOut:
             for channel, pitch in self._sounding.values()
         ]
         controls = [(channel, SUSTAIN) for channel in self._pedalled]
-        used = sorted({CHANNELS[0], *self._channels.values()})
+        used = sorted({CHANNELS[0], *self._players})
         controls += [(channel, ALL_NOTES_OFF) for channel in used]
         silence += [
             mido.Message("control_change", control=control, value=0, channel=channel)

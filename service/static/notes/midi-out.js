@@ -16,7 +16,8 @@ export class MidiOut extends EventTarget {
   #access = null;
   #port = null;
   #sounding = new Map(); // key of a note -> {pitch, channel, at}, held by the receiver
-  #channels = new Map(); // instrument -> channel
+  #channels = new Map(); // instrument -> channel; from the 16th on they share
+  #players = new Map(); // channel -> the instrument that it is set up for
   #down = false; // the sustain pedal
   #waiting = new Map(); // key -> timer of a note that must first prove long enough
 
@@ -48,7 +49,8 @@ export class MidiOut extends EventTarget {
   choose(id) {
     this.silence();
     this.#port = this.#access?.outputs.get(id) ?? null;
-    this.#channels.clear(); // the next port knows no programs yet
+    this.#channels.clear();
+    this.#players.clear(); // the next port knows no programs yet
   }
 
   /** `afterS`: seconds that the note must sound before it counts; it is sent that much later. */
@@ -75,7 +77,7 @@ export class MidiOut extends EventTarget {
   /** The sustain pedal of the instruments that have one. */
   pedal(down) {
     this.#down = down;
-    for (const [instrument, channel] of this.#channels) {
+    for (const [channel, instrument] of this.#players) {
       if (hasPedal(instrument)) this.#sustain(channel);
     }
   }
@@ -106,24 +108,31 @@ export class MidiOut extends EventTarget {
 
   #start(key, { pitch, velocity, instrument }, at = 0) {
     this.#waiting.delete(key);
-    const channel = instrument ? this.#channelOf(instrument) : 0;
+    const channel = instrument ? this.#channelOf(instrument, at) : 0;
     this.#sounding.set(key, { pitch, channel, at });
     this.#send([NOTE_ON | channel, pitch, velocity], at);
   }
 
-  #channelOf(instrument) {
+  /** The channel of an instrument, set up for a note at `at`. */
+  #channelOf(instrument, at) {
     let channel = this.#channels.get(instrument);
     if (channel === undefined) {
       channel = channelOf(this.#channels.size);
       this.#channels.set(instrument, channel);
-      this.#send([PROGRAM | channel, this.programs[instrument] ?? 0]);
-      if (this.#down && hasPedal(instrument)) this.#sustain(channel);
+    }
+    if (this.#players.get(channel) !== instrument) {
+      // Notes of another that were handed over ahead of their time keep its program.
+      const when = this.#players.has(channel) ? Math.max(0, at - 1) : 0;
+      this.#players.set(channel, instrument);
+      this.#send([PROGRAM | channel, this.programs[instrument] ?? 0], when);
+      if (this.#down) this.#sustain(channel);
     }
     return channel;
   }
 
   #sustain(channel) {
-    this.#send([CONTROL | channel, SUSTAIN, this.#down ? 127 : 0]);
+    const pressed = this.#down && hasPedal(this.#players.get(channel));
+    this.#send([CONTROL | channel, SUSTAIN, pressed ? 127 : 0]);
   }
 
   #send(message, at = 0) {

@@ -15,6 +15,11 @@ from tests.clients.fakes.events import off, on
 from tests.clients.fakes.fake_devices import FakePort
 
 
+def connected(programs: dict[str, int]) -> Connected:
+    ready: Any = SimpleNamespace(instruments=programs)  # as far as is read
+    return Connected(ready=ready, resumed=False)
+
+
 def test_a_pitch_ends_with_its_last_note() -> None:
     port = FakePort()
     out = MidiOut(port)
@@ -29,8 +34,7 @@ def test_a_pitch_ends_with_its_last_note() -> None:
 def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None:
     port = FakePort()
     out = MidiOut(port)
-    ready = SimpleNamespace(instruments={"violin": 40, "piano": 0})
-    out.event(Connected(ready=ready, resumed=False))  # type: ignore[arg-type]  # as far as is read
+    out.event(connected({"violin": 40, "piano": 0}))
     out.event(on(0, 60, instrument="violin"))
     out.event(on(1, 60, instrument="piano"))
     out.event(Pedal(down=True, frame=0, time_s=0.0))
@@ -60,8 +64,37 @@ def test_a_channel_that_opens_while_the_pedal_is_down_gets_it() -> None:
     out.event(Pedal(down=True, frame=0, time_s=0.0))
     for note_id, instrument in enumerate(("violin", "piano", "piano")):
         out.event(on(note_id, 60 + note_id, instrument=instrument))
-    assert [(m.channel, m.value) for m in port.messages if m.is_cc(64)] == [(1, 127)]
+    assert [(m.channel, m.value) for m in port.messages if m.is_cc(64)] == [(0, 0), (1, 127)]
     assert [m.type for m in port.messages[-3:]] == ["control_change", "note_on", "note_on"]
+
+
+def test_instruments_that_share_a_channel_have_their_own_program_and_pedal() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    programs = {name: program for program, name in enumerate(["piano", *map(str, range(1, 16))])}
+    out.event(connected(programs))
+    for note_id, name in enumerate(programs):
+        out.event(on(note_id, 60, instrument=name))
+    out.event(on(16, 61, instrument="piano"))
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    out.event(on(17, 62, instrument="15"))
+    out.event(on(18, 63, instrument="piano"))
+    first = [(m.type, *m.bytes()[1:]) for m in port.messages if m.channel == 0]
+    assert first == [
+        ("program_change", 0),
+        ("note_on", 60, 80),
+        ("program_change", 15),
+        ("note_on", 60, 80),
+        ("program_change", 0),
+        ("note_on", 61, 80),
+        ("control_change", 64, 127),
+        ("program_change", 15),
+        ("control_change", 64, 0),
+        ("note_on", 62, 80),
+        ("program_change", 0),
+        ("control_change", 64, 127),
+        ("note_on", 63, 80),
+    ]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 127))))

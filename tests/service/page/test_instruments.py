@@ -165,8 +165,50 @@ def test_midi_out_presses_the_pedal_of_a_channel_that_opens_while_it_is_down(pag
           return sent;
         }"""
     )
-    assert [message for message in sent if message[1] == 64] == [[0xB1, 64, 127], [0xB1, 64, 0]]
+    pedal = [[0xB0, 64, 0], [0xB1, 64, 127], [0xB1, 64, 0]]
+    assert [message for message in sent if message[1] == 64] == pedal
     assert sent.index([0xB1, 64, 127]) < sent.index([0x91, 61, 90])
+
+
+def test_instruments_that_share_a_midi_channel_have_their_own_program_and_pedal(
+    page_of: Tab,
+) -> None:
+    now_ms, sent, times_ms = page_of.run(
+        FAKE_PORT
+        + """
+          await out.open();
+          out.choose('p');
+          sent.length = times.length = 0;
+          const names = ['piano', ...Array(15).keys()];
+          out.programs = Object.fromEntries(names.map((name, program) => [name, program]));
+          const note = (instrument) =>
+            ({ pitch: 60, velocity: 90, instrument: String(instrument), onset: 0, offset: 1 });
+          names.forEach((name, key) => out.noteOn(key, note(name)));
+          out.noteOn(16, note('piano'));
+          out.pedal(true);
+          out.noteOn(17, note(14));
+          const now = performance.now();
+          out.play(note('piano'), 0.2);  // handed over ahead of time
+          return [now, sent, times];
+        }"""
+    )
+    heard = [(*message, at) for message, at in zip(sent, times_ms, strict=True)]
+    first = [message for message in heard if message[0] & 0x0F == 0]
+    *at_once, (*again, program_ms), pressed, (*struck, note_ms) = first
+    assert at_once == [
+        (0xC0, 0, 0),
+        (0x90, 60, 90, 0),
+        (0xC0, 15, 0),
+        (0x90, 60, 90, 0),
+        (0xC0, 0, 0),
+        (0x90, 60, 90, 0),
+        (0xB0, 64, 127, 0),
+        (0xC0, 15, 0),
+        (0xB0, 64, 0, 0),
+        (0x90, 60, 90, 0),
+    ]
+    assert (again, pressed, struck) == ([0xC0, 0], (0xB0, 64, 127, 0), [0x90, 60, 90])
+    assert now_ms + 150 < program_ms < note_ms
 
 
 def test_repeated_notes_end_before_the_next_begins(page_of: Tab) -> None:

@@ -64,6 +64,7 @@ stage.player.addEventListener("note", ({ detail }) => {
   midi.programs = stage.take.programs;
   midi.play(detail.note, detail.inSeconds);
 });
+stage.player.addEventListener("pedal", ({ detail }) => midi.pedal(detail.down, detail.inSeconds));
 stage.player.addEventListener("pause", () => midi.silence());
 
 new FilterPanel(filter);

@@ -2,8 +2,8 @@
  * Plays a take: its notes on a synthesiser, its recording beside them, both on one audio clock.
  *
  * Sound is scheduled a moment ahead, so a busy page does not shake the rhythm. Events: `play`,
- * `pause`, `trouble` (words: the notes play alone) and `note` {note, inSeconds} for each note
- * that was scheduled.
+ * `pause`, `trouble` (words: the notes play alone), `note` {note, inSeconds} for each note that was
+ * scheduled and `pedal` {down, inSeconds} for each move of the sustain pedal.
  */
 
 import { room, strike } from "./voice.js";
@@ -23,6 +23,7 @@ export class Player extends EventTarget {
   #take = null;
   #timer = 0;
   #next = 0; // index of the first note not yet scheduled
+  #moves = []; // of the pedal, not yet told: {down, time}
   #origin = 0; // context time at which the take's second 0 would have sounded
   #position = 0;
 
@@ -67,6 +68,9 @@ export class Player extends EventTarget {
     if (run !== this.#run) return; // paused meanwhile
     this.#origin = this.#context.currentTime + START_S - this.#position;
     this.#next = this.#take.firstAtOrAfter(this.#position);
+    this.#moves = this.#take.pedal
+      .filter(({ offset }) => offset > this.#position) // one that is down there is pressed again
+      .flatMap(({ onset, offset }) => [{ down: true, time: onset }, { down: false, time: offset }]);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#tick();
     this.#playRecording(run, part, this.#position);
@@ -99,6 +103,11 @@ export class Player extends EventTarget {
     const { notes, duration } = this.#take;
     const now = this.#context.currentTime;
     const until = now - this.#origin + AHEAD_S;
+    while (this.#moves[0]?.time < until) {
+      const { down, time } = this.#moves.shift();
+      const inSeconds = Math.max(0, this.#origin + time - now);
+      this.dispatchEvent(new CustomEvent("pedal", { detail: { down, inSeconds } }));
+    }
     for (; this.#next < notes.length && notes[this.#next].onset < until; this.#next += 1) {
       const note = notes[this.#next];
       if (!this.#filter.passes(note, duration)) continue;

@@ -19,7 +19,7 @@ export class MidiOut extends EventTarget {
   #channels = new Map(); // instrument -> channel; from the 16th on they share
   #players = new Map(); // channel -> the instrument that it is set up for
   #down = false; // the sustain pedal
-  #waiting = new Map(); // key -> timer of a note that must first prove long enough
+  #waiting = new Map(); // key -> timer of what comes later, such as a note that may be too short
 
   programs = {}; // instrument -> its program
 
@@ -74,8 +74,17 @@ export class MidiOut extends EventTarget {
     this.#send([NOTE_OFF | channel, pitch, RELEASE]);
   }
 
-  /** The sustain pedal of the instruments that have one. */
-  pedal(down) {
+  /** The sustain pedal of the instruments that have one, `inSeconds` from now. */
+  pedal(down, inSeconds = 0) {
+    if (inSeconds > 0) {
+      const key = Symbol("move of the pedal");
+      const move = () => {
+        this.#waiting.delete(key);
+        this.pedal(down);
+      };
+      this.#waiting.set(key, setTimeout(move, 1000 * inSeconds));
+      return;
+    }
     this.#down = down;
     for (const [channel, instrument] of this.#players) {
       if (hasPedal(instrument)) this.#sustain(channel);

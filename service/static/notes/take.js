@@ -29,6 +29,10 @@ export class Take extends EventTarget {
     return Math.max(this.length, this.head);
   }
 
+  get pedalDown() {
+    return this.pedal.at(-1)?.offset === null;
+  }
+
   noteOn(key, { pitch, velocity, confidence, instrument = null }, onset) {
     this.noteOff(key, onset);
     const note = { pitch, velocity, confidence, instrument, onset, offset: null };
@@ -61,7 +65,7 @@ export class Take extends EventTarget {
 
   pedalMoved(down, time) {
     const last = this.pedal.at(-1);
-    if (last && last.offset === null) last.offset = Math.max(time, last.onset);
+    if (this.pedalDown) last.offset = Math.max(time, last.onset);
     if (down) this.pedal.push({ onset: time, offset: null });
     this.#changed();
   }

@@ -131,6 +131,7 @@ export class LiveTake extends EventTarget {
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
+      this.#emit("pedal", take.pedalDown); // the break silenced it
     });
     on("note_on", (note) => {
       take.noteOn(note.key, note, note.time_s);

@@ -29,6 +29,14 @@ FLAGS = [
 ]
 FAKE_MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
 
+SYNTHESISER = """() => {
+  window.sent = [];
+  const port = { id: 'p', name: 'Synth', state: 'connected', send: (m) => sent.push([...m]) };
+  const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+  navigator.requestMIDIAccess = async () => access;
+}"""
+"""A MIDI port whose messages are in `sent`."""
+
 
 @contextmanager
 def chromium(

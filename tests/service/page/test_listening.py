@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.service.page.browser import (
     IDLE,
     LISTENING,
+    SYNTHESISER,
     Tab,
     notes_of,
     pitches_of,
@@ -38,13 +39,6 @@ ENDLESS_A4 = """() => {
     tone.start();
     return stream.stream;
   };
-}"""
-
-SYNTHESISER = """() => {
-  window.sent = [];
-  const port = { id: 'p', name: 'Synth', state: 'connected', send: (m) => sent.push([...m]) };
-  const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
-  navigator.requestMIDIAccess = async () => access;
 }"""
 
 

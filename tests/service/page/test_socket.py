@@ -199,3 +199,45 @@ def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) ->
         ["offered", ["rse.v1", "rse.token.good"]],
         ["end", 2],
     ]
+
+
+def test_a_take_presses_the_pedal_again_after_a_break(bench: Tab) -> None:
+    told = play(
+        bench,
+        """
+        stream.stop();  // a take has its own
+        const { LiveTake } = await import('./service/live.js');
+        const { Take } = await import('./notes/take.js');
+        const source = Object.assign(new EventTarget(), {
+          rate: 1000, open: async () => {}, start() {}, close: async () => {},
+        });
+        const take = new LiveTake(new Take('pedal'), source);
+        for (const type of ['silence', 'pedal']) {
+          take.addEventListener(type, ({ detail }) => heard.push([type, detail ?? null]));
+        }
+        await take.start({ lookaheadMs: 70 });
+        const first = await nextSocket(1);
+        first.say(ready);
+        first.say({ type: 'pedal', down: true, time_s: 0.1 });
+        first.fail();
+        const second = await nextSocket(2);
+        second.say(ready);
+        second.say({ type: 'pedal', down: false, time_s: 0.2 });
+        second.fail();
+        const third = await nextSocket(3);
+        third.say(ready);
+        take.stop();
+        third.say({ type: 'done', reason: 'stop', midi_base64: '' });
+        third.fail();
+        """,
+    )
+    moves = [entry for entry in told["heard"] if entry[0] in ("silence", "pedal")]
+    assert moves[:7] == [
+        ["pedal", False],
+        ["pedal", True],
+        ["silence", None],
+        ["pedal", True],
+        ["pedal", False],
+        ["silence", None],
+        ["pedal", False],
+    ]

@@ -2,12 +2,12 @@
  * What the network hears: the probability of every pitch in every frame, drawn behind the notes.
  *
  * Frames are kept as bytes in tiles of a few seconds, the newest hour of them; only those in view
- * have a picture.
+ * have a picture, and there is none of more than ten minutes.
  */
 
 const TILE_FRAMES = 256; // 3 s at 86 frames a second
 const MAX_TILES = 1200; // 22 kB each
-const MAX_PICTURES = 24; // 90 kB each
+const MAX_PICTURES = 210; // 90 kB each: ten minutes
 const STRENGTH = 0.7; // opacity of certainty
 const FAINTEST = 8; // of 255: below it the picture would only be grey
 
@@ -40,6 +40,7 @@ export class Heat {
   /** `layout` as the painter has it: start, end, x(time), rows; `colour` [red, green, blue]. */
   draw(context, { start, end, x, rows }, colour) {
     const span = TILE_FRAMES * this.#frameSeconds;
+    if (end - start > (MAX_PICTURES - 1) * span) return; // all would be made anew for every frame
     const top = rows.top(this.#lowest + this.#pitches - 1);
     const height = rows.height * this.#pitches;
     context.imageSmoothingEnabled = x(start + this.#frameSeconds) - x(start) < 1;

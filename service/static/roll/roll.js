@@ -13,6 +13,7 @@ import { Viewport } from "./viewport.js";
 
 const HEAD_SHARE = 0.94; // where the newest moment stands while live
 const EDGE_SHARE = 0.01; // room before the take's first moment and after its last
+const FARTHEST_S = 600; // that one can zoom out, or to the whole of a longer take
 const CURSOR_SHARE = 0.35; // where the cursor stands while playing
 const DRAG_PIXELS = 4; // less is a click
 
@@ -88,13 +89,18 @@ export class Roll extends EventTarget {
   fit() {
     this.#headAt = null;
     this.#view.fitPitches(this.#filter.notesOf(this.#take));
-    const seconds = Math.max(2, this.#take.duration);
-    this.#view.show(-seconds * EDGE_SHARE, seconds * (1 + 2 * EDGE_SHARE));
+    const span = this.#whole;
+    this.#view.show(-span * EDGE_SHARE, span);
     this.redraw();
   }
 
+  /** Seconds across that show all of the take. */
+  get #whole() {
+    return Math.max(2, this.#take.duration) * (1 + 2 * EDGE_SHARE);
+  }
+
   zoom(factor, time = this.#anchor()) {
-    this.#view.zoomAround(time, factor);
+    this.#view.zoomAround(time, factor, Math.max(FARTHEST_S, this.#whole));
     if (!this.#headAt) this.#pan(this.#view.goal.start);
     this.redraw();
   }

@@ -9,7 +9,6 @@ const FIRST_LOW = 40; // E2
 const FIRST_HIGH = 84; // C6: three and a half octaves, enough to start with
 const MARGIN_PITCHES = 3;
 const MIN_SPAN_S = 1;
-const MAX_SPAN_S = 600;
 const EASE_PER_S = 9; // a change is nine tenths done after a quarter of a second
 
 const lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -45,15 +44,15 @@ export class Viewport {
   /** Show [start, start + span]; `glide` false for what already moves by itself. */
   show(start, span = this.goal.span, glide = true) {
     this.goal.start = start;
-    this.goal.span = Math.max(MIN_SPAN_S, Math.min(MAX_SPAN_S, span));
+    this.goal.span = Math.max(MIN_SPAN_S, span);
     if (!glide) {
       this.now.start = start;
       this.now.span = this.goal.span;
     }
   }
 
-  zoomAround(time, factor) {
-    const span = Math.max(MIN_SPAN_S, Math.min(MAX_SPAN_S, this.goal.span * factor));
+  zoomAround(time, factor, longest) {
+    const span = Math.max(MIN_SPAN_S, Math.min(longest, this.goal.span * factor));
     const share = (time - this.goal.start) / this.goal.span;
     this.show(time - share * span, span);
   }

@@ -1,5 +1,6 @@
 """The roll and the page around it: keys, pointing, colours, widths, names, work per picture."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,71 @@ def test_roll_answers_to_keyboard_and_pointer(tab: Tab, long_recording: Path) ->
     # The A5 sounds from 21 to 40 s.
     page.mouse.click(box["x"] + box["width"] * 30 / LONG_S, box["y"] + box["height"] / 2)
     page.wait_for_selector("#roll[data-sounding='A5']")
+
+
+@pytest.mark.parametrize("seconds", [30, 7000])
+def test_a_take_is_shown_as_a_whole_with_legible_times(bench: Tab, seconds: int) -> None:
+    notes, marks = bench.run(
+        """async (seconds) => {
+          const { Roll } = await import('./roll/roll.js');
+          const { NoteFilter } = await import('./notes/note-filter.js');
+          const { Take } = await import('./notes/take.js');
+          const take = new Take('long');
+          for (let second = 0; second < seconds; second += 10) {
+            take.noteOn(second, { pitch: 60, velocity: 64, confidence: 1 }, second);
+            take.noteOff(second, second + 9);
+          }
+          take.finish({ length: seconds });
+          const canvas = document.body.appendChild(document.createElement('canvas'));
+          canvas.style.cssText = 'display: block; width: 360px; height: 200px';
+          const context = canvas.getContext('2d');
+          let marks = [];
+          context.fillText = (text, x) => {
+            if (text.includes(':')) marks.push([x, x + context.measureText(text).width]);
+          };
+          const roll = new Roll(canvas, new NoteFilter());
+          roll.show(take);
+          await new Promise((resolve) => setTimeout(resolve, 1500));  // it glides there
+          marks = [];
+          roll.redraw();
+          await new Promise((resolve) => setTimeout(resolve, 500));
+          canvas.remove();
+          return [Number(canvas.dataset.drawnCount), marks];
+        }""",
+        seconds,
+    )
+    assert notes == seconds // 10
+    assert len(marks) > 2
+    assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(marks))
+
+
+def test_pictures_of_probabilities_are_made_once_and_of_ten_minutes_at_most(bench: Tab) -> None:
+    first, again, of_an_hour = bench.run(
+        """async () => {
+          const { Heat } = await import('./roll/heat.js');
+          const heat = new Heat(0.01);
+          heat.add(0, { lowest: 60, pitches: 1, bytes: new Uint8Array(300_000).fill(200) });
+          const context = document.createElement('canvas').getContext('2d');
+          const rows = { height: 10, top: () => 0 };
+          const { prototype } = OffscreenCanvasRenderingContext2D;
+          const put = prototype.putImageData;
+          let made = 0;
+          prototype.putImageData = () => { made += 1; };
+          const colour = [0, 0, 255];
+          const draw = (end) => {
+            made = 0;
+            heat.draw(context, { start: 0, end, x: (time) => time, rows }, colour);
+            return made;
+          };
+          try {
+            return [draw(500), draw(500), draw(3000)];
+          } finally {
+            prototype.putImageData = put;
+          }
+        }"""
+    )
+    assert first > 100
+    assert again == of_an_hour == 0
 
 
 def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:

@@ -7,13 +7,14 @@ import { NoteIndex } from "./note-index.js";
  * seconds from the take's first sample. A note that still sounds has `offset === null`.
  */
 export class Take extends EventTarget {
-  #ended = new NoteIndex();
+  #index = new NoteIndex(); // of the notes that have ended
 
   constructor(name) {
     super();
     this.name = name;
     this.notes = [];
     this.open = new Map(); // note key -> note
+    this.ended = []; // notes in the order in which they ended: nothing about them changes any more
     this.head = 0; // seconds transcribed so far
     this.length = 0; // seconds of audio, once known
     this.live = true; // notes may still come
@@ -50,7 +51,8 @@ export class Take extends EventTarget {
     if (!note) return;
     this.open.delete(key);
     note.offset = Math.max(offset, note.onset);
-    this.#ended.add(note);
+    this.ended.push(note);
+    this.#index.add(note);
     this.head = Math.max(this.head, note.offset);
     this.#changed();
   }
@@ -91,7 +93,7 @@ export class Take extends EventTarget {
 
   /** Notes that overlap [start, end), without a walk through the whole take. */
   *between(start, end) {
-    yield* this.#ended.between(start, end);
+    yield* this.#index.between(start, end);
     for (const note of this.open.values()) if (note.onset < end) yield note;
   }
 

@@ -55,6 +55,60 @@ def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
     assert states == ["cancelled", "failed", "failed"]
 
 
+def test_notes_that_pass_are_counted_with_little_work(bench: Tab) -> None:
+    counts, expected, asked = bench.run(
+        """async () => {
+          const { NoteFilter } = await import('./notes/note-filter.js');
+          const { Take } = await import('./notes/take.js');
+          const filter = new NoteFilter();
+          const passes = filter.passes.bind(filter);
+          let asked = 0;
+          filter.passes = (...question) => {
+            asked += 1;
+            return passes(...question);
+          };
+          const counts = [];
+          const expected = [];
+          const count = (take) => {
+            counts.push(filter.count(take));
+            expected.push(take.notes.filter((note) => passes(note, take.head)).length);
+          };
+          const play = (take, from, notes) => {
+            for (let key = from; key < from + notes; key += 1) {
+              const instrument = key % 5 ? 'piano' : 'violin';
+              const confidence = (key % 7) / 7;
+              take.noteOn(key, { pitch: 60, velocity: 64, confidence, instrument }, key);
+              count(take);
+              if (key % 3) take.noteOff(key - 1, key + 0.1 * (key % 9));
+              take.rename(key, 'viola');
+              count(take);
+            }
+          };
+          const take = new Take('long');
+          filter.set({ confidence: 0.5, seconds: 0.3 });
+          play(take, 0, 300);
+          filter.set({ confidence: 0.2 });
+          filter.mute('violin');
+          play(take, 300, 300);
+          count(new Take('empty'));
+          take.finish();
+          count(take);
+          asked = 0;
+          const long = new Take('longer');
+          for (let key = 0; key < 2000; key += 1) {
+            long.noteOn(key, { pitch: 60, velocity: 64, confidence: 1 }, key);
+            filter.count(long);
+            long.noteOff(key, key + 1);
+            filter.count(long);
+          }
+          return [counts, expected, asked];
+        }"""
+    )
+    assert counts == expected
+    assert 0 < counts[-1] < 600
+    assert asked <= 2 * 2000
+
+
 def test_length_of_a_damaged_file_is_unknown(bench: Tab) -> None:
     for data in (b"", b"RIFF", b"OggS" + bytes(60), b"fLaC" + bytes(60)):
         assert bench.run(LENGTH_OF, list(data)) is None, data

@@ -2,7 +2,7 @@
  * What the network hears: the probability of every pitch in every frame, drawn behind the notes.
  *
  * Frames are kept as bytes in tiles of a few seconds, the newest hour of them; only those in view
- * have a picture, and there is none of more than ten minutes.
+ * have a picture, and a view of more than ten minutes has none.
  */
 
 const TILE_FRAMES = 256; // 3 s at 86 frames a second

@@ -292,8 +292,9 @@ def _describe(path: Path, transcript: Transcript) -> dict[str, Any]:
         "file": path.name,
         "complete": transcript.failure is None,
         "duration_s": transcript.totals["audio_s"] if transcript.totals else None,
+        "frames": transcript.totals["frames"] if transcript.totals else None,
         **transcript.started,
-        "notes": transcript.notes.to_json(),
+        **transcript.notes.to_json(),
     }
 
 

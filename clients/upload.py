@@ -104,7 +104,10 @@ def _ask(
 def _form(body: Iterable[bytes], boundary: str) -> Iterator[bytes]:
     field = 'Content-Disposition: form-data; name="file"; filename="recording"'
     yield f"--{boundary}\r\n{field}\r\n\r\n".encode()
-    yield from body
+    try:
+        yield from body
+    except OSError as error:
+        raise TranscriptionError(f"the recording cannot be read: {error}") from error
     yield f"\r\n--{boundary}--\r\n".encode()
 
 

@@ -122,7 +122,8 @@ class Terminal:
             self._follow(event)
 
     def _follow(self, event: Event) -> None:
-        self._roll.event(event)
+        if self._live is not None:  # what nobody draws would be kept for ever
+            self._roll.event(event)
         match event:
             case Connected(ready=ready):
                 delay = f"delay {ready.delay_ms:.0f} ms"

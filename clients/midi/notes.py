@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,11 @@ class NoteList:
             case Pedal():
                 self.pedal.append(event)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """The notes as plain values, fields as in the service's JSON answer."""
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        """``notes`` and presses of the ``pedal`` as plain values, as in the service's JSON answer;
+        a pedal that is still down has no press yet."""
         optional = ("instrument", "instrument_probability")
-        return [
+        notes = [
             {
                 name: value
                 for name, value in note.items()
@@ -84,6 +86,12 @@ class NoteList:
             }
             for note in map(asdict, self.notes)
         ]
+        presses = [
+            {"onset_s": down.time_s, "offset_s": up.time_s}
+            for down, up in pairwise(self.pedal)
+            if down.down and not up.down
+        ]
+        return {"notes": notes, "pedal": presses}
 
     def midi(self, beat: Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""

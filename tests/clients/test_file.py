@@ -22,7 +22,9 @@ import pytest
 import soundfile
 
 from clients import file
+from clients.errors import ConnectionLostError, TranscriptionError
 from clients.file import main
+from clients.upload import transcribe
 from tests.clients.fakes.fake_service import nobody
 from tests.paths import REPOSITORY
 
@@ -80,7 +82,7 @@ class Uploads:
         self.queries.append({name: values[0] for name, values in query.items()})
         self.headers.append(dict(request.headers))
         body = b""
-        while size := int(request.rfile.readline(), 16):
+        while size := int(request.rfile.readline() or b"0", 16):
             body += request.rfile.read(size)
             request.rfile.readline()
         request.rfile.readline()
@@ -103,6 +105,8 @@ class Uploads:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         yield {"type": "started", **STARTED}
+        yield {"type": "pedal", "down": True, "frame": 2, "time_s": 0.5}
+        yield {"type": "pedal", "down": False, "frame": 6, "time_s": 1.5}
         for second in range(self.seconds):
             if second == self.drop_at_s:
                 return
@@ -121,7 +125,7 @@ class Uploads:
             if second + 1 != self.drop_at_s:
                 yield {"type": "note_off", **note, "frame": frame, "time_s": time_s}
             yield {"type": "of a newer protocol"}
-        totals = {"notes": self.seconds, "audio_s": float(self.seconds)}
+        totals = {"notes": self.seconds, "audio_s": float(self.seconds), "frames": 258}
         midi = base64.b64encode(b"MThd").decode()
         yield {"type": "done", "reason": "stop", "totals": totals, "midi_base64": midi}
 
@@ -152,7 +156,14 @@ def test_a_recording_becomes_midi_and_json(
         (61, 1.25, 1.75),
         (62, 2.25, 2.75),
     ]
-    assert described == {"file": "song.wav", "complete": True, "duration_s": 3.0, **STARTED}
+    assert described == {
+        "file": "song.wav",
+        "complete": True,
+        "duration_s": 3.0,
+        "frames": 258,
+        "pedal": [{"onset_s": 0.5, "offset_s": 1.5}],
+        **STARTED,
+    }
     assert "3 notes" in capsys.readouterr().out
 
 
@@ -372,3 +383,16 @@ def test_a_terminal_keeps_the_results_and_no_bar(tmp_path: Path) -> None:
     os.close(reading)
     assert done.stdout.decode() == f"{song}: 3 notes -> {song.with_suffix('.mid')}\n"
     assert b"song.wav" not in drawn.rpartition(b"\x1b[2K")[2]
+
+
+def test_a_recording_that_cannot_be_read_is_not_a_lost_connection(tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"RIFF"
+        raise OSError("input/output error")
+
+    with (
+        Uploads().running() as service,
+        pytest.raises(TranscriptionError, match="cannot be read: input/output error") as caught,
+    ):
+        list(transcribe(service.url, failing(), {}))
+    assert not isinstance(caught.value, ConnectionLostError)

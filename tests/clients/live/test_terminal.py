@@ -64,7 +64,7 @@ def shown(terminal: Terminal) -> str:
 
 
 def test_sounding_and_played_notes_are_shown() -> None:
-    terminal = terminal_on(Console(file=io.StringIO()))
+    terminal = terminal_on(Console(file=io.StringIO(), force_terminal=True))
     terminal.event(on(0, 60, 1.0))
     terminal.event(on(1, 64))
     assert "C4 E4" in shown(terminal)

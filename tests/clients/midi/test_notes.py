@@ -25,7 +25,7 @@ def test_notes_pair_by_id() -> None:
         (60, 1.0, None),
     ]
     assert [note.note_id for note in notes.sounding] == [1, 2]
-    assert notes.to_json()[0] == {
+    assert notes.to_json()["notes"][0] == {
         "note_id": 0,
         "pitch": 60,
         "velocity": 80,
@@ -88,7 +88,7 @@ def test_instruments_have_tracks_programs_and_the_pedal() -> None:
     ):
         notes.event(event)
     assert notes.instruments == ["piano", "viola"]
-    assert [note["instrument"] for note in notes.to_json()] == ["piano", "viola"]
+    assert [note["instrument"] for note in notes.to_json()["notes"]] == ["piano", "viola"]
     piano, viola = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
     assert (piano.name, piano.program, len(piano.notes)) == ("piano", 0, 1)
     assert (viola.name, viola.program, len(viola.notes)) == ("viola", 41, 1)

@@ -205,9 +205,8 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
     """Maximum size of an upload's request body, in bytes."""
 
-    min_upload_bytes_per_s: float = Field(default=4096.0, ge=1, le=1_000_000_000)
-    """Average bytes per second of an upload after its first RSE_IDLE_TIMEOUT_S; slower ones are
-    given up."""
+    max_receive_s: float = Field(default=1800.0, ge=0.1, le=48 * 3600)
+    """Seconds within which an upload must arrive; slower ones are given up."""
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""

@@ -49,14 +49,13 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large
-    began_s, received = loop.time(), 0
+    deadline_s, received = loop.time() + settings.max_receive_s, 0
     draining = asyncio.create_task(state.draining.wait())
     stack.callback(draining.cancel)
 
     async def counted() -> Message:
         nonlocal received
-        ahead_s = received / settings.min_upload_bytes_per_s - (loop.time() - began_s)
-        wait_s = patience_s + min(0.0, ahead_s)
+        wait_s = min(patience_s, deadline_s - loop.time())
         receiving = asyncio.ensure_future(request.receive())
         try:
             await asyncio.wait([receiving, draining], timeout=wait_s, return_when="FIRST_COMPLETED")
@@ -65,9 +64,8 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
                 raise busy(ErrorCode.DRAINING, detail, settings.retry_after_s)
             if not receiving.done():
                 detail = f"no data of the upload for {patience_s:g} s"
-                if ahead_s < 0:
-                    rate = settings.min_upload_bytes_per_s
-                    detail = f"the upload is slower than {rate} bytes a second"
+                if wait_s < patience_s:
+                    detail = f"the upload took longer than {settings.max_receive_s:g} s to arrive"
                 raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
         finally:
             receiving.cancel()

@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     """Where the network runs: auto (CUDA if available), cpu, cuda or cuda:N."""
 
     mode: Mode = Mode.BLOCK
-    """Default mode of sessions: block, centre or anytime."""
+    """Default mode of live sessions: block, centre or anytime."""
 
     keys_file: str = ""
     """File of API keys, one per line, as printed by `rse-transcribe keys new NAME`."""

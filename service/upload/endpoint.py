@@ -8,7 +8,6 @@ import asyncio
 import base64
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Query, Request
@@ -95,11 +94,8 @@ async def transcribe_recording(
         if not state.knows(choices.model):
             # Not the path that it may come from.
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {config.name} is loaded here")
-        defaults = FILE_OPTIONS
-        if (mode := choices.mode or settings.mode) is not defaults.mode:
-            defaults = replace(defaults, mode=mode, block_frames=None)
         try:
-            options = choices.options(defaults)
+            options = choices.options(FILE_OPTIONS)
             check_instruments(options.instruments, distinguished_by(config.heads))
         except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None

@@ -160,13 +160,19 @@ def test_another_model_is_refused(client: TestClient, wav: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "block_frames"), [({}, 2), ({"block_frames": 8}, 8), ({"mode": "block"}, 32)]
+    ("query", "mode", "block_frames"),
+    [
+        ({}, "block", 32),
+        ({"mode": "anytime"}, "anytime", 2),
+        ({"mode": "anytime", "block_frames": 8}, "anytime", 8),
+    ],
 )
-def test_a_mode_that_the_operator_chose_has_its_own_block(
-    wav: bytes, query: dict[str, Any], block_frames: int
+def test_the_mode_of_live_sessions_is_not_that_of_recordings(
+    wav: bytes, query: dict[str, Any], mode: str, block_frames: int
 ) -> None:
     with serving(mode="anytime") as (client, _):
-        assert post(client, wav, "json", **query).json()["block_frames"] == block_frames
+        body = post(client, wav, "json", **query).json()
+    assert (body["mode"], body["block_frames"]) == (mode, block_frames)
 
 
 def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:

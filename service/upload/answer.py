@@ -4,8 +4,9 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
@@ -17,11 +18,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.access.problems import Problem, responses
 from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
+from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Done, Error
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
-from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,43 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
+@dataclass
+class Tally:
+    """What becomes of an upload.
+
+    Attributes:
+        outcome: `done`, the code of its problem, or `vanished` if its client left or does not read.
+        audio_s: transcribed so far.
+    """
+
+    outcome: str = "vanished"
+    audio_s: float = 0.0
+    performance: Performance | None = None
+
+    def take(self, item: FileItem) -> None:
+        if isinstance(item, FileProgress):
+            self.audio_s = item.time_s
+        elif isinstance(item, Performance):
+            self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
+
+
+@contextmanager
+def counted(metrics: Metrics) -> Iterator[Tally]:
+    """Counts an upload, however it ends; a fault becomes a problem that holds the result so far."""
+    tally = Tally()
+    try:
+        yield tally
+    except Exception as error:
+        problem = as_problem(error)
+        tally.outcome = problem.code
+        if tally.performance is not None:
+            problem.extra["midi_base64"] = base64.b64encode(tally.performance.midi).decode()
+        raise problem from error
+    finally:
+        metrics.uploads_ended.labels(tally.outcome).inc()
+        metrics.audio_s.labels("file").inc(tally.audio_s)
+
+
 class HoldingResponse(StreamingResponse):
     """A stream that releases its resources when it ends, even if it never began."""
 
@@ -89,17 +127,17 @@ class HoldingResponse(StreamingResponse):
             async with asyncio.timeout(self._send_timeout_s):
                 await send(message)
 
-        try:
-            async with self._held:
+        async with self._held:
+            try:
                 await super().__call__(scope, receive, send_in_time)
-        except TimeoutError:
-            logger.info("dropped an answer that its client does not read")
+            except TimeoutError:
+                logger.info("dropped an answer that its client does not read")
 
 
 async def write_lines(
     first: FileItem,
     items: AsyncGenerator[FileItem, None],
-    state: ServiceState,
+    tally: Tally,
     held: AsyncExitStack,
     chosen: dict[str, Any],
     updates: bool,
@@ -110,28 +148,26 @@ async def write_lines(
     upload's place is freed before the last line, so its client may send the next at once.
     """
     item: FileItem | None = first
-    performance: Performance | None = None
     problem: Problem | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"
     while item is not None:
+        tally.take(item)
         if isinstance(item, NoteEvent | PedalEvent):
             if updates or not is_update(item):
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
         elif isinstance(item, FileProgress):
             yield item.model_dump_json() + "\n"
-        else:
-            performance = item
         try:
             item = await anext(items, None)
         except Exception as error:
-            problem, item = as_problem(error, state), None
-    count(state, performance, problem)
+            problem, item = as_problem(error), None
+            tally.outcome = problem.code
     await held.aclose()
     if problem is not None:
         fault = Error(code=problem.code, message=problem.message, retryable=False)
         yield fault.model_dump_json(exclude={"seq"}) + "\n"
-    if performance is not None:
+    if (performance := tally.performance) is not None:
         done = Done(
             reason="stop" if problem is None else "error",
             totals=performance.totals,
@@ -147,19 +183,12 @@ def file_name(uploaded: str | None) -> dict[str, str]:
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 
 
-def as_problem(error: Exception, state: ServiceState, **extra: Any) -> Problem:
+def as_problem(error: Exception) -> Problem:
     """The problem that a client sees for a fault of the recording or the server."""
     match error:
         case Problem():
             return error
         case ProtocolError() if error.code.status:  # 0: of the websocket alone
-            return Problem(error.code, error.message, **extra)
+            return Problem(error.code, error.message)
     logger.error("an upload failed", exc_info=error)
-    return Problem(ErrorCode.INTERNAL, "the server failed; this was logged", **extra)
-
-
-def count(state: ServiceState, performance: Performance | None, problem: Problem | None) -> None:
-    outcome = problem.code if problem is not None else "done"
-    state.metrics.uploads_ended.labels(outcome).inc()
-    if performance is not None:
-        state.metrics.audio_s.labels("file").inc(performance.totals.audio_s)
+    return Problem(ErrorCode.INTERNAL, "the server failed; this was logged")

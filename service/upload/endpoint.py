@@ -5,8 +5,7 @@ only the notes of the whole recording are kept in memory.
 """
 
 import asyncio
-import base64
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Self
 
@@ -30,15 +29,15 @@ from service.protocol.options import (
     check_instruments,
 )
 from service.session.listening import chosen
-from service.session.transcribe import FileItem, Performance, transcribe_file
+from service.session.transcribe import FileItem, transcribe_file
 from service.state import ServiceState
 from service.upload.answer import (
     ANSWERS,
     MIDI,
     Answer,
     HoldingResponse,
-    as_problem,
-    count,
+    Tally,
+    counted,
     file_name,
     write_lines,
 )
@@ -99,11 +98,8 @@ async def transcribe_recording(
             check_instruments(options.instruments, distinguished_by(config.heads))
         except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
-        try:
-            upload = await receive_file(request, state, stack)
-        except Exception as error:
-            count(state, None, as_problem(error, state))
-            raise
+        tally = stack.enter_context(counted(state.metrics))
+        upload = await receive_file(request, state, stack)
         engine = state.slot.loaded()  # not that of before: the watchdog may have replaced it
         made = chosen(options, engine.config)
         items = await stack.enter_async_context(
@@ -121,53 +117,36 @@ async def transcribe_recording(
         )
         if choices.answer is Answer.NDJSON:
             # Bad files usually fail at once, while the answer can still have an error status.
-            try:
-                first = await anext(items)
-            except Exception as error:
-                problem = as_problem(error, state)
-                count(state, None, problem)
-                raise problem from error
+            first = await anext(items)
             held = stack.pop_all()
-            lines = write_lines(first, items, state, held, made, choices.updates)
+            lines = write_lines(first, items, tally, held, made, choices.updates)
             return HoldingResponse(lines, held, settings.send_timeout_s)
-        performance = await run(request, items, state)
+        await run(request, items, tally)
+        if (performance := tally.performance) is None:
+            return Response()  # to nobody
         if choices.answer is Answer.JSON:
             return JSONResponse({**performance.body, **made})
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
 
 
-async def run(
-    request: Request, items: AsyncGenerator[FileItem, None], state: ServiceState
-) -> Performance:
-    """The whole recording; a fault becomes a problem that holds the result so far."""
-    performance: Performance | None = None
+async def run(request: Request, items: AsyncIterator[FileItem], tally: Tally) -> None:
+    """Takes the whole recording, unless the client leaves."""
 
     async def listen() -> None:
-        nonlocal performance
         async for item in items:
-            if isinstance(item, Performance):
-                performance = item
+            tally.take(item)
 
     listening = asyncio.create_task(listen())
     leaving = asyncio.create_task(wait_until_gone(request))
     try:
         # The model may be busy for a long time; a client that has left must not hold a place.
         await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
-        if not listening.done():
-            raise Problem(ErrorCode.BAD_UPLOAD, "the client is gone")
-        await listening
-    except Exception as error:
-        extra = {"midi_base64": base64.b64encode(performance.midi).decode()} if performance else {}
-        problem = as_problem(error, state, **extra)
-        count(state, performance, problem)
-        raise problem from error
+        if listening.done():
+            await listening
     finally:
         for task in (listening, leaving):
             task.cancel()
         await asyncio.wait([listening, leaving])
-    assert performance is not None
-    count(state, performance, None)
-    return performance
 
 
 async def wait_until_gone(request: Request) -> None:

@@ -156,7 +156,7 @@ async def ask(
 
 @pytest.mark.parametrize("trickle_s", [None, 0.01])
 def test_an_upload_that_stands_still_or_takes_too_long_is_given_up(trickle_s: float | None) -> None:
-    limit = {"idle_timeout_s": 0.3} if trickle_s is None else {"max_receive_s": 0.3}
+    limit: dict[str, Any] = {"idle_timeout_s": 0.3} if trickle_s is None else {"max_receive_s": 0.3}
     with serving(**limit) as (client, _):
         assert client.portal is not None
         ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, trickle_s)
@@ -173,6 +173,35 @@ def test_an_upload_that_is_still_received_is_given_up_when_draining() -> None:
         drain(client)
         ((problem, _places),) = asking.result(60)
         assert (problem["status"], problem["code"]) == (503, "draining")
+        assert state_of(client).uploads.count == 0
+
+
+@pytest.mark.parametrize("answer", [b"midi", b"ndjson"])
+def test_an_upload_whose_client_leaves_is_counted(answer: bytes) -> None:
+    body = FILE_HEAD + flac(3600) + b"\r\n--x--\r\n"
+    messages: list[Message] = [{"type": "http.request", "body": body}]
+
+    with serving() as (client, _):
+        assert client.portal is not None
+        heard = asyncio.Event()
+
+        async def receive() -> Message:
+            if messages:
+                return messages.pop()
+            if answer == b"ndjson":
+                await heard.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if b'"progress"' in message.get("body", b""):
+                heard.set()
+
+        upload = scope("http", "/transcribe", TYPE, query=b"mode=centre&answer=" + answer)
+        client.portal.call(client.app, upload, receive, send)
+        numbers = state_of(client).metrics.text().decode()
+        assert 'rse_uploads_ended_total{outcome="vanished"} 1.0' in numbers
+        if answer == b"ndjson":
+            assert 'rse_audio_seconds_total{way="file"} 0.0' not in numbers
         assert state_of(client).uploads.count == 0
 
 

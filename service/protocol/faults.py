@@ -82,7 +82,7 @@ class ErrorCode(StrEnum):
     AUDIO_TOO_LONG = "audio_too_long", 0, 413
     UNDECODABLE = "undecodable", 0, 422
     EMPTY_AUDIO = "empty_audio", 0, 422
-    TOO_MANY_UPLOADS = "too_many_uploads", 0, 503
+    TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
     DISK_FULL = "disk_full", 0, 507
     # any request
     NOT_FOUND = "not_found", 0, 404

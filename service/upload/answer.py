@@ -165,8 +165,7 @@ async def write_lines(
             tally.outcome = problem.code
     await held.aclose()
     if problem is not None:
-        fault = Error(code=problem.code, message=problem.message, retryable=False)
-        yield fault.model_dump_json(exclude={"seq"}) + "\n"
+        yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
     if (performance := tally.performance) is not None:
         done = Done(
             reason="stop" if problem is None else "error",

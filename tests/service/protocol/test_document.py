@@ -43,6 +43,7 @@ def test_document_states_every_error_with_its_numbers(code: ErrorCode) -> None:
     assert code.close_code or code.status
     for number in filter(None, (code.close_code, code.status)):
         assert any(f"| {number} |" in row for row in rows), rows
+    assert code.retryable or not any("Retry-After" in row for row in rows), rows
 
 
 def test_document_names_every_choice() -> None:

@@ -255,6 +255,7 @@ def test_a_failing_model_is_an_internal_error_and_loses_no_notes(wav: bytes) -> 
                 lines = lines_of(answer)
                 assert check_notes(lines)[0] == PITCHES[0]
                 assert [line["type"] for line in lines[-2:]] == ["error", "done"]
+                assert lines[-2]["retryable"]
                 midi = lines[-1]["midi_base64"]
             assert PITCHES[0] in midi_pitches(midi)
             assert post(client, wav).status_code == 200

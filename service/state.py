@@ -93,7 +93,7 @@ class ServiceState:
         if (fault := self._fault()) is not None:
             return fault
         if not placed:
-            return self.sessions.refusal(self.sessions.first_size)
+            return self.sessions.refusal()
         if not client_placed:
             message = "this client has its maximum number of sessions"
             return ProtocolError(ErrorCode.CLIENT_LIMIT, message)
@@ -103,10 +103,10 @@ class ServiceState:
         """Why an upload is refused; None if it is admitted."""
         fault = self._fault()
         if fault is None and not placed:
-            message = f"all {self.uploads.total:.0f} places for uploads are taken"
+            message = f"the server is busy with {_count(self.uploads.count, 'other recording')}"
             fault = ProtocolError(ErrorCode.TOO_MANY_UPLOADS, message)
         if fault is None and not client_placed:
-            message = "this client has as many uploads as it may have"
+            message = f"you already have {_count(self.client_uploads.each, 'upload')}, the maximum"
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
         if fault is None:
             return None
@@ -119,3 +119,7 @@ class ServiceState:
         if not self.slot.running:
             return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         return None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -168,7 +168,11 @@ class AudioDecoder:
     def _check_duration(self, samples: int) -> None:
         most_s = self._max_duration_s
         if most_s is not None and samples > most_s * self._sound.samplerate:
-            message = f"the file holds more than {most_s:g} s of audio"
+            limit = f"{most_s:g} seconds"
+            for unit_s, units in ((60, "minutes"), (3600, "hours")):
+                if most_s >= 2 * unit_s:
+                    limit = f"{most_s / unit_s:g} {units}"
+            message = f"the recording is longer than {limit}"
             raise DecodeError(ErrorCode.AUDIO_TOO_LONG, message)
 
 

@@ -26,9 +26,8 @@ class Opening:
         self._settings = state.settings
         self._engine = engine = state.slot.loaded()
         self.options = start.options(state.sessions.default)
-        size = state.sessions.size(self.options)
-        if place is not None and not place.resize(size):
-            raise state.sessions.refusal(size)
+        if place is not None and not place.resize(state.sessions.size(self.options)):
+            raise state.sessions.refusal(self.options)
         point = resume_point(start.resume) if start.resume is not None else None
         self.heat = HeatLog() if start.frames else None
         self.session = TranscriptionSession(

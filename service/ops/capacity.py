@@ -243,18 +243,16 @@ class SessionRoom(Places):
         lightest = self.size(StreamOptions(block_frames=MAX_BLOCK_FRAMES))
         return min(self.size(self.default), max(lightest, self.total - self.taken))
 
-    def refusal(self, size: float) -> ProtocolError:
+    def refusal(self, options: StreamOptions | None = None) -> ProtocolError:
+        """Why there is no room for a session; None: one whose options are not known yet."""
         if self.capacity is None:
             message = f"all {self.total:.0f} sessions are taken"
             return ProtocolError(ErrorCode.TOO_MANY_SESSIONS, message)
-        needs = f"a session with these options needs {size:.0f} windows per second"
-        if size > self.total:
-            return ProtocolError(
-                ErrorCode.TOO_SLOW,
-                f"{needs}; this machine computes {self.capacity.windows_per_s:.0f}, of which "
-                f"sessions may use {self.total:.0f}",
-            )
-        return ProtocolError(
-            ErrorCode.TOO_MANY_SESSIONS,
-            f"{needs}; {self.taken:.0f} of {self.total:.0f} are taken",
-        )
+        size = self.first_size if options is None else self.size(options)
+        asked = "a session asks for %.0f windows per second; %.0f of %.0f are taken"
+        logger.info(asked, size, self.taken, self.total)
+        if options is not None and size > self.total:
+            purpose = "to play along" if options.mode is Mode.ANYTIME else "for these options"
+            return ProtocolError(ErrorCode.TOO_SLOW, f"this machine is too slow {purpose}")
+        message = "the server is busy with other sessions"
+        return ProtocolError(ErrorCode.TOO_MANY_SESSIONS, message)

@@ -45,7 +45,9 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
     """The file of the form, spooled; it lives as long as the stack."""
     settings, loop = state.settings, asyncio.get_running_loop()
     max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
-    too_large = Problem(ErrorCode.UPLOAD_TOO_LARGE, f"the upload is larger than {max_bytes} bytes")
+    too_large = Problem(
+        ErrorCode.UPLOAD_TOO_LARGE, f"the file is larger than {max_bytes / 1024**2:g} MiB"
+    )
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large

@@ -55,11 +55,22 @@ def test_blocks_are_the_file(
 
 def test_a_header_that_says_too_much_is_refused_at_once() -> None:
     data = sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)
-    with pytest.raises(DecodeError, match=r"more than 1.5 s") as caught:
+    with pytest.raises(DecodeError, match=r"longer than 1.5 seconds") as caught:
         AudioDecoder(io.BytesIO(data), max_duration_s=1.5)
     assert caught.value.code == "audio_too_long"
     with AudioDecoder(io.BytesIO(data), max_duration_s=2.0) as decoder:
         assert sum(map(len, decoder)) == 2 * RATE_HZ
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "words"), [(90, "90 seconds"), (120, "2 minutes"), (7200, "2 hours")]
+)
+def test_the_limit_is_told_in_its_usual_unit(limit_s: int, words: str) -> None:
+    with (
+        AudioDecoder(io.BytesIO(sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)), limit_s) as decoder,
+        pytest.raises(DecodeError, match=f"the recording is longer than {words}"),
+    ):
+        decoder._check_duration(limit_s * RATE_HZ + 1)
 
 
 def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +83,7 @@ def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.Mon
         assert sum(map(len, decoder)) == 2 * RATE_HZ
     with (
         AudioDecoder(io.BytesIO(data), max_duration_s=1.5) as decoder,
-        pytest.raises(DecodeError, match=r"more than 1.5 s"),
+        pytest.raises(DecodeError, match=r"longer than 1.5 seconds"),
     ):
         list(decoder)
 

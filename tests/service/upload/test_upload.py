@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 from torch import Tensor
 
+from service.access.clients import Client
 from service.access.problems import MEDIA_TYPE
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (
@@ -202,14 +203,15 @@ def test_a_bare_recording_gets_an_answer_that_names_the_form(
 
 
 def test_too_many_bytes() -> None:
-    with serving(max_upload_bytes=2048) as (client, _):
-        stated = client.post("/transcribe", files={"file": bytes(4096)})
-        check_problem(stated, 413, "upload_too_large")
+    with serving(max_upload_bytes=512 * 1024) as (client, _):
+        stated = client.post("/transcribe", files={"file": bytes(1024 * 1024)})
+        problem = check_problem(stated, 413, "upload_too_large")
+        assert problem["detail"] == "the file is larger than 0.5 MiB"
 
         def body() -> Iterator[bytes]:  # sent in chunks, so that no length is stated
             yield FILE_HEAD
             for _ in range(40):
-                yield bytes(100)
+                yield bytes(50_000)
 
         headers = {"Content-Type": "multipart/form-data; boundary=x"}
         unstated = client.post("/transcribe", content=body(), headers=headers)
@@ -272,3 +274,12 @@ def test_places_are_given_back(wav: bytes) -> None:
             refused = check_problem(post(client, wav), 503, "too_many_uploads")
             assert post(client, wav).headers["Retry-After"]
         assert refused["title"] == "Service Unavailable"
+        assert refused["detail"] == "the server is busy with 1 other recording"
+
+
+def test_a_client_has_its_own_limit(wav: bytes) -> None:
+    with serving() as (client, _):
+        uploads, me = state_of(client).client_uploads, Client("address unknown")
+        with uploads.take(me), uploads.take(me):
+            problem = check_problem(post(client, wav), 429, "client_limit")
+    assert problem["detail"] == "you already have 2 uploads, the maximum"

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from service.protocol.options import Mode
 
 OTHER_FILES = 100  # that a process may have open beside its connections
+_OF_CLIENTS = {"RSE_KEY"}
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 _HOST = re.compile(r"(\*\.)?[a-z0-9_-][a-z0-9_.-]*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
@@ -321,8 +322,8 @@ class ClusterSettings(BaseSettings):
 def unknown_variables(environment: Iterable[str]) -> list[str]:
     """A warning for each variable `RSE_...` that is no setting.
 
-    They do not stop the start: some belong to the clients or to tests, and Kubernetes makes others
-    from the name of a Service.
+    They do not stop the start: some belong to tests, and Kubernetes makes others from the name of a
+    Service.
     """
     known = [
         settings.model_config["env_prefix"] + name.upper()
@@ -331,7 +332,7 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
     ]
     warnings = []
     for name in sorted(environment):
-        if name.upper().startswith("RSE_") and name.upper() not in known:
+        if name.upper().startswith("RSE_") and name.upper() not in {*known, *_OF_CLIENTS}:
             near = difflib.get_close_matches(name.upper(), known, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
             warnings.append(f"the variable {name} is not a setting of the service{hint}")

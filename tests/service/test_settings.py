@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from clients.connection.websocket import KEY_VARIABLE
 from service.ops.settings_page import PAGE, render
 from service.protocol.options import Mode
 from service.settings import ClusterSettings, Settings, unknown_variables
@@ -102,6 +103,7 @@ def test_a_default_contradicts_nothing() -> None:
 
 def test_unknown_variables_are_named_with_the_nearest_setting() -> None:
     names = ["RSE_MAX_SESSION", "RSE_PORT", "rse_host", "PATH", "RSE_CLUSTER_MAX_STREAMS", "RSE_X"]
+    names.append(KEY_VARIABLE)
     one, other = unknown_variables(names)
     assert one.endswith(
         "RSE_MAX_SESSION is not a setting of the service; did you mean RSE_MAX_SESSIONS?"

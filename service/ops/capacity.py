@@ -29,10 +29,11 @@ from service.engine.engine import Engine
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import MAX_BLOCK_FRAMES, AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-LOAD = 0.35
+LOAD: float = Settings.model_fields["max_load"].default
 """Default fraction of the measured throughput that sessions may ask for. The rest serves sockets,
 batches of recordings that run when a window becomes due, and windows that become due together. On
 two cores of an AMD EPYC (Zen 5), in bfloat16 and in float32 held to AVX2, 99 of 100 events came

@@ -1,6 +1,7 @@
 """One performance, from its bytes to its notes, for live streams and files alike."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from enum import Enum
 
@@ -25,7 +26,6 @@ from service.session.resume import Replay
 
 OnEvents = Callable[[list[Event], int], None]
 
-MAX_NOTES = 200_000
 MAX_PENDING_WINDOWS = 4
 _SLICE_SAMPLES = 1 << 15  # resampled at once: a large chunk must not block the event loop
 
@@ -65,7 +65,7 @@ class TranscriptionSession:
         options: StreamOptions,
         *,
         priority: Priority = Priority.LIVE,
-        max_notes: int = MAX_NOTES,
+        max_notes: float = math.inf,
         max_pending_windows: int = MAX_PENDING_WINDOWS,
         on_frames: OnFrames | None = None,
         on_events: OnEvents | None = None,

@@ -1,6 +1,7 @@
 """Recordings through the same session as live streams: files, or arrays for evaluation."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -19,7 +20,7 @@ from service.notes.events import Event, Note, PedalPress
 from service.protocol.faults import ProtocolError
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.protocol.server_messages import Totals
-from service.session.session import MAX_NOTES, MAX_PENDING_WINDOWS, TranscriptionSession
+from service.session.session import MAX_PENDING_WINDOWS, TranscriptionSession
 
 
 class FileProgress(BaseModel):
@@ -65,7 +66,7 @@ async def transcribe_file(
     *,
     max_duration_s: float | None = None,
     pcm: AudioFormat | None = None,
-    max_notes: int = MAX_NOTES,
+    max_notes: float = math.inf,
     max_pending_windows: int = MAX_PENDING_WINDOWS,
     on_frames: OnFrames | None = None,
 ) -> AsyncGenerator[FileItem, None]:

@@ -127,6 +127,8 @@ class ProgressReporter:
             if self.known_events:
                 self.known_events -= 1
                 continue
+            if event.kind == "note_on":
+                self.metrics.notes.inc()
             if event.kind != "note_update":  # which has no time of its own
                 self.metrics.event_lateness_s.observe(self._lateness_s(event))
             await self.outbox.put(event_message(event))

@@ -57,14 +57,12 @@ class SessionLog:
             return
         if (totals := self._totals) is not None:
             before = self._before
-            notes = totals.notes - before.notes
             about |= {
                 "audio_s": round(totals.audio_s - before.audio_s, 3),
                 "frames": totals.frames - before.frames,
-                "notes": notes,
+                "notes": totals.notes - before.notes,
                 "dropped_samples": totals.dropped_samples,
             }
             self._metrics.dropped_samples.inc(totals.dropped_samples)
-            self._metrics.notes.inc(notes)
         self._metrics.closed.labels(reason).inc()
         logger.info("session closed", extra={"fields": about})

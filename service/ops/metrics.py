@@ -44,7 +44,7 @@ class Metrics:
         self.refused = count("refused", "Requests and sessions refused, by code", "code")
         self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", "outcome")
         self.audio_s = count("audio_seconds", "Audio received, by way", "way")
-        self.notes = count("notes", "Notes begun in live sessions")
+        self.notes = count("notes", "Notes sent in live sessions")
         self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
         self.lagging = count("lagging", "Messages that a session is lagging")
         self.engine_restarts = count("engine_restarts", "Hung engines replaced")
@@ -56,7 +56,7 @@ class Metrics:
         )
         self.behind_s = seconds(
             "behind_seconds",
-            "Audio received and not transcribed, at each progress message",
+            "Audio received and not transcribed, in each session every RSE_PROGRESS_INTERVAL_MS",
             LATENESS_BUCKETS_S,
         )
         self.drain_s = Gauge("rse_drain_seconds", "Duration of the drain", registry=self.registry)

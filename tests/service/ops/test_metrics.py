@@ -42,6 +42,9 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
             begin(socket)
             assert numbers(client)["rse_sessions"] == 1
             send(socket)
+            while socket.receive_json()["type"] != "note_on":
+                pass
+            assert numbers(client)["rse_notes_total"] >= 1
             stop(socket)
         after = numbers(client)
     assert after["rse_sessions"] == 0

@@ -81,7 +81,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--channel", type=int, default=1, help="input channel, 1 for the first")
     add_service_options(
         parser,
-        f"later but surer (default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
+        "audio used after each frame; more is slower but more accurate "
+        f"(default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
         "block, centre, or anytime (default for a MIDI port)",
     )
     port_help = f"send notes to this MIDI port; {VIRTUAL}: a new one"

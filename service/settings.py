@@ -139,8 +139,8 @@ class Settings(BaseSettings):
     """Requests that one client may make at once."""
 
     max_connections: Literal["auto"] | Annotated[int, Field(ge=10, le=1_000_000)] = "auto"
-    """Open connections, with idle ones, 10 to 1,000,000; further ones are closed at once, with a
-    line in the log each minute. auto is `ulimit -n` less 100."""
+    """Maximum number of open connections, including idle ones, 10 to 1,000,000; further ones are
+    closed at once, and refusals are logged at most once a minute. auto is `ulimit -n` less 100."""
 
     max_sessions: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine

@@ -131,7 +131,7 @@ class Terminal:
                     delay = f"delay {ready.median_delay_ms:.0f} ms, at most {ready.delay_ms:.0f} ms"
                 self._say(f"listening to {self._device}, model {ready.model}, {delay}", "green")
             case Disconnected(error=error, retry_s=retry_s):
-                self._say(f"{error}; again in {retry_s:.1f} s", "red")
+                self._say(f"{error}; retrying in {retry_s:.1f} s", "red")
             case Gap():
                 lost_s = event.lost_samples / self._sample_rate
                 self._say(f"{lost_s:.1f} s of audio were lost", "red")

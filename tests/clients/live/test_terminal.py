@@ -111,7 +111,7 @@ def test_lag_and_loss_are_shown() -> None:
     )
     terminal.event(progress)
     terminal.event(Disconnected(error=ConnectionLostError("it broke"), retry_s=2.0))
-    assert "it broke; again in 2.0 s, 2.5 s behind" in shown(terminal)
+    assert "it broke; retrying in 2.0 s, 2.5 s behind" in shown(terminal)
     terminal.event(Gap(lost_samples=72_000, time_s=9.0))
     assert "1.5 s of audio were lost" in shown(terminal)
 

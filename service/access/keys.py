@@ -31,7 +31,7 @@ class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
 
 
-class Limits(BaseModel):
+class KeyLimits(BaseModel):
     """A key's own limits, as its line states them.
 
     Attributes:
@@ -45,7 +45,7 @@ class Limits(BaseModel):
     max_requests_per_s: float | None = Field(default=None, gt=0, le=1_000_000)
 
 
-class ApiKey(Limits):
+class ApiKey(KeyLimits):
     """A client of the service; ``digest`` is the SHA-256 of its key."""
 
     name: str
@@ -110,7 +110,7 @@ def _parse(where: str, entry: str) -> ApiKey:
     limits = [entry.partition("=")[::2] for entry in entries]
     given = dict(limits)
     try:
-        own = Limits.model_validate_strings(given)
+        own = KeyLimits.model_validate_strings(given)
     except ValidationError as error:
         first = error.errors()[0]
         complaint = explained(first, f"{first['loc'][0]} of {match['name']}")
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
     new.add_argument("--max-requests-per-s", help="average requests per second")
     given = vars(parser.parse_args(arguments))
     limits = ",".join(
-        f"{field}={given[field]}" for field in Limits.model_fields if given[field] is not None
+        f"{field}={given[field]}" for field in KeyLimits.model_fields if given[field] is not None
     )
     secret = new_key()
     line = f"{given['name']}:{hash_key(secret).hex()}" + (f":{limits}" if limits else "")

@@ -27,7 +27,7 @@ class Health(BaseModel):
     status: str = "ok"
 
 
-class Ready(BaseModel):
+class Readiness(BaseModel):
     """The weights are loaded and warm."""
 
     status: str = "ready"
@@ -94,7 +94,7 @@ def health_router(
         summary="Is it ready for work",
         responses=responses(ErrorCode.NOT_READY, ErrorCode.DRAINING),
     )
-    async def readyz(response: Response) -> Ready:
+    async def readyz(response: Response) -> Readiness:
         """200 once the weights are loaded and warmed up; 503 before, while shutting down, and while
         no worker process starts."""
         if draining.is_set():
@@ -102,7 +102,7 @@ def health_router(
         if not slot.running:
             raise busy(ErrorCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
         response.headers["Cache-Control"] = "no-store"
-        return Ready(sessions=sessions.count, max_sessions=sessions.limit)
+        return Readiness(sessions=sessions.count, max_sessions=sessions.limit)
 
     @router.get("/info", summary="What is running")
     async def info() -> Info:

@@ -207,7 +207,7 @@ class Settings(BaseSettings):
     """Maximum size of an upload's request body, in bytes."""
 
     max_receive_s: float = Field(default=1800.0, ge=0.1, le=48 * 3600)
-    """Seconds within which an upload must arrive; slower ones are given up."""
+    """Maximum time for an upload's request body to arrive, in seconds."""
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""

@@ -18,6 +18,7 @@ from starlette.types import Message
 from tests.service.apps import (
     PITCHES,
     RATE_HZ,
+    STANDSTILL_S,
     check_notes,
     drain,
     melody,
@@ -176,12 +177,16 @@ def test_an_upload_that_is_still_received_is_given_up_when_draining() -> None:
         assert state_of(client).uploads.count == 0
 
 
-@pytest.mark.parametrize("answer", [b"midi", b"ndjson"])
-def test_an_upload_whose_client_leaves_is_counted(answer: bytes) -> None:
+@pytest.mark.parametrize(
+    ("answer", "reads"), [(b"midi", True), (b"ndjson", True), (b"ndjson", False)]
+)
+def test_an_upload_whose_client_leaves_or_does_not_read_is_counted(
+    answer: bytes, reads: bool
+) -> None:
     body = FILE_HEAD + flac(3600) + b"\r\n--x--\r\n"
     messages: list[Message] = [{"type": "http.request", "body": body}]
 
-    with serving() as (client, _):
+    with serving(send_timeout_s=STANDSTILL_S if reads else 0.1) as (client, _):
         assert client.portal is not None
         heard = asyncio.Event()
 
@@ -193,6 +198,8 @@ def test_an_upload_whose_client_leaves_is_counted(answer: bytes) -> None:
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
+            if not reads:
+                await asyncio.Future()
             if b'"progress"' in message.get("body", b""):
                 heard.set()
 
@@ -200,7 +207,7 @@ def test_an_upload_whose_client_leaves_is_counted(answer: bytes) -> None:
         client.portal.call(client.app, upload, receive, send)
         numbers = state_of(client).metrics.text().decode()
         assert 'rse_uploads_ended_total{outcome="vanished"} 1.0' in numbers
-        if answer == b"ndjson":
+        if heard.is_set():
             assert 'rse_audio_seconds_total{way="file"} 0.0' not in numbers
         assert state_of(client).uploads.count == 0
 

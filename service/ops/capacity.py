@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from model.config import HOP
+from model.storage import write_whole
 from service.access.clients import Places
 from service.engine.engine import Engine
 from service.protocol.faults import ErrorCode, ProtocolError
@@ -198,10 +199,7 @@ def _kept(cache: Path) -> dict[str, float]:
 def _keep(cache: Path, key: str, windows_per_s: float) -> None:
     """If the folder is not writable, the next start measures again."""
     try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        partial = cache.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps({**_kept(cache), key: windows_per_s}), encoding="utf-8")
-        partial.replace(cache)
+        write_whole(cache, json.dumps({**_kept(cache), key: windows_per_s}).encode())
     except OSError as error:
         logger.info("cannot cache the capacity: %s", error)
 

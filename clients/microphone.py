@@ -12,13 +12,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from clients.client import TranscriptionClient
 from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.options import add_service_options
 from clients.recordings import kept
-from service.protocol.client_messages import Start
+from service.protocol.client_messages import Start, protocol_error
 from service.protocol.midi_file import Beat
 
 try:
@@ -112,6 +114,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
             print("\n".join(devices) if devices else "no input devices")
             return 0
         return asyncio.run(_listen(args, sounddevice))
+    except ValidationError as error:
+        print(protocol_error(error, starting=True).message, file=sys.stderr)
+        return 1
     except (TranscriptionError, DeviceError, MidiPortError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -128,7 +133,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         encoding=ENCODING,
         sample_rate=microphone.sample_rate,
         mode=mode,
-        lookahead_ms=args.lookahead_ms or default_ms,
+        lookahead_ms=default_ms if args.lookahead_ms is None else args.lookahead_ms,
         block_frames=args.block_frames,
         model=args.model,
         instruments=args.instruments,

@@ -51,6 +51,13 @@ class BenesBlock(nn.Module):
         return x
 
 
+def padded_length(length: int) -> int:
+    """The power of two that a sequence is padded to. Raises ValueError for an empty sequence."""
+    if length == 0:
+        raise ValueError("a shuffle-exchange network needs at least one element")
+    return 1 << max(1, (length - 1).bit_length())
+
+
 class ResidualShuffleExchange(nn.Module):
     """Beneš blocks and the final switch layer; zeros pad any length to a power of two."""
 
@@ -70,17 +77,14 @@ class ResidualShuffleExchange(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence."""
         length = x.shape[1]
-        if length == 0:
-            raise ValueError("a shuffle-exchange network needs at least one element")
-        bits = max(1, (length - 1).bit_length())
-        x = F.pad(x, (0, 0, 0, 2**bits - length))  # (batch, n, m)
+        x = F.pad(x, (0, 0, 0, padded_length(length) - length))  # (batch, n, m)
         before: list[Tensor] | None = None
         for block in self.blocks:
             if self.gated:
                 x, before = block(x, before)
             else:
                 x = block(x)
-        rate = depth_scaled(self.dropout, bits)
+        rate = depth_scaled(self.dropout, x.shape[1].bit_length() - 1)
         if isinstance(self.last, ResidualSwitchUnit) and fits(self.last):
             x = switch_layers(self.last, x, 1, "none", rate if self.training else 0.0)
         else:

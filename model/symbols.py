@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from model.config import RSEConfig
 from model.ranges import Count, FromZero, checked
-from model.rse import ResidualShuffleExchange
+from model.rse import ResidualShuffleExchange, padded_length
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 
 KIND = "symbols"  # marks these configurations in cards
@@ -77,9 +78,14 @@ class SymbolNetwork(nn.Module):
         return x if self.embedding_linear is None else self.embedding_linear(x)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, classes) logits."""
-        out: Tensor = self.output(self.rse(self.embed(symbols)))
-        return out
+        """(batch, length) -> (batch, length, classes) logits.
+
+        Symbol 0 pads to a power of two, as in the released code's data.
+        """
+        length = symbols.shape[1]
+        padded = F.pad(symbols, (0, padded_length(length) - length))
+        out: Tensor = self.output(self.rse(self.embed(padded)))
+        return out[:, :length]
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:

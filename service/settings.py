@@ -207,8 +207,8 @@ class Settings(BaseSettings):
     """Maximum size of an upload's request body, in bytes."""
 
     max_receive_s: float = Field(default=3 * 3600.0, ge=0.1, le=72 * 3600)
-    """Maximum time for an upload's request body to arrive, in seconds. Audio may come at the pace at
-    which it is played, so the default exceeds that of RSE_MAX_UPLOAD_S."""
+    """Maximum time for an upload's request body to arrive, in seconds. Audio may come as slowly as
+    it is played, so the default exceeds that of RSE_MAX_UPLOAD_S."""
 
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a decoded recording, in seconds (a small FLAC can hold hours)."""

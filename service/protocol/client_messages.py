@@ -185,7 +185,7 @@ def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
     try:
         return _CLIENT.validate_json(text)
     except ValidationError as error:
-        raise _protocol_error(error) from None
+        raise protocol_error(error) from None
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
@@ -206,7 +206,7 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
     try:
         return Start.model_validate_strings(fields)
     except ValidationError as error:
-        raise _protocol_error(error, starting=True) from None
+        raise protocol_error(error, starting=True) from None
 
 
 # The same codes as in `service.protocol.options`.
@@ -222,8 +222,8 @@ _CODE_BY_FIELD = {
 }
 
 
-def _protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
-    """Turns pydantic's first error into a code and a message for the client."""
+def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
+    """A code and a sentence from the first error of pydantic; ``starting``: of a ``Start``."""
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     if not starting:

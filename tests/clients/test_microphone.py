@@ -91,6 +91,26 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
     assert "the synth was unplugged" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--lookahead-ms", "-5", "lookahead_ms must be greater than 0"),
+        ("--instruments", "kazoo", "not kazoo"),
+    ],
+)
+def test_an_impossible_option_is_explained_in_a_line(
+    device: FakeSounddevice,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    value: str,
+    sentence: str,
+) -> None:
+    assert main([option, value]) == 1
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_tempo_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--tempo", "90"])

@@ -74,27 +74,34 @@ def evaluate_instruments(
     seconds: float,
     show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found, as
-    it is and with the classes that play given to the stream (``given``), and ``multi_onset_f1``;
-    ``classes``, the solo accuracy of each class, and their mean; ``pedal_f1`` in frames of 50 ms,
-    and what it would be with the pedal always down; ``confusion``.
+    """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found and
+    ``multi_onset_f1``; of ``ensemble`` also the accuracy with the classes that play given to the
+    stream (``given``; of a solo, it would always be 1); ``classes``, the solo accuracy of each
+    class, and their mean; ``pedal_f1`` in frames of 50 ms, and what it would be with the pedal
+    always down; ``confusion``.
 
     passages: of each held-out entry; of ensembles and of pianos there are ten times as many;
     seconds: of a passage, at most; show: is given lines to print.
     """
     tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
+    given = _Tally()
     with Engine(transcriber) as engine:
         for passage, rate in rendered_passages(config, passages, seconds):
             tally = tallies[passage.kind]
             hear = partial(transcribe_array, passage.audio, rate, engine)
             free = hear(options)
-            given = hear(replace(options, instruments=passage.instruments))
-            tally.add(passage, estimated_notes(free.notes), estimated_notes(given.notes))
+            tally.add(passage, estimated_notes(free.notes))
             if passage.pedal is not None:
                 tally.press(passage.pedal, free.pedal, len(passage.audio) / rate)
-            show(f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}")
+            line = f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}"
+            if passage.kind == "ensemble":
+                informed = hear(replace(options, instruments=passage.instruments))
+                given.add(passage, estimated_notes(informed.notes))
+                line += f", given {given.accuracy:.3f}"
+            show(line)
     both = ("solo", "ensemble")
     figures = {kind: tallies[kind].figures() for kind in both}
+    figures["ensemble"]["given"] = given.accuracy
     matched = tallies["solo"].confusion
     found = matched.sum(axis=1)
     classes = {
@@ -116,17 +123,15 @@ class _Tally:
 
     def __init__(self) -> None:
         self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
-        self._given = self.confusion.copy()
         self._f1: list[float] = []
         # Frames that are down in both, in labels, as predicted; and all.
         self._pedal = np.zeros(4, np.int64)
 
-    def add(self, passage: Passage, free: NoteList, given: NoteList) -> None:
-        """The notes found of a passage, without and with its classes given."""
-        matched = matched_onsets(passage.notes, free)
-        self.confusion += confusion(passage.notes, free, matched)
-        self._f1.append(multi_onset_f1(passage.notes, free, matched))
-        self._given += confusion(passage.notes, given, matched_onsets(passage.notes, given))
+    def add(self, passage: Passage, found: NoteList) -> None:
+        """The notes found of a passage."""
+        matched = matched_onsets(passage.notes, found)
+        self.confusion += confusion(passage.notes, found, matched)
+        self._f1.append(multi_onset_f1(passage.notes, found, matched))
 
     def press(
         self, known: NDArray[np.float64], predicted: list[PedalPress], seconds: float
@@ -148,22 +153,20 @@ class _Tally:
         return 2 * labels / (labels + frames) if frames else None
 
     @property
+    def accuracy(self) -> float:
+        return float(self.confusion.trace() / max(1, self.confusion.sum()))
+
+    @property
     def line(self) -> str:
         pedal = self.pedal_f1
-        accuracy = f"accuracy {_share(self.confusion):.3f}, given {_share(self._given):.3f}"
-        return accuracy + ("" if pedal is None else f", pedal {pedal:.3f}")
+        return f"accuracy {self.accuracy:.3f}" + ("" if pedal is None else f", pedal {pedal:.3f}")
 
     def figures(self) -> dict[str, float | int]:
         return {
             "notes": int(self.confusion.sum()),
-            "instrument_accuracy": _share(self.confusion),
-            "given": _share(self._given),
+            "instrument_accuracy": self.accuracy,
             "multi_onset_f1": float(np.mean(self._f1)) if self._f1 else 0.0,
         }
-
-
-def _share(counts: NDArray[np.int64]) -> float:
-    return float(counts.trace() / max(1, counts.sum()))
 
 
 def pedal_frames(presses: NDArray[np.float64], seconds: float) -> NDArray[np.bool_]:

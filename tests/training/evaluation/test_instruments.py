@@ -28,7 +28,7 @@ def test_passages_are_the_same_in_every_run_and_say_who_plays(synth_config: Synt
     assert any(passage.pedal is not None for passage, _ in once if passage.kind == "piano")
 
 
-def test_who_alone_is_considered_is_right(synth_config: SynthConfig) -> None:
+def test_figures_of_solos_ensembles_and_pianos(synth_config: SynthConfig) -> None:
     lines: list[str] = []
     stream = StreamOptions(block_frames=16)
     figures = evaluate_instruments(
@@ -37,9 +37,11 @@ def test_who_alone_is_considered_is_right(synth_config: SynthConfig) -> None:
     solo = figures["solo"]
     counts = np.array(figures["counts"]["solo"])
     assert solo["notes"] == counts.sum()
-    assert solo["given"] == (1.0 if solo["notes"] else 0.0)
     assert set(figures["classes"]) <= set(INSTRUMENTS)
     assert sum(line.startswith("piano") for line in lines) == 10
+    # Of several classes only: a single one given would always be right.
+    assert set(figures["ensemble"]) - set(solo) == {"given"}
+    assert all(line.startswith("ensemble") == (", given " in line) for line in lines)
 
 
 def test_the_picture_of_the_confusion(tmp_path: Path) -> None:

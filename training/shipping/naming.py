@@ -10,22 +10,18 @@ of the time, so that the first alone is best served by "always".
 """
 
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, INSTRUMENT_HEADS, PITCHES
+from model.config import HOP, INSTRUMENT_HEADS
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
-from service.notes.events import NoteEvent
-from service.notes.naming import InstrumentNamer
-from service.notes.pedal import PEDALLED, PedalTracker
+from service.notes.listener import Listener
 from service.notes.score import Score
-from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
@@ -47,33 +43,22 @@ GRID: dict[str, Sequence[Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class TrackedPassage:
-    """What the network and the note tracker made of a passage."""
+class HeardPassage(NamedTuple):
+    """What the network makes of a passage."""
 
     passage: Passage
     seconds: float
     probabilities: NDArray[np.float16]
-    """[instrument classes, frames, PITCHES]"""
-    pedal: NDArray[np.float32]
-    """[frames]"""
-    events: dict[int, list[NoteEvent]]
-    """By the frame that made them known."""
+    """[heads, frames, PITCHES]"""
 
 
 class NamingPieces:
-    """Passages as the note tracker hears them."""
+    """Passages as the network hears them."""
 
     def __init__(
-        self,
-        transcriber: TranscriptionModel,
-        settings: TrackerSettings,
-        synth: SynthConfig,
-        passages: int,
-        seconds: float,
+        self, transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
     ) -> None:
         """Args:
-        settings: of the note tracker.
         passages: of each held-out instrument.
         seconds: of a passage, at most.
 
@@ -83,59 +68,34 @@ class NamingPieces:
         self.heads = tuple(transcriber.config.heads)
         if not {"pedal", *INSTRUMENT_HEADS} <= set(self.heads):
             raise ValueError("these weights have no instruments and no pedal")
-        first = self.heads.index(INSTRUMENT_HEADS[0])
-        self._names = self.heads[first:]
         self._frame_s = HOP / transcriber.config.sample_rate
-        self.passages: list[TrackedPassage] = []
+        self.passages: list[HeardPassage] = []
         with Engine(transcriber) as engine:
             for passage, rate in rendered_passages(synth, passages, seconds):
                 heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
-                tracker = NoteTracker(settings, self._frame_s, self.heads)
-                events: defaultdict[int, list[NoteEvent]] = defaultdict(list)
-                for frame, event in (*tracker.push(0, heard), *tracker.finish(heard.shape[1])):
-                    events[frame].append(event)
-                pedal = heard[self.heads.index("pedal"), :, PITCHES // 2]
-                classes, length_s = heard[first:].astype(np.float16), len(passage.audio) / rate
-                self.passages.append(TrackedPassage(passage, length_s, classes, pedal, events))
+                length_s = len(passage.audio) / rate
+                self.passages.append(HeardPassage(passage, length_s, heard.astype(np.float16)))
 
     def objective(self, settings: TrackerSettings) -> float:
         """See the module; what no passage has counts 0."""
         named = {kind: np.zeros(2) for kind in ("solo", "ensemble", "piano")}  # right, of all
         pedal = np.zeros((2, 3))  # up and down: frames of both, of the labels, as heard
-        for tracked in self.passages:
-            score = self._replayed(settings, tracked)
+        for passage, seconds, probabilities in self.passages:
+            listener, score = Listener(settings, self._frame_s, self.heads), Score()
+            score.add(listener.push(0, probabilities.astype(np.float32)))
+            score.add(listener.finish(probabilities.shape[1]))
             notes = estimated_notes(score.notes)
-            matched = matched_onsets(tracked.passage.notes, notes)
-            counts = confusion(tracked.passage.notes, notes, matched)
-            named[tracked.passage.kind] += [counts.trace(), counts.sum()]
-            if tracked.passage.kind == "piano" and tracked.passage.pedal is not None:
-                label = down_frames(tracked.passage.pedal, tracked.seconds)
+            counts = confusion(passage.notes, notes, matched_onsets(passage.notes, notes))
+            named[passage.kind] += [counts.trace(), counts.sum()]
+            if passage.kind == "piano" and passage.pedal is not None:
+                label = down_frames(passage.pedal, seconds)
                 presses = [(press.onset_s, press.offset_s) for press in score.pedal]
-                found = pedal_frames(np.array(presses).reshape(-1, 2), tracked.seconds)
+                found = pedal_frames(np.array(presses).reshape(-1, 2), seconds)
                 for down in (0, 1):
                     one, other = label == down, found == down
                     pedal[down] += [(one & other).sum(), one.sum(), other.sum()]
         accuracy = sum(right / max(1, total) for right, total in (named["solo"], named["ensemble"]))
         return float(accuracy + np.mean(2 * pedal[:, 0] / np.maximum(1, pedal[:, 1:].sum(axis=1))))
-
-    def _replayed(self, settings: TrackerSettings, tracked: TrackedPassage) -> Score:
-        """The notes with their names, and the pedal, as ``service.notes.listener`` gives them."""
-        namer = InstrumentNamer(self._names, self._frame_s, settings=settings)
-        presses = PedalTracker(
-            settings.pedal_on_threshold, settings.pedal_off_threshold, self._frame_s
-        )
-        score = Score()
-        namer.remember(0, tracked.probabilities.astype(np.float32), tracked.probabilities.shape[1])
-        for frame, probability in enumerate(tracked.pedal.tolist()):
-            score.add(namer.step(frame, tracked.events.get(frame, ())))
-            present = namer.belief.share(PEDALLED) >= settings.pedal_presence_threshold
-            if presses.hear(probability) and (presses.down or present):
-                score.add([presses.move(frame)])
-        end = len(tracked.pedal)
-        for frame in sorted(frame for frame in tracked.events if frame >= end):
-            score.add(namer.step(frame, tracked.events[frame]))
-        score.add(presses.close(end))
-        return score
 
 
 def naming_settings(
@@ -144,7 +104,7 @@ def naming_settings(
     """The settings in the card of the weights, with the best of GRID."""
     settings = TrackerSettings.from_card(transcriber.card)
     other = replace(synth, seed=synth.seed + 1)
-    pieces = NamingPieces(transcriber, settings, other, passages, seconds)
+    pieces = NamingPieces(transcriber, other, passages, seconds)
     return tune(pieces.objective, settings, GRID)
 
 

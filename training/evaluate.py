@@ -30,7 +30,8 @@ below ``--data-dir``; with ``--synth`` also in recorded speech and drums held ou
 
 Errors on recordings with labels, by kind (``training.evaluation.errors``), for each
 recording and overall: places of false frames, kinds of false notes, recall by octave, what the
-model hears after the ends of notes, quartiles of the timing of matched onsets.
+model hears after the ends of notes, quartiles of the timing of matched onsets. Recordings that
+cannot be read are treated as by ``real``.
 
 ``python -m training.evaluate musicnet --data-dir DIR --model W --json OUT``
 
@@ -52,7 +53,6 @@ import numpy as np
 import torch
 
 from model.storage import WeightsError, load, shipped
-from service.engine.engine import Engine
 from service.protocol.options import Mode, StreamOptions
 from training.commands import CACHE
 from training.evaluation.errors import analyse
@@ -114,7 +114,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add("--lookahead-ms", type=float, help=default, **ahead)
         add("--block-frames", type=int, help="at once (default: the mode's)")
         add("--json", type=Path, help="write all figures to this file")
-        if several:
+        if data:
             add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
         if data == LABELLED:
             add("--label-shift-ms", type=float, default=0.0, help="added to the labels")
@@ -177,13 +177,17 @@ def _instruments(options: argparse.Namespace) -> int:
 
 
 def _errors(options: argparse.Namespace) -> int:
-    collection = read_collection(options.data_dir)
     (stream,) = _streams(options)
-    with Engine(load(options.model)) as engine:
-        shift_s = options.label_shift_ms / 1000
-        figures = analyse(collection.recordings, engine, stream, shift_s, SHOW)
+    figures = analyse(
+        read_collection(options.data_dir),
+        partial(load, options.model),
+        stream,
+        options.label_shift_ms / 1000,
+        options.jobs,
+        SHOW,
+    )
     _write(options.json, figures)
-    return _status(collection.failures)
+    return _status(figures["failures"])
 
 
 def _junk(options: argparse.Namespace) -> int:

@@ -6,26 +6,30 @@ A false frame is covered by a note found but by no label. It counts once, as the
 sounds in the labels or has just ended; at an ``overtone`` of a label struck with it; ``other``.
 """
 
-from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES
-from service.engine.engine import Engine
+from model.config import PITCHES
 from service.protocol.options import StreamOptions
-from service.session.transcribe import transcribe_array
+from training.evaluation.collection import (
+    Heard,
+    MakeTranscriber,
+    Show,
+    checked,
+    conditions,
+    judged,
+)
 from training.evaluation.reports.breakdown import OCTAVES
 from training.music.metrics import (
     ONSET_TOLERANCE_S,
     NoteList,
-    estimated_notes,
     matched_onsets,
     note_list,
     ringing,
 )
-from training.music.recordings import Recording, read_audio
+from training.music.recordings import Collection
 
 AFTER_END_S = 1.0
 RINGING_S = (0.0, 0.2, 0.5)
@@ -133,32 +137,38 @@ def _false_notes(
 
 
 def analyse(
-    recordings: Iterable[Recording],
-    engine: Engine,
+    collection: Collection,
+    make_transcriber: MakeTranscriber,
     options: StreamOptions,
     label_shift_s: float,
-    show: Callable[[str], object] = lambda _: None,
+    jobs: int = 1,
+    show: Show = lambda _: None,
 ) -> dict[str, Any]:
     """``recordings``, the figures of each by name, and ``overall``, those of all notes and frames
-    together. ``show`` is given the same as text. Raises AudioError."""
-    frame_s = HOP / engine.config.sample_rate
+    together, beside how they were streamed; ``failures`` lists what is not scored. ``show`` is
+    given the same as text. For the other arguments see ``judged``."""
+    collection = checked(collection, label_shift_s, show)
     nothing = note_list(np.zeros((0, 4)))
-    all_found = [errors(nothing, nothing, np.zeros((0, PITCHES), np.float32), frame_s)]
+    all_found = [errors(nothing, nothing, np.zeros((0, PITCHES), np.float32), 1.0)]
     of_each = {}
-    for recording in recordings:
-        samples, rate = read_audio(recording.audio)
-        transcription = transcribe_array(samples, rate, engine, options)
-        reference = recording.notes.shifted(label_shift_s)
-        notes = estimated_notes(transcription.notes)
-        found = errors(reference, notes, transcription.frame_probabilities, frame_s)
+    for name, (found,) in judged(
+        collection, make_transcriber, [options], label_shift_s, _errors_of, jobs, show
+    ):
         all_found.append(found)
-        of_each[recording.name] = found.figures()
-        show(text(recording.name, of_each[recording.name]))
+        of_each[name] = found.figures()
+        show(text(name, of_each[name]))
     *counts, onset_errors_s = zip(*all_found, strict=True)
     sums: list[Any] = [sum(column) for column in counts]
     overall = Errors._make([*sums, np.concatenate(onset_errors_s)]).figures()
     show(text("overall", overall))
-    return {"recordings": of_each, "overall": overall}
+    model = make_transcriber().config.name
+    figures = {"recordings": of_each, "overall": overall}
+    return conditions(collection, model, options, label_shift_s) | figures
+
+
+def _errors_of(heard: Heard) -> Errors:
+    probabilities = heard.transcription.frame_probabilities
+    return errors(heard.reference, heard.estimated, probabilities, heard.frame_s)
 
 
 def text(name: str, figures: dict[str, Any]) -> str:

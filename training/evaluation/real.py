@@ -4,94 +4,64 @@ Audio is resampled, cut into windows, transcribed and tracked by the service's s
 the figures are those of a live stream with the same look-ahead. Nothing is tuned here.
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import soundfile
-import torch
 from numpy.typing import NDArray
 
-from model.config import HOP
-from service.audio.pcm import BadAudioError
-from service.engine.batching import EngineError
-from service.engine.engine import Engine
-from service.engine.interface import Transcriber
-from service.protocol.options import OptionsError, StreamOptions
-from service.session.transcribe import transcribe_array
+from service.protocol.options import StreamOptions
+from training.evaluation.collection import (
+    Heard,
+    MakeTranscriber,
+    Show,
+    checked,
+    conditions,
+    judged,
+)
 from training.evaluation.reports.breakdown import breakdowns
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
 from training.evaluation.reports.report import Report, Result, confusion_of, report, row, tables
-from training.music.label_tables import LabelError
 from training.music.metrics import (
     DEFINITIONS,
     NoteList,
     confusion,
-    estimated_notes,
     matched_onsets,
     note_on_delays,
     scores,
 )
-from training.music.recordings import AudioError, Collection, Recording, read_audio
-
-END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
+from training.music.recordings import Collection
 
 
 def evaluate_collection(
     collection: Collection,
-    make_transcriber: Callable[[], Transcriber],
+    make_transcriber: MakeTranscriber,
     streams: list[StreamOptions],
     label_shift_s: float,
     jobs: int = 1,
     pictures: Path | None = None,
-    show: Callable[[str], object] = lambda _: None,
+    show: Show = lambda _: None,
 ) -> list[Report]:
-    """A report for each way of streaming.
-
-    A recording that cannot be read or transcribed, or whose labels mostly lie beyond its end, is
-    reported and skipped; ``failures`` of the reports lists it, with those of the collection.
-    Problems visible in headers are reported before anything is computed.
+    """A report for each way of streaming; ``failures`` lists what is not scored.
 
     Args:
-        make_transcriber: called once for each recording, in one of `jobs` processes; picklable.
-        label_shift_s: added to the labels' times.
+        make_transcriber, label_shift_s, jobs: see ``judged``.
         pictures: folder for a picture of each recording and way of streaming, and of which
             instruments are taken for which.
         show: is given lines to print: a row for each recording as it goes, then tables.
     """
-    failures = dict(collection.failures)
-    found = []
-    for recording in collection.recordings:
-        try:
-            _check_length(recording, label_shift_s, show)
-        except (AudioError, LabelError) as error:
-            failures[recording.name] = str(error)
-        else:
-            found.append(recording)
-    for path in collection.unlabelled:
-        show(f"skipped: {path} has no labels with its stem")
-    for reason in failures.values():
-        show(f"not scored: {reason}")
+    collection = checked(collection, label_shift_s, show)
     name = make_transcriber().config.name
     show(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
     show(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
     results: list[dict[str, Result]] = [{} for _ in streams]
-    attempt = partial(_attempt, make_transcriber, streams, label_shift_s, pictures)
-    with _mapper(min(jobs, max(1, len(found)))) as mapped:
-        for recording, outcome in zip(found, mapped(attempt, found), strict=True):
-            if isinstance(outcome, str):
-                failures[recording.name] = outcome
-                show(f"not scored: {outcome}")
-                continue
-            for options, result, so_far in zip(streams, outcome, results, strict=True):
-                so_far[recording.name] = result
-                show(row(recording.name, _milliseconds(options), result.figures))
+    scored = partial(_scored, pictures)
+    for recording, outcome in judged(
+        collection, make_transcriber, streams, label_shift_s, scored, jobs, show
+    ):
+        for options, result, so_far in zip(streams, outcome, results, strict=True):
+            so_far[recording] = result
+            show(row(recording, _milliseconds(options), result.figures))
     reports = []
     for options, so_far in zip(streams, results, strict=True):
         of_all = report(so_far)
@@ -99,49 +69,19 @@ def evaluate_collection(
         if pictures and of_all["confusion"]:
             path = pictures / f"confusion_{options.lookahead_ms:g}ms.png"
             draw_confusion(path, f"Instruments, {name}", confusion_of(so_far))
-        conditions = {
-            "model": name,
-            "mode": options.mode.value,
-            "lookahead_ms": options.lookahead_ms,
-            "block_frames": options.frames_per_window,
-            "label_shift_ms": 1000 * label_shift_s,
-            "failures": failures,
-            "unlabelled": [str(path) for path in collection.unlabelled],
-        }
-        reports.append(conditions | of_all)
+        reports.append(conditions(collection, name, options, label_shift_s) | of_all)
     return reports
 
 
-def _attempt(
-    make_transcriber: Callable[[], Transcriber],
-    streams: list[StreamOptions],
-    label_shift_s: float,
-    pictures: Path | None,
-    recording: Recording,
-) -> list[Result] | str:
-    """The results of a recording for each way of streaming, or the reason for none: one failure
-    must not stop the others."""
-    try:
-        samples, rate = read_audio(recording.audio)
-    except AudioError as error:
-        return str(error)
-    reference = recording.notes.shifted(label_shift_s)
-    out = []
-    with Engine(make_transcriber()) as engine:
-        frame_s = HOP / engine.config.sample_rate
-        for options in streams:
-            try:
-                transcription = transcribe_array(samples, rate, engine, options)
-            except (BadAudioError, OptionsError, EngineError) as error:
-                return f"{recording.audio}: {error}"
-            estimated = estimated_notes(transcription.notes)
-            heard = transcription.frame_probabilities
-            out.append(score(reference, estimated, heard, frame_s, transcription.known_s))
-            if pictures:
-                name = f"{recording.name}, {_milliseconds(options)} look-ahead"
-                path = pictures / f"{recording.name}_{options.lookahead_ms:g}ms.png"
-                draw_rolls(path, name, heard, reference, estimated, frame_s)
-    return out
+def _scored(pictures: Path | None, heard: Heard) -> Result:
+    """The scores, and a picture in its folder."""
+    reference, estimated, frame_s = heard.reference, heard.estimated, heard.frame_s
+    probabilities = heard.transcription.frame_probabilities
+    if pictures:
+        name = f"{heard.name}, {_milliseconds(heard.options)} look-ahead"
+        path = pictures / f"{heard.name}_{heard.options.lookahead_ms:g}ms.png"
+        draw_rolls(path, name, probabilities, reference, estimated, frame_s)
+    return score(reference, estimated, probabilities, frame_s, heard.transcription.known_s)
 
 
 def score(
@@ -165,37 +105,6 @@ def score(
         *breakdowns(reference, estimated, matched, probabilities, frame_s),
         confusion(reference, estimated, matched),
     )
-
-
-def _check_length(
-    recording: Recording, label_shift_s: float, show: Callable[[str], object]
-) -> None:
-    """Raises AudioError for audio without a readable header and LabelError if most labels lie
-    beyond its end; reports it if some do."""
-    try:
-        length_s = soundfile.info(recording.audio).duration
-    except (soundfile.SoundFileError, OSError) as error:
-        raise AudioError(f"cannot read {recording.audio}: {error}") from None
-    beyond = recording.notes.onset_s + label_shift_s > length_s + END_TOLERANCE_S
-    if beyond.any():
-        words = (
-            f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
-            f"audio ({length_s:.1f} s)"
-        )
-        if beyond.mean() > 0.5:
-            raise LabelError(f"{words}; are their times in seconds?")
-        show(words)
-
-
-@contextmanager
-def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """The built-in map, or one over processes that share the cores; both keep the order."""
-    if jobs == 1:
-        yield map
-        return
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
-        yield pool.map
 
 
 def _milliseconds(options: StreamOptions) -> str:

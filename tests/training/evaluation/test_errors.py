@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
-from service.engine.engine import Engine
 from service.protocol.options import StreamOptions
 from tests.fakes import FakeTranscriber
 from training.evaluate import main
@@ -45,10 +45,8 @@ def test_recordings_add_up(tones: Path) -> None:
     (tones / "again.wav").write_bytes((tones / "tones.wav").read_bytes())
     (tones / "again.tsv").write_text((tones / "tones.tsv").read_text())
     shown: list[str] = []
-    with Engine(FakeTranscriber()) as engine:
-        report = analyse(
-            read_collection(tones).recordings, engine, StreamOptions(), 0.0, shown.append
-        )
+    collection = read_collection(tones)
+    report = analyse(collection, FakeTranscriber, StreamOptions(), 0.0, show=shown.append)
     one, two = report["recordings"].values()
     assert one == two
     assert report["overall"]["onset_recall"] == one["onset_recall"]
@@ -61,7 +59,10 @@ def test_the_command_writes_json(tones: Path, tmp_path: Path, tiny_weights: Path
     out = tmp_path / "errors.json"
     where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
     assert main(["errors", *where]) == 0
-    assert json.loads(out.read_text())["recordings"].keys() == {"tones"}
-    (tones / "bad.wav").write_bytes((tones / "tones.wav").read_bytes())
-    (tones / "bad.tsv").write_text("no table")
-    assert main(["errors", *where]) == 1
+    report = json.loads(out.read_text())
+    assert report["recordings"].keys() == {"tones"}
+    assert (report["model"], report["lookahead_ms"]) == ("live", 200)
+    (tones / "bad.wav").write_bytes(b"RIFF no music")
+    (tones / "bad.tsv").write_bytes((tones / "tones.tsv").read_bytes())
+    assert main(["errors", *where, "--jobs", "1"]) == 1
+    assert json.loads(out.read_text()) == report | {"failures": {"bad": ANY}}

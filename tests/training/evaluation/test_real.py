@@ -113,11 +113,3 @@ def test_where_nothing_can_be_scored_the_report_says_why(tones: Path) -> None:
     (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0)
     assert report["failures"].keys() == {"tones"}
     assert (report["recordings"], report["mean"]) == ({}, {})
-
-
-def test_labels_beyond_the_audio_are_reported(tones: Path) -> None:
-    shown: list[str] = []
-    with (tones / "tones.tsv").open("a") as labels:
-        labels.write("\n99\t99.5\t60\t64")
-    evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, show=shown.append)
-    assert shown[0] == "tones: 1 of 7 labels begin after the end of the audio (3.0 s)"

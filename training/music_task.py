@@ -33,7 +33,7 @@ from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, synth_stream
-from training.music.synth.labels import ONSET_SCALE, PEDAL_SCALE, VELOCITY_SCALE
+from training.music.synth.labels import ONSET_SCALE, PEDAL_SCALE, VELOCITY_SCALE, Targets
 from training.music.synth.validation import render_validation
 from training.musicnet.data import Archive, ArchiveConfig
 
@@ -146,17 +146,17 @@ class MusicTask:
                 if self.archive
                 else render_validation(self.synth, count, seed=7)
             )
-        batch = self._validation
+        windows, targets = self._validation
         device = next(network.parameters()).device
-        parts = torch.from_numpy(batch.audio).split(64)
+        parts = torch.from_numpy(windows).split(64)
         heard = [network.predict(part.to(device).float()).cpu().numpy() for part in parts]
         probabilities = np.concatenate(heard)
         middle = probabilities[:, 0, CENTRE_FRAME]
-        metrics = {"ap_middle": frame_average_precision(middle, batch.frame[:, CENTRE_FRAME])}
+        metrics = {"ap_middle": frame_average_precision(middle, targets.frame[:, CENTRE_FRAME])}
         truth = {
-            "frame": batch.frame,
-            "onset": batch.onset > ONSET_SCALE // 2,
-            "offset": batch.offset > ONSET_SCALE // 2,
+            "frame": targets.frame,
+            "onset": targets.onset > ONSET_SCALE // 2,
+            "offset": targets.offset > ONSET_SCALE // 2,
         }
         for lookahead in SCORED_LOOKAHEADS_MS:
             frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
@@ -166,7 +166,7 @@ class MusicTask:
                     metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
                         probabilities[:, row, frame], truth[head][:, frame]
                     )
-        return metrics | _notes_and_pedal(network.config.heads, probabilities, batch)
+        return metrics | _notes_and_pedal(network.config.heads, probabilities, targets)
 
     def card(self) -> dict[str, Any]:
         model = self.config.model
@@ -191,29 +191,30 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
     def scaled(values: NDArray[Any], scale: int) -> Tensor:
         return torch.from_numpy(values).to(device, non_blocking=True).float() / scale
 
+    audio, targets = batch
     labels = Labels(
-        frame=scaled(batch.frame, 1),
-        onset=scaled(batch.onset, ONSET_SCALE),
-        velocity=scaled(batch.velocity, VELOCITY_SCALE),
-        offset=scaled(batch.offset, ONSET_SCALE),
-        instrument=torch.from_numpy(batch.instrument).to(device, non_blocking=True),
-        pedal=scaled(batch.pedal, PEDAL_SCALE),
-        frame_known=1 - scaled(batch.frame_unknown, 1),
-        onset_known=1 - scaled(batch.onset_unknown, 1),
+        frame=scaled(targets.frame, 1),
+        onset=scaled(targets.onset, ONSET_SCALE),
+        velocity=scaled(targets.velocity, VELOCITY_SCALE),
+        offset=scaled(targets.offset, ONSET_SCALE),
+        instrument=torch.from_numpy(targets.instrument).to(device, non_blocking=True),
+        pedal=scaled(targets.pedal, PEDAL_SCALE),
+        frame_known=1 - scaled(targets.frame_unknown, 1),
+        onset_known=1 - scaled(targets.onset_unknown, 1),
     )
-    return scaled(batch.audio, 1), labels
+    return scaled(audio, 1), labels
 
 
 def _notes_and_pedal(
-    heads: tuple[str, ...], probabilities: NDArray[np.float32], batch: Batch
+    heads: tuple[str, ...], probabilities: NDArray[np.float32], targets: Targets
 ) -> dict[str, float]:
     """Correlation of the velocity, accuracy of the instrument at onsets, of all notes and as a mean
     over classes, and F1 of the pedal, over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
-    begun = batch.onset[:, frames] > ONSET_SCALE * 0.8
+    begun = targets.onset[:, frames] > ONSET_SCALE * 0.8
     if "velocity" in heads:
-        truth = batch.velocity[:, frames]
+        truth = targets.velocity[:, frames]
         tops = begun & (truth > 0)
         found = probabilities[:, heads.index("velocity"), frames]
         if tops.any():
@@ -221,7 +222,7 @@ def _notes_and_pedal(
     if INSTRUMENT_HEADS[0] in heads:
         first = heads.index(INSTRUMENT_HEADS[0])
         rows = slice(first, first + len(INSTRUMENT_HEADS))
-        truth = batch.instrument[:, frames]
+        truth = targets.instrument[:, frames]
         tops = begun & (truth > 0)
         found = probabilities[:, rows, frames].argmax(axis=1)
         if tops.any():
@@ -230,7 +231,7 @@ def _notes_and_pedal(
             by_class = [right[classes == number].mean() for number in np.unique(classes)]
             metrics["instrument_class_accuracy"] = float(np.mean(by_class))
     if "pedal" in heads:
-        depth = batch.pedal[:, frames]
+        depth = targets.pedal[:, frames]
         known = depth <= PEDAL_SCALE
         down = (depth > PEDAL_SCALE // 2)[known]
         pressed = (probabilities[:, heads.index("pedal"), frames, LOWEST] > 0.5)[known]

@@ -52,7 +52,7 @@ def papers_figure(
             batch = windows.read(range(begin, min(begin + BATCH, len(windows))))
             heads = transcriber.predict(torch.from_numpy(batch.audio).to(device))
             predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
-            labels.append(batch.frame[:, CENTRE_FRAME] > 0)
+            labels.append(batch.targets.frame[:, CENTRE_FRAME] > 0)
         own = np.concatenate(predicted[first:]), np.concatenate(labels[first:])
         recordings[str(track.number)] = frame_average_precision(*own)
     pooled = np.concatenate(predicted), np.concatenate(labels)

@@ -23,7 +23,7 @@ import soxr
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from model.config import FRAMES, HOP, WINDOW
+from model.config import HOP, WINDOW
 from model.storage import replace_file
 from training.loop.parallel import Share
 from training.music.metrics import UNKNOWN_VELOCITY
@@ -116,9 +116,9 @@ class Windows:
             heard = track.audio[max(0, begin - self.context) : begin + WINDOW]
             batch.audio[row, -len(heard) :] = heard
             notes = notes_near(track.intervals, begin, self.rate)
-            targets = segment_labels(notes, self.rate, begin, FRAMES)
-            for target, values in zip(batch[1:], targets, strict=True):
-                target[row] = values
+            labels = segment_labels(notes, self.rate, begin)
+            for target, label in zip(batch.targets, labels, strict=True):
+                target[row] = label
         return batch
 
     def spread(self, most: int) -> NDArray[np.integer]:

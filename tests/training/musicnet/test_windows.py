@@ -41,7 +41,9 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
     assert len(windows) == len(raw)
     batch = windows.read(range(len(raw)))
     assert np.array_equal(batch.audio, raw[:, 0])
-    assert all(np.array_equal(label_row(f), r) for f, r in zip(batch.frame, raw[:, 1], strict=True))
+    assert all(
+        np.array_equal(label_row(f), r) for f, r in zip(batch.targets.frame, raw[:, 1], strict=True)
+    )
 
     windows = Windows([track], RELEASED_RATE, 1024, context=300)
     heard = windows.read([1]).audio
@@ -52,7 +54,8 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
     found = interleaved_spectrum(torch.from_numpy(batch.audio)).numpy()
     np.testing.assert_allclose(found, spectra[:, 0], atol=1e-4)
     assert all(
-        np.array_equal(label_row(f), r) for f, r in zip(batch.frame, spectra[:, 1], strict=True)
+        np.array_equal(label_row(f), r)
+        for f, r in zip(batch.targets.frame, spectra[:, 1], strict=True)
     )
 
 
@@ -129,5 +132,5 @@ def test_validation_windows_come_from_validation_recordings(archive: Path) -> No
     batch = data.validation(10)
     assert len(batch.audio) == 10
     pitches = {note for number in (2131, 1792) for _, _, note in scale(number)}
-    assert set(np.flatnonzero(batch.frame.any(axis=(0, 1)))) <= pitches
+    assert set(np.flatnonzero(batch.targets.frame.any(axis=(0, 1)))) <= pitches
     assert data.card()["validation"] == [2131, 1792]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW
@@ -27,18 +28,12 @@ from training.music.synth.render import Rendered
 
 
 class Batch(NamedTuple):
-    """Windows and their ``labels.Targets``, [B, FRAMES, PITCHES]; pedal [B, FRAMES]."""
+    """Windows of audio and what is to be heard in them."""
 
     audio: NDArray[np.float32]
     """[B, context + WINDOW], -1..1"""
-    frame: NDArray[np.uint8]
-    onset: NDArray[np.uint8]
-    velocity: NDArray[np.uint8]
-    offset: NDArray[np.uint8]
-    instrument: NDArray[np.uint8]
-    pedal: NDArray[np.uint8]
-    frame_unknown: NDArray[np.uint8]
-    onset_unknown: NDArray[np.uint8]
+    targets: Targets
+    """[B, FRAMES, ...]"""
 
 
 class Excerpt:
@@ -74,7 +69,7 @@ class Excerpt:
         heard = self.audio[max(0, end - batch.audio.shape[1]) : end]
         batch.audio[row] = 0
         batch.audio[row, -len(heard) :] = heard
-        for target, label in zip(batch[1:], self.labels, strict=True):
+        for target, label in zip(batch.targets, self.labels, strict=True):
             target[row] = label[hop : hop + FRAMES]
 
 
@@ -82,7 +77,7 @@ def empty_batch(size: int, context: int = 0) -> Batch:
     """Zeroed arrays for ``size`` windows with ``context`` samples before each."""
     targets = {name: np.zeros((size, FRAMES, PITCHES), np.uint8) for name in Targets._fields}
     targets["pedal"] = np.full((size, FRAMES), PEDAL_UNKNOWN, np.uint8)
-    return Batch(np.zeros((size, context + WINDOW), np.float32), **targets)
+    return Batch(np.zeros((size, context + WINDOW), np.float32), Targets(**targets))
 
 
 def generate_batches(
@@ -121,13 +116,13 @@ def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
     # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
     frames = max(0, -(-cut // HOP) - 1)
     at = cut - WINDOW  # from the end: context may lie before the window
-    silent = empty_batch(1)
+    silent = empty_batch(1).targets
     before = rng.random() < 0.5
     if before:
         batch.audio[row, :at] = 0
     else:
         batch.audio[row, at:] = 0
-    for target, nothing in zip(batch[1:], silent[1:], strict=True):
+    for target, nothing in zip(batch.targets, silent, strict=True):
         part = slice(0, frames) if before else slice(frames, FRAMES)
         target[row, part] = nothing[0, part]
 
@@ -144,9 +139,14 @@ class _Batches(IterableDataset[Batch]):
         return generate_batches(self._config, self._batch_size, seed)
 
 
-def _as_tensors(batch: Any) -> Any:
+def _as_tensors(batch: Any) -> tuple[Tensor, ...]:
     """Tensors cross between processes in shared memory, arrays through a pipe."""
-    return tuple(torch.from_numpy(array) for array in batch)
+    return tuple(torch.from_numpy(array) for array in (batch.audio, *batch.targets))
+
+
+def _as_batch(tensors: tuple[Tensor, ...]) -> Batch:
+    audio, *targets = (tensor.numpy() for tensor in tensors)
+    return Batch(audio, Targets(*targets))
 
 
 def _prepare_worker(worker: int) -> None:
@@ -179,7 +179,7 @@ def synth_stream(
         pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
         generator=torch.Generator(),  # the loader's own seed leaves the global one alone
     )
-    batches = (Batch(*(tensor.numpy() for tensor in batch)) for batch in loader)
+    batches = (_as_batch(tensors) for tensors in loader)
     try:
         yield batches
     finally:

@@ -28,7 +28,8 @@ PEDAL_UNKNOWN = 255
 
 
 class Targets(NamedTuple):
-    """Targets of some frames, uint8 of shape [frames, PITCHES] except ``pedal``."""
+    """Targets of some frames, uint8 of shape [frames, PITCHES] except ``pedal``; in a batch, with
+    the windows before it."""
 
     frame: NDArray[np.uint8]
     """1 where onset <= t < offset."""

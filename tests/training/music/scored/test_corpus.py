@@ -110,7 +110,7 @@ def test_a_stream_takes_its_share_from_the_recordings(
             synth_config, real_root=corpus, real_probability=probability, real_left_out=()
         )
         batch = next(generate_batches(config, 32, 3))
-        return float(batch.frame_unknown.any(axis=(1, 2)).mean())
+        return float(batch.targets.frame_unknown.any(axis=(1, 2)).mean())
 
     assert share(0.0) == 0.0
     assert share(1.0) > 0.8

@@ -26,29 +26,30 @@ from training.music.synth.validation import render_validation, validation_pieces
 
 
 def same(a: Batch, b: Batch) -> bool:
-    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True))
+    targets = zip(a.targets, b.targets, strict=True)
+    return np.array_equal(a.audio, b.audio) and all(np.array_equal(x, y) for x, y in targets)
 
 
 def test_batches_have_the_networks_shapes(synth_config: SynthConfig) -> None:
-    batch = next(generate_batches(synth_config, 16, 0))
-    assert batch.audio.shape == (16, WINDOW)
-    assert batch.audio.dtype == np.float32
-    for target in batch._replace(pedal=batch.frame)[1:]:
+    audio, targets = next(generate_batches(synth_config, 16, 0))
+    assert audio.shape == (16, WINDOW)
+    assert audio.dtype == np.float32
+    for target in targets._replace(pedal=targets.frame):
         assert target.shape == (16, FRAMES, PITCHES)
-    assert batch.pedal.shape == (16, FRAMES)
-    assert batch.frame.max() == 1
-    assert not batch.frame[:, :, :21].any()
-    assert not batch.frame[:, :, 109:].any()
-    assert ((batch.velocity > 0) == (batch.onset > 0)).all()
+    assert targets.pedal.shape == (16, FRAMES)
+    assert targets.frame.max() == 1
+    assert not targets.frame[:, :, :21].any()
+    assert not targets.frame[:, :, 109:].any()
+    assert ((targets.velocity > 0) == (targets.onset > 0)).all()
 
 
 def test_excerpts_without_notes_have_no_labels(synth_config: SynthConfig) -> None:
     config = dataclasses.replace(synth_config, background_probability=1.0, random_probability=0.0)
     batches = list(itertools.islice(generate_batches(config, 16, 0), 3))
     assert any(batch.audio.any() for batch in batches)
-    for batch in batches:
-        assert (batch.pedal == PEDAL_UNKNOWN).all()
-        assert not any(target.any() for target in batch._replace(pedal=np.zeros(0, np.uint8))[1:])
+    for _, targets in batches:
+        assert (targets.pedal == PEDAL_UNKNOWN).all()
+        assert not any(target.any() for target in targets._replace(pedal=np.zeros(0, np.uint8)))
 
 
 def test_a_window_has_the_labels_of_its_samples() -> None:
@@ -62,7 +63,8 @@ def test_a_window_has_the_labels_of_its_samples() -> None:
         excerpt.write(hop, batch, 1)
         start = int(batch.audio[1, 0])
         np.testing.assert_array_equal(batch.audio[1], np.arange(start, start + WINDOW))
-        for target, want in zip(batch[1:], segment_labels(heard, SAMPLE_RATE, start), strict=True):
+        labels = segment_labels(heard, SAMPLE_RATE, start)
+        for target, want in zip(batch.targets, labels, strict=True):
             np.testing.assert_array_equal(target[1], want)
     assert not batch.audio[0].any()
 
@@ -83,12 +85,12 @@ def test_a_window_comes_with_the_audio_before_it() -> None:
 def test_silenced_edges_are_silent_in_both(seed: int) -> None:
     batch = empty_batch(1)
     batch.audio[:] = 1
-    for target in batch[1:]:
+    for target in batch.targets:
         target[:] = 1
     silence_edge(batch, 0, np.random.default_rng(seed))
     described = batch.audio[0, HOP * np.arange(1, FRAMES + 1)]
-    np.testing.assert_array_equal(batch.frame[0, :, 60], described.astype(np.uint8))
-    np.testing.assert_array_equal(batch.onset[0, :, 60], described.astype(np.uint8))
+    np.testing.assert_array_equal(batch.targets.frame[0, :, 60], described.astype(np.uint8))
+    np.testing.assert_array_equal(batch.targets.onset[0, :, 60], described.astype(np.uint8))
 
 
 def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
@@ -120,7 +122,7 @@ def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None
     first = render_validation(synth_config, 12, seed=1)
     assert same(first, render_validation(synth_config, 12, seed=1))
     assert not same(first, render_validation(synth_config, 12, seed=2))
-    assert first.frame.any(axis=(1, 2)).mean() > 0.8
+    assert first.targets.frame.any(axis=(1, 2)).mean() > 0.8
 
 
 def test_validation_pieces_are_long_and_sounding(synth_config: SynthConfig) -> None:

@@ -26,10 +26,10 @@ def test_training_and_validation_on_the_real_material(pytestconfig: pytest.Confi
     pieces = [piece for group in material.groups.values() for piece in group]
     assert sum(piece.seconds for piece in pieces) > 60 * 3600
     batch = next(generate_batches(config, 32, 0))
-    sounding = batch.frame.any(axis=(1, 2))
+    sounding = batch.targets.frame.any(axis=(1, 2))
     assert 0.7 < sounding.mean() <= 1
-    polyphony = batch.frame.sum(axis=2)
+    polyphony = batch.targets.frame.sum(axis=2)
     assert 1 < polyphony.mean() < 8
     assert np.abs(batch.audio).max() <= 1
     held_out = render_validation(config, 8, 0)
-    assert held_out.frame.any(axis=(1, 2)).mean() > 0.8
+    assert held_out.targets.frame.any(axis=(1, 2)).mean() > 0.8

@@ -63,17 +63,20 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert card["training"]["steps"] == 3
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
+    monkeypatch.setattr(ship, "CHOOSERS", ship.CHOOSERS[:3])  # names of many passages take long
+    monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     folders += ["--windows", "8"]
     status = ship.main(
-        [str(out), "--name", "small", "--pieces", "1", "--seconds", "4", "--out", str(weights)]
+        [str(out), "--name", "small", "--pieces", "1", "--seconds", "2", "--out", str(weights)]
         + folders
     )
     assert status == 0
     shipped = load(weights / "small.safetensors")
     assert shipped.config.name == "small"
     assert shipped.card["tracker"]["min_note_frames"] >= 2
+    assert shipped.card["tracker"]["early_onset_thresholds"]
     page = (weights / "small.md").read_text()
     assert "The players of the violin (MIT): violin_one" in page
     figures = {

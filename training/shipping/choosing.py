@@ -1,10 +1,11 @@
-"""The command line of programs that choose tracker settings on validation material."""
+"""What chooses tracker settings on validation material, and its command line."""
 
 import dataclasses
 import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from model.commands import documented_parser
 from model.storage import WeightsError, load, resolve, shipped
@@ -16,32 +17,38 @@ from training.shipping.card import write_card
 
 logger = logging.getLogger(__name__)
 
-Choose = Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
-"""From the network, the material, the number of rendered pieces and their length in seconds."""
+
+class Chooser(NamedTuple):
+    """Takes the settings in the card of a network and chooses some of them anew."""
+
+    choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
+    """From the network, the material, the number of rendered pieces and their length in seconds."""
+    pieces: int
+    """By default."""
+    seconds: float
+    heads: frozenset[str] = frozenset()
+    """That the network must have."""
 
 
 def command(
-    program: str,
-    description: str | None,
-    choose: Choose,
-    pieces: int,
-    seconds: float,
-    arguments: list[str] | None,
+    program: str, description: str | None, chooser: Chooser, arguments: list[str] | None
 ) -> int:
     """Chooses settings and optionally writes them into the card; returns the exit status."""
     parser = documented_parser(program, description)
     parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings with their scores")
-    parser.add_argument("--pieces", type=int, default=pieces, help="rendered pieces")
-    parser.add_argument("--seconds", type=float, default=seconds, help="length of each")
+    parser.add_argument("--pieces", type=int, default=chooser.pieces, help="rendered pieces")
+    parser.add_argument("--seconds", type=float, default=chooser.seconds, help="length of each")
     parser.add_argument("--write", action="store_true", help="into the card of the weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
         transcriber = load(options.model)
+        if missing := chooser.heads - set(transcriber.config.heads):
+            raise ValueError(f"{options.model} lacks the heads {', '.join(sorted(missing))}")
         synth = SynthConfig(options.synth, options.cache, real_root=options.real)
-        found = choose(transcriber, synth, options.pieces, options.seconds)
+        found = chooser.choose(transcriber, synth, options.pieces, options.seconds)
         logger.info("%s", found)
         if options.write:
             card = {**transcriber.card, "tracker": dataclasses.asdict(found)}

@@ -22,7 +22,7 @@ from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.choosing import command
+from training.shipping.choosing import Chooser, command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
 from training.shipping.tracking import run_windows, tracked
 
@@ -140,8 +140,11 @@ def early_settings(
     return choose(OnsetPeaks(*map(np.concatenate, columns)), settings, last_age)
 
 
+CHOOSER = Chooser(early_settings, pieces=8, seconds=20.0, heads=frozenset({"onset"}))
+
+
 def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.early", __doc__, early_settings, 8, 20.0, arguments)
+    return command("training.shipping.early", __doc__, CHOOSER, arguments)
 
 
 if __name__ == "__main__":

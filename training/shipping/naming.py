@@ -28,7 +28,7 @@ from service.session.transcribe import transcribe_array
 from training.evaluation.instruments import Passage, down_frames, pedal_frames, rendered_passages
 from training.music.metrics import confusion, estimated_notes, matched_onsets
 from training.music.synth.config import SynthConfig
-from training.shipping.choosing import command
+from training.shipping.choosing import Chooser, command
 from training.shipping.tune import tune
 
 STREAM = StreamOptions(lookahead_ms=100.0, block_frames=16)
@@ -61,13 +61,8 @@ class NamingPieces:
         """Args:
         passages: of each held-out instrument.
         seconds: of a passage, at most.
-
-        Raises:
-            ValueError: the network has no heads for instruments or the pedal.
         """
         self.heads = tuple(transcriber.config.heads)
-        if not {"pedal", *INSTRUMENT_HEADS} <= set(self.heads):
-            raise ValueError("these weights have no instruments and no pedal")
         self._frame_s = HOP / transcriber.config.sample_rate
         self.passages: list[HeardPassage] = []
         with Engine(transcriber) as engine:
@@ -108,8 +103,13 @@ def naming_settings(
     return tune(pieces.objective, settings, GRID)
 
 
+CHOOSER = Chooser(
+    naming_settings, pieces=2, seconds=15.0, heads=frozenset({"pedal", *INSTRUMENT_HEADS})
+)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.naming", __doc__, naming_settings, 2, 15.0, arguments)
+    return command("training.shipping.naming", __doc__, CHOOSER, arguments)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from training.music.notes import nearest
 from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.music.synth.tones import tones
-from training.shipping.choosing import command
+from training.shipping.choosing import Chooser, command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
 from training.shipping.tracking import lookahead_probabilities, note_heads, run_windows
 
@@ -211,17 +211,21 @@ def classifier_for(
     return fit(examples)
 
 
+def onset_settings(
+    transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+) -> TrackerSettings:
+    """The card's settings with the classifier, and without thresholds by age, which depend on
+    it."""
+    found = classifier_for(transcriber, synth, pieces, seconds)
+    card = TrackerSettings.from_card(transcriber.card)
+    return replace(card, onset_classifier=found, early_onset_thresholds=())
+
+
+CHOOSER = Chooser(onset_settings, pieces=40, seconds=40.0, heads=frozenset(onsets.HEADS))
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
-
-    def choose(
-        transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
-    ) -> TrackerSettings:
-        found = classifier_for(transcriber, synth, pieces, seconds)
-        card = TrackerSettings.from_card(transcriber.card)
-        return replace(card, onset_classifier=found, early_onset_thresholds=())
-
-    return command("training.shipping.onsets", __doc__, choose, 40, 40.0, arguments)
+    return command("training.shipping.onsets", __doc__, CHOOSER, arguments)
 
 
 if __name__ == "__main__":

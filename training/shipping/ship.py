@@ -1,8 +1,8 @@
 """From a finished run to weights: ``python -m training.shipping.ship RUN --name live``.
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
-figures, note tracker settings, classifier of onsets) and a model card to read (``NAME.md``).
-Validation and tuning use the written weights.
+figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and all
+of CHOOSERS use the written weights.
 ``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
@@ -15,17 +15,18 @@ import torch
 
 from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
-from service.notes.onsets import HEADS
-from service.notes.tracker_settings import TrackerSettings
 from training.commands import add_material
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
+from training.shipping import early, naming, onsets, tune
 from training.shipping.card import write_card
-from training.shipping.onsets import classifier_for
 from training.shipping.sources import sources
-from training.shipping.tune import settings_for
 
 logger = logging.getLogger(__name__)
+
+CHOOSERS = (onsets.CHOOSER, tune.CHOOSER, early.CHOOSER, naming.CHOOSER)
+"""In the order in which one's choice depends on those before; a network without a chooser's heads
+passes it over."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,8 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings that it was trained on")
     parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
-    parser.add_argument("--pieces", type=int, default=16, help="validation pieces to tune on")
-    parser.add_argument("--seconds", type=float, default=40.0, help="length of each")
+    own = "(default: that of each chooser's own command)"
+    parser.add_argument("--pieces", type=int, help=f"validation pieces to choose on {own}")
+    parser.add_argument("--seconds", type=float, help=f"length of each {own}")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -54,13 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
     music = MusicConfig(config, synth, validation_windows=options.windows)
     card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
-    if set(HEADS) <= set(config.heads):
-        classifier = classifier_for(load(path), used, 2 * options.pieces, options.seconds)
-        card["tracker"] = dataclasses.asdict(TrackerSettings(onset_classifier=classifier))
-        write_card(path, card)
-    found = settings_for(load(path), used, options.pieces, options.seconds)
-    card["tracker"] = dataclasses.asdict(found)
-    write_card(path, card)
+    for choose, pieces, seconds, heads in CHOOSERS:
+        if heads <= set(config.heads):
+            pieces, seconds = options.pieces or pieces, options.seconds or seconds
+            card["tracker"] = dataclasses.asdict(choose(load(path), used, pieces, seconds))
+            write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
     return 0
 

@@ -25,7 +25,7 @@ from training.music.scored.corpus import load_recordings
 from training.music.synth.acoustics.augment import load_surroundings
 from training.music.synth.config import SynthConfig
 from training.music.synth.validation import validation_pieces
-from training.shipping.choosing import command
+from training.shipping.choosing import Chooser, command
 from training.shipping.recorded_pieces import RecordedPieces
 from training.shipping.tracking import lookahead_probabilities, note_heads, onset_errors_s, tracked
 
@@ -229,8 +229,11 @@ def settings_for(
     )
 
 
+CHOOSER = Chooser(settings_for, pieces=16, seconds=40.0)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.tune", __doc__, settings_for, 16, 40.0, arguments)
+    return command("training.shipping.tune", __doc__, CHOOSER, arguments)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,26 @@
 """The choice of how notes are named and the pedal is read."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from model.config import HEADS
+from model.storage import save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FakeTranscriber
+from tests.networks import TINY
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
-from training.shipping.naming import STREAM, NamingPieces, naming_settings
+from training.shipping.naming import STREAM, NamingPieces, main, naming_settings
 
 SECONDS = 3.0
 
 
-def fake(heads: tuple[str, ...] = HEADS) -> TranscriptionModel:
-    return cast(TranscriptionModel, FakeTranscriber(heads))
+def fake() -> TranscriptionModel:
+    return cast(TranscriptionModel, FakeTranscriber(HEADS))
 
 
 def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> None:
@@ -46,6 +49,11 @@ def test_the_other_settings_of_the_card_are_kept(
     assert found == replace(before, **{name: getattr(found, name) for name in grid})
 
 
-def test_weights_without_these_heads_are_refused(synth_config: SynthConfig) -> None:
-    with pytest.raises(ValueError, match="no instruments and no pedal"):
-        NamingPieces(fake(HEADS[:3]), synth_config, 1, SECONDS)
+def test_weights_without_these_heads_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(TINY, heads=HEADS[:5])
+    weights = tmp_path / "pedal.safetensors"
+    save_weights(TranscriptionModel(config), {"config": config.to_json()}, weights)
+    assert main(["--model", str(weights), "--synth", str(tmp_path)]) == 1
+    assert "lacks the heads instrument:bassoon, " in capsys.readouterr().err

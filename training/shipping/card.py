@@ -1,7 +1,8 @@
 """Model cards: how shipped weights were trained, how accurate they are and where they fail.
 
 ``python -m training.shipping.card model/weights/live.safetensors maps=maps.json``
-adds figures measured by ``training.evaluate real --json`` to the card of shipped weights.
+adds figures measured by ``training.evaluate real --json`` to the card of shipped weights and writes
+its page again. Whatever the code cannot know may be in the JSON card's ``remark``.
 """
 
 import json
@@ -13,29 +14,26 @@ from model.commands import documented_parser
 from model.storage import read_card, write_whole
 from training.loop.warm_start import stages
 from training.music.metrics import FIGURES
-from training.shipping.sources import attributions
+from training.shipping.sources import Sources, attributions
 
 KNOWN_FAILURES = """\
-- Most or all training audio is synthesised; real rooms, pedalling and touch differ.
 - Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
   resonance and rooms prolong notes after the keys are released.
 - Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
 - Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
-- The training audio contains no synthesisers and at most a few sung vowels. Speech and drums occur
-  only as sounds without notes.
 """
-
-
-CLASSIFIER = (
-    "The classifier of onsets is fitted, not tuned: to other rendered validation pieces, to the "
-    "recordings, speech, drums and noise of training, and, except for `light`, to made-up tones."
-)
+CLASSIFIER = "The classifier of onsets is fitted, not tuned: to other rendered validation pieces"
+ALSO_FITTED = {
+    "recordings": "to the recordings of training",
+    "backgrounds": "to the speech, drums and noise of training",
+}
+"""What else the classifier learned from, by group of sources."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.shipping.card", __doc__)
     parser.add_argument("weights", type=Path, help="a .safetensors file with its card")
-    parser.add_argument("figures", nargs="+", help="SET=FILE, as written by training.evaluate")
+    parser.add_argument("figures", nargs="*", help="SET=FILE, as written by training.evaluate")
     options = parser.parse_args(arguments)
     card = read_card(options.weights)
     recordings = card.setdefault("recordings", {})
@@ -80,10 +78,11 @@ def model_card(card: dict[str, Any]) -> str:
         "",
         "## Known failures",
         "",
+        *_limits(all_stages, sources),
         KNOWN_FAILURES,
         "## Note tracker settings",
         "",
-        *([f"{CLASSIFIER}\n"] if card["tracker"].get("onset_classifier") else []),
+        *([_fitted(sources), ""] if card["tracker"].get("onset_classifier") else []),
         "Thresholds, lengths and the other numbers are tuned on validation material.",
         "",
         *(f"- `{name}`: {_shown(value)}" for name, value in card["tracker"].items()),
@@ -106,6 +105,27 @@ def _material(data: dict[str, Any], real: bool) -> str:
         f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
         f"{names}, and the validation and test scores."
     )
+
+
+def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
+    """Known failures for what the training audio lacks."""
+    synths = [stage["synth"] for stage in all_stages]
+    if None in synths:
+        return []
+    real = max(one.get("real_probability", 0.0) for one in synths)
+    part = f"At most {100 * real:g} %" if sources.get("recordings") else "None"
+    lines = [
+        f"- {part} of the training excerpts are recordings of music; real rooms, pedalling and",
+        "  touch differ from those of the rest.",
+        "- Training audio has speech and drums only as sounds without notes.",
+    ]
+    alone = "- Training audio has only the instruments listed below."
+    return [*lines, alone] if sources.get("sounds") else lines
+
+
+def _fitted(sources: Sources) -> str:
+    also = (words for group, words in ALSO_FITTED.items() if sources.get(group))
+    return ", ".join((CLASSIFIER, *also)) + "."
 
 
 def _shown(setting: Any) -> str:

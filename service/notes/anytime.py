@@ -24,7 +24,7 @@ When window n arrives, the pitch
       f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold,
       o_n[f - k] < o_n[f] for k = 1 ... r,    o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n.
 
-  Its time is that of the peak, interpolated between frames as in ``service.notes.tracker``;
+  Its time is that of the peak, interpolated between frames (``tracking.onset_shift``);
 * is struck again if it sounds and the same holds, with at least ``restrike_threshold``. The old
   note ends where its frame probability fell just before, or else where the new one begins;
 * ends at the first frame f >= max(free, n - A - R + 1) such that y_n[f ... f + R - 1] lie below

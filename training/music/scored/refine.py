@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.notes.tracking import onset_shift
 from training.music.metrics import NoteList
 from training.music.notes import next_strokes
 from training.music.scored.time_map import TimeMap
@@ -107,11 +108,9 @@ def _peaks(
     best = likely.argmax(axis=1)
     rows = np.arange(len(pitch))
     peak = at[rows, best]
-    # Between frames: the onset head is trained towards a triangle (service.notes.tracker).
-    before, here, after = (onset[peak + step, pitch].astype(float) for step in (-1, 0, 1))
-    height = here - np.minimum(before, after)
-    shift = 0.5 * (after - before) / np.where(height > 0, height, 1)
-    found_s = (peak + np.clip(shift, -0.5, 0.5)) * frame_s + HEARD_EARLY_S
+    cells = zip(peak.tolist(), pitch.tolist(), strict=True)
+    shift = np.array([onset_shift(onset[frame - 1 : frame + 2, key]) for frame, key in cells])
+    found_s = (peak + shift) * frame_s + HEARD_EARLY_S
     return found_s, likely[rows, best].astype(float)
 
 

@@ -22,6 +22,7 @@ from training.evaluation.collection import (
     judged,
 )
 from training.evaluation.reports.breakdown import OCTAVES
+from training.evaluation.reports.report import timing_words
 from training.music.metrics import (
     ONSET_TOLERANCE_S,
     NoteList,
@@ -182,11 +183,8 @@ def text(name: str, figures: dict[str, Any]) -> str:
         cells = (f"{key} {value:.2f}" for key, value in shares.items() if value is not None)
         lines.append(f"  {title:26}{count!s:>6}  " + ", ".join(cells))
     if figures["onset_error_quartiles_ms"]:
-        low, median, high = figures["onset_error_quartiles_ms"]
-        lines.append(
-            f"  matched onsets            {median:+.1f} ms in the median (positive: late), half of "
-            f"them from {low:+.1f} to {high:+.1f} ms"
-        )
+        words = timing_words(*figures["onset_error_quartiles_ms"])
+        lines.append(f"  {'matched onsets':26}{words}")
     return "\n".join(lines)
 
 

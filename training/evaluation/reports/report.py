@@ -103,16 +103,20 @@ def tables(report: Report) -> str:
         lines.append(f"{name:24}{_cell(value):>8}    {between}")
     timing = report["onset_error_ms"]
     if timing["median"] is not None:
-        lines.append(
-            f"matched onsets: {timing['median']:+.1f} ms in the median (positive: late), half of "
-            f"them from {timing['quartiles'][0]:+.1f} to {timing['quartiles'][1]:+.1f} ms"
-        )
+        low, high = timing["quartiles"]
+        lines.append(f"matched onsets: {timing_words(low, timing['median'], high)}")
     for title in ("octaves", "polyphony"):
         columns = ("notes", "frame_ap", "frame_f1", "onset_recall", "onset_precision", "onset_f1")
         lines += ["", f"{title:16}" + "".join(f"{column:>17}" for column in columns)]
         for name, row in report[title].items():
             lines.append(f"{name:16}" + "".join(f"{_cell(row[c]):>17}" for c in columns))
     return "\n".join(lines)
+
+
+def timing_words(low: float, median: float, high: float) -> str:
+    """Of the delays of matched onsets, in ms, with their quartiles."""
+    spread = f"half of them from {low:+.1f} to {high:+.1f} ms"
+    return f"{median:+.1f} ms in the median (positive: late), {spread}"
 
 
 def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:

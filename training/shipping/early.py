@@ -8,7 +8,8 @@ none either. So early notes are almost as rarely false as late ones. T never ris
 
 import logging
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +19,20 @@ from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import Chooser, command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
-from training.shipping.tracking import run_windows, tracked
+from training.shipping.tracking import full_age, run_windows, tracked
 
 logger = logging.getLogger(__name__)
 
 NEW_FALSE = 0.03
-LOOKAHEAD_MS = 200.0
 _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
 
 
-@dataclass(frozen=True)
-class OnsetPeaks:
+class OnsetPeaks(NamedTuple):
     """Onset peaks of all ages in one piece; columns of equal length."""
 
     age: NDArray[np.int64]
@@ -86,9 +84,7 @@ def gather(
 ) -> OnsetPeaks:
     """The peaks of a piece, [samples] at the model's rate; ``notes``: written in earlier pieces."""
     frame_s = HOP / engine.config.sample_rate
-    newest_hops = engine.config.newest_hops
-    options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
-    last_age = options.lookahead_hops(engine.config.sample_rate) - newest_hops
+    last_age = full_age(engine.config)
     tracker = AnytimeTracker(settings, frame_s, engine.config.heads, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, age, pitch, probability
     full: list[NDArray[np.float32]] = []
@@ -134,10 +130,8 @@ def early_settings(
             parts.append(gather(engine, audio, truth, settings, notes))
             notes += len(truth.onset_s)
             logger.info("piece %d of %d", len(parts), len(material))
-    options = StreamOptions(lookahead_ms=LOOKAHEAD_MS)
-    last_age = options.lookahead_hops(rate) - transcriber.config.newest_hops
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return choose(OnsetPeaks(*map(np.concatenate, columns)), settings, last_age)
+    peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
+    return choose(peaks, settings, full_age(transcriber.config))
 
 
 CHOOSER = Chooser(early_settings, pieces=8, seconds=20.0, heads=frozenset({"onset"}))

@@ -26,7 +26,6 @@ from service.engine.engine import Engine
 from service.notes import onsets
 from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import StreamOptions
 from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.acoustics.backgrounds import load_backgrounds
@@ -34,13 +33,12 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.tones import tones
 from training.shipping.choosing import Chooser, command
 from training.shipping.recorded_pieces import Truth, pieces_with_truth
-from training.shipping.tracking import lookahead_probabilities, note_heads, run_windows
+from training.shipping.tracking import full_age, lookahead_probabilities, note_heads, run_windows
 
 logger = logging.getLogger(__name__)
 
 SEED = 12  # of the rendered pieces; 11 are those of tune
 RADIUS = TrackerSettings().onset_radius_frames
-ANYTIME_MS = 200.0
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
 SPEECH, DRUMS, NOISE, TONES = 2.0, 0.4, 0.4, 3.0  # stretches of each, for a rendered piece
 PACES = (0.65, 1.5)
@@ -79,8 +77,7 @@ def of_windows(
     """Peaks of all ages that the anytime mode's windows show, a share of them at random."""
     heads, rows = note_heads(engine.config.heads)
     onset, cell_rows = heads.index("onset"), onsets.cell_rows(heads)
-    lookahead = StreamOptions(lookahead_ms=ANYTIME_MS).lookahead_hops(engine.config.sample_rate)
-    last_age = lookahead - engine.config.newest_hops
+    last_age = full_age(engine.config)
     columns = RADIUS + last_age + 1  # the first only show whether the next is a peak
     frames = onsets.WindowFrames(len(heads))
     found: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]] = []

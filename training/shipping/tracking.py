@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import NOTE_HEADS
+from model.config import NOTE_HEADS, ModelConfig
 from service.engine.batching import Priority
 from service.engine.engine import Engine
 from service.engine.framer import Framer, OnFrames
@@ -20,6 +20,12 @@ from training.music.metrics import NoteList, estimated_notes, matched_onsets
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""
+ANYTIME = StreamOptions(lookahead_ms=200.0)
+
+
+def full_age(config: ModelConfig) -> int:
+    """The age in frames at which the anytime mode has a frame's full look-ahead."""
+    return ANYTIME.lookahead_hops(config.sample_rate) - config.newest_hops
 
 
 def note_heads(heads: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:

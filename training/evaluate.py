@@ -17,7 +17,7 @@ reported and skipped. Nothing is tuned here.
 
 ``python -m training.evaluate instruments --synth DIR --model NAME --json OUT``
 
-Instrument accuracy in solos and in ensembles, in these also with the instruments given to the
+Instrument accuracy in solos and in ensembles, in the latter also with the instruments given to the
 stream, and F1 of the pedal in frames of 50 ms, for validation scores rendered with held-out
 instruments; with ``--pictures`` a confusion matrix.
 

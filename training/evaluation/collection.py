@@ -45,8 +45,8 @@ class Heard(NamedTuple):
 
 
 def checked(collection: Collection, label_shift_s: float, show: Show) -> Collection:
-    """The collection with what headers and labels show to be useless as failures; ``show`` is given
-    a line for each and for audio without labels."""
+    """The collection without recordings that cannot be scored by their headers or labels: they
+    become failures. ``show`` is given a line for each, and for audio without labels."""
     failures, found = dict(collection.failures), []
     for recording in collection.recordings:
         try:
@@ -91,7 +91,7 @@ def judged(
 def conditions(
     collection: Collection, model: str, options: StreamOptions, label_shift_s: float
 ) -> dict[str, Any]:
-    """Plain values for JSON: how a collection was streamed, and what of it was not."""
+    """Plain values for JSON: how a collection was streamed, and what was left out."""
     return {
         "model": model,
         "mode": options.mode.value,

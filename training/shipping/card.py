@@ -112,7 +112,7 @@ def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
     synths = [stage["synth"] for stage in all_stages]
     if None in synths:
         return []
-    real = max(one.get("real_probability", 0.0) for one in synths)
+    real = max((one.get("real_probability", 0.0) for one in synths), default=0.0)
     part = f"At most {100 * real:g} %" if sources.get("recordings") else "None"
     lines = [
         f"- {part} of the training excerpts are recordings of music; real rooms, pedalling and",

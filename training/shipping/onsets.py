@@ -20,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.config import HOP, PITCHES
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes import onsets
@@ -32,7 +31,7 @@ from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.music.synth.tones import tones
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import Truth, pieces_with_truth
+from training.shipping.recorded_pieces import Truth, known_truth, pieces_with_truth
 from training.shipping.tracking import full_age, lookahead_probabilities, note_heads, run_windows
 
 logger = logging.getLogger(__name__)
@@ -158,7 +157,7 @@ def unmusical(
         return
     rng = np.random.default_rng(SEED)
     length = round(seconds * rate)
-    silent = _truth(np.zeros(0), np.zeros(0, np.int16), length, rate)
+    silent = known_truth(np.zeros(0), np.zeros(0, np.int16), length, rate)
     for _ in range(round(SPEECH * pieces) if sounds.voices else 0):
         yield sounds.talk(length, rng, PACES), silent
     for _ in range(round(DRUMS * pieces) if sounds.kits else 0):
@@ -173,12 +172,7 @@ def made_up(rate: int, pieces: int, seconds: float) -> Iterator[tuple[NDArray[np
     length = round(seconds * rate)
     for _ in range(round(TONES * pieces)):
         audio, onset_s, pitch = tones(length, rate, rng)
-        yield audio, _truth(onset_s, pitch, length, rate)
-
-
-def _truth(onset_s: NDArray[np.float64], pitch: NDArray[np.int16], length: int, rate: int) -> Truth:
-    """All of it is known."""
-    return Truth(onset_s, pitch, np.zeros((length // HOP + 1, PITCHES), bool), HOP / rate)
+        yield audio, known_truth(onset_s, pitch, length, rate)
 
 
 def classifier_for(

@@ -46,6 +46,13 @@ class Truth:
         return NoteList(self.onset_s, self.onset_s, pitch, np.zeros_like(pitch))
 
 
+def known_truth(
+    onset_s: NDArray[np.float64], pitch: NDArray[np.int16], length: int, rate: int
+) -> Truth:
+    """The truth of so many samples in which no other note begins."""
+    return Truth(onset_s, pitch, np.zeros((length // HOP + 1, PITCHES), bool), HOP / rate)
+
+
 class RecordedPieces:
     """Probabilities of recordings (see ``tune.Timed``)."""
 
@@ -120,8 +127,8 @@ def pieces_with_truth(
     """
     frame_s, frames = HOP / rate, int(seconds * rate) // HOP
     for piece in validation_pieces(synth, pieces, seconds, seed):
-        unknown = np.zeros((frames + 1, PITCHES), bool)
-        yield piece.audio, Truth(piece.notes.onset, piece.notes.pitch, unknown, frame_s)
+        notes, length = piece.notes, len(piece.audio)
+        yield piece.audio, known_truth(notes.onset, notes.pitch, length, rate)
     if synth.real_root is None:
         return
     surroundings = load_surroundings(synth.root, rate) if elsewhere else None

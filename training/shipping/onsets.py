@@ -205,7 +205,7 @@ def classifier_for(
 def onset_settings(
     transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
 ) -> TrackerSettings:
-    """The card's settings with the classifier, without the thresholds by age, which depend on it."""
+    """The card's settings with the classifier, without thresholds by age, which depend on it."""
     found = classifier_for(transcriber, synth, pieces, seconds)
     card = TrackerSettings.from_card(transcriber.card)
     return replace(card, onset_classifier=found, early_onset_thresholds=())

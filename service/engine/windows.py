@@ -16,11 +16,7 @@ has more future than the windows before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
@@ -80,21 +76,6 @@ class WindowSchedule:
     def blocks(self, samples: int) -> int:
         """Number of blocks that decide all frames of a stream of this many samples."""
         return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
-
-    def steps(
-        self, first_frame: int, block: NDArray[np.float32]
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """What a listener takes at once of a block, [heads, n, 128], with the first new frame of
-        each: all of it, or in anytime mode frame by frame with the frames before, as if a window
-        had ended there."""
-        if not self.again_frames:
-            yield first_frame, block
-            return
-        for new in range(self.block_frames):
-            step = block[:, new : new + self.again_frames + 1]
-            # Once all frames are decided, the rest of the last block decides nothing.
-            if step.shape[1] > self.again_frames - self.late_frames:
-                yield first_frame + new, step
 
 
 def common_positions(model_rate_hz: int) -> list[slice]:

@@ -3,7 +3,7 @@
 Successive windows predict the same frames again: the newest with almost no future audio, older ones
 with more. The tracker reads [heads, columns, 128] of each: its newest frame n and the columns - 1
 before it. A window with several new frames is read as if one had ended at each of them
-(``WindowSchedule.steps``); frames are older than a then, except at the last. For one pitch, let
+(``push_block``); frames are older than a then, except at the last. For one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
     p_n[f]            the probability that a note begins at f, a peak of o_n: o_n[f] itself, or what
@@ -46,6 +46,8 @@ decided, which between pitches need not be that of their times; of one pitch, ea
 the next begins.
 """
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,6 +57,9 @@ from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Known, Tracker, onset_shift
+
+Chance = tuple[int, int, float]
+"""Frames from n - A to a peak, its pitch, and the probability that a note begins there."""
 
 
 class AnytimeTracker(Tracker):
@@ -136,8 +141,9 @@ class AnytimeTracker(Tracker):
         events = [*self._begin_all(first, known, chances), *self._end_those(first, known, given)]
         return [(newest_frame, event) for event in events]
 
-    def settled(self, window: NDArray[np.float32]) -> NDArray[np.float32]:
-        return window[:, self._last : self._last + 1]
+    def push_block(self, first_frame: int, block: NDArray[np.float32], new: int) -> Known:
+        steps = (self.push(first_frame + i, block[:, i : i + self.columns]) for i in range(new))
+        return list(chain.from_iterable(steps))
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
         """(age, pitch, probability) of what the window would begin were every threshold
@@ -146,11 +152,11 @@ class AnytimeTracker(Tracker):
         known = np.zeros((self._n_heads, self.columns, PITCHES), np.float32)
         known[:, : window.shape[1]] = window
         chances = self._chances(0, known)
-        rows, pitches = (chances >= self.settings.onset_threshold).nonzero()
         return [
-            (self.last_age - row, pitch, float(chances[row, pitch]))
-            for row, pitch in zip(rows.tolist(), pitches.tolist(), strict=True)
-            if self._confirmed(known, self._last + row, pitch)
+            (self.last_age - row, pitch, chance)
+            for row, pitch, chance in chances
+            if chance >= self.settings.onset_threshold
+            and self._confirmed(known, self._last + row, pitch)
         ]
 
     def finish(self, end_frame: int) -> Known:
@@ -159,26 +165,28 @@ class AnytimeTracker(Tracker):
 
     # -- what a window decides --------------------------------------------------------------------
 
-    def _chances(self, first: int, known: NDArray[np.float32]) -> NDArray[np.float32]:
-        """p_n[f] for f = n - A ... n, 0 where no peak is free: [A + 1, 128]."""
+    def _chances(self, first: int, known: NDArray[np.float32]) -> list[Chance]:
+        """p_n[f] of every free peak f = n - A ... n."""
         if self._onset is None:
-            return np.zeros((self.last_age + 1, PITCHES), np.float32)
+            return []
         radius = self.settings.onset_radius_frames
         found = onsets.peaks(known[self._onset], radius, self._candidate)[self._last :]
         found &= first + self._last + np.arange(len(found))[:, None] >= self._free
-        if not self._frames:
-            return self._judged(known, found, self._last, self.columns)
-        seen = self._frames.around(known[:, self._last :])
-        return self._judged(seen, found, onsets.HISTORY, onsets.HISTORY + len(found))
+        seen, at = known, self._last
+        if self._frames:
+            seen, at = self._frames.around(known[:, self._last :]), onsets.HISTORY
+        judged = self._judged(seen, found, at, at + len(found))
+        return list(zip(*(part.tolist() for part in judged), strict=True))
 
     def _begin_all(
-        self, first: int, known: NDArray[np.float32], chances: NDArray[np.float32]
+        self, first: int, known: NDArray[np.float32], chances: list[Chance]
     ) -> list[NoteEvent]:
         """first: the frame of the window's first column."""
         events: list[NoteEvent] = []
-        rows, pitches = (chances >= self._begin_from[self._last :, None]).nonzero()
-        for row, pitch in zip(rows.tolist(), pitches.tolist(), strict=True):
-            at, chance = self._last + row, float(chances[row, pitch])
+        for row, pitch, chance in chances:
+            at = self._last + row
+            if chance < self._begin_from[at]:
+                continue
             if pitch in self._sounding and chance < self._again:
                 continue
             if first + at >= self._free[pitch] and self._confirmed(known, at, pitch):
@@ -224,23 +232,21 @@ class AnytimeTracker(Tracker):
         events: list[NoteEvent] = []
         if not self._sounding:
             return events
-        release = self.settings.release_frames
-        lows = known[self._frame].T < self.settings.frame_off_threshold
-        offsets = self._offsets(known)
-        for pitch in sorted(self._sounding):
-            # Frames that only now turn out to be low are too old to end a note.
-            begin = max(self._last - release + 1, int(self._free[pitch]) - first)
-            low = lows[pitch].tolist()
-            run = 0
-            for column in range(begin, self.columns):
-                run = run + 1 if low[column] else 0
-                if run == release and column - release + 1 < given:
-                    frame = first + column - release + 1
-                    events.append(self._end(pitch, frame, frame))
-                    break
-            else:
-                if offsets[pitch] and first + self._last >= self._free[pitch]:
-                    events.append(self._end(pitch, first + self._last, first + self._last))
+        pitches = np.array(sorted(self._sounding))
+        free = self._free[pitches] - first
+        # Frames that only now turn out to be low are too old to end a note.
+        oldest = self._last - self.settings.release_frames + 1
+        low = known[self._frame, oldest:, pitches] < self.settings.frame_off_threshold
+        starts = np.arange(oldest, oldest + self.last_age + 1)  # columns where a release begins
+        released = (starts >= free[:, None]) & (starts < given)
+        for shift in range(self.settings.release_frames):
+            released &= low[:, shift : shift + len(starts)]
+        faded = self._offsets(known)[pitches] & (self._last >= free)
+        fell = released.any(axis=1)
+        columns = np.where(fell, oldest + released.argmax(axis=1), self._last)
+        for i in (fell | faded).nonzero()[0].tolist():
+            frame = first + int(columns[i])
+            events.append(self._end(int(pitches[i]), frame, frame))
         return events
 
     def _offsets(self, known: NDArray[np.float32]) -> NDArray[np.bool_]:

@@ -85,21 +85,32 @@ class Listener:
         self._namer.resume(first_frame, point)
         self._pedal.down = point.pedal
 
-    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> list[Event]:
-        """Process the next frames, shape [heads, n, 128]; return the events that are known now.
+    def push(
+        self, first_frame: int, probabilities: NDArray[np.float32], block_frames: int | None = None
+    ) -> list[Event]:
+        """Process the next block, [heads, n, 128]; return the events that are known now.
 
-        In anytime mode, process the next frame and those before it (``AnytimeTracker.push``).
+        In anytime mode the ``columns`` - 1 frames before it come first, and the events are those of
+        windows that end at each of its frames.
+
+        Args:
+            first_frame: of the block.
+            block_frames: its length; None: as many frames as are given. Those beyond the end of a
+                stream are not given, but in anytime mode still decide the frames before.
 
         Raises:
             ValueError: frames are missing or repeated.
         """
         known = as_probabilities(probabilities[: self._tracked])
-        found = defaultdict(list)
-        for frame, event in self._tracker.push(first_frame, known):
-            found[frame].append(event)
-        settled = self._tracker.settled(known)
+        before = self.columns - 1
+        settling = before - self._tracker.last_age  # column of the next frame with full look-ahead
+        new = known.shape[1] - before if block_frames is None else block_frames
+        settled = known[:, settling : settling + new]
         new = settled.shape[1]
-        self._namer.remember(first_frame - self._tracker.columns + 1, probabilities, new)
+        found = defaultdict(list)
+        for frame, event in self._tracker.push_block(first_frame, known, new):
+            found[frame].append(event)
+        self._namer.remember(first_frame - before, probabilities, new)
         events: list[Event] = []
         for i in range(new):
             replayed = first_frame + i < self._resumed

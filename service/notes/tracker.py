@@ -141,7 +141,8 @@ class NoteTracker(Tracker):
             confirmed = over(np.maximum, frame, -delay, 0) >= settings.frame_on_threshold
             found = peaks(self._onset, self._candidate) & confirmed
             first = self._past - delay
-            evidence.onset = self._judged(self._recent, found, first, self._past + count)
+            *at, chances = self._judged(self._recent, found, first, self._past + count)
+            evidence.onset[*at] = chances
             evidence.peak = found & (evidence.onset >= settings.onset_threshold)
             # If an onset is about to peak, let it begin the note.
             coming = over(np.maximum, self._recent[self._onset], -delay, 0)

@@ -97,10 +97,10 @@ class Tracker(ABC):
             ValueError: frames are missing or repeated.
         """
 
-    def settled(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The frames of one push that have their full look-ahead, which lie ``last_age`` before
-        those pushed: [heads, n, 128]."""
-        return probabilities
+    def push_block(self, first_frame: int, block: NDArray[np.float32], new: int) -> Known:
+        """``push`` for so many new frames, in anytime mode one after the other; ``columns`` - 1
+        frames before come first."""
+        return self.push(first_frame, block)
 
     @abstractmethod
     def finish(self, end_frame: int) -> Known:
@@ -113,22 +113,22 @@ class Tracker(ABC):
 
     def _judged(
         self, probabilities: NDArray[np.float32], found: NDArray[np.bool_], first: int, end: int
-    ) -> NDArray[np.float32]:
-        """Probability that a note begins at each peak of the onset head, 0 elsewhere.
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        """The peaks of the onset head, by frame: row of ``found``, pitch, and the probability that
+        a note begins there.
 
         Args:
             probabilities: [heads, frames, 128].
             found: the peaks among frames ``first``, ``first`` + 1, ...: [n, 128].
             end: the first frame that is not known.
         """
-        here = probabilities[self._onset, first : first + len(found)]
-        out = np.where(found, here, np.float32(0))
-        at, pitch = found.nonzero()
-        if self._classifier and len(at):
-            known = np.minimum(onsets.AFTER, end - 1 - first - at)
-            inputs = onsets.surroundings(probabilities, self._cell_rows, first + at, pitch, known)
-            out[at, pitch] = self._classifier(inputs)
-        return out
+        rows, pitches = found.nonzero()
+        at = first + rows
+        if not self._classifier or not len(rows):
+            return rows, pitches, probabilities[self._onset, at, pitches]
+        known = np.minimum(onsets.AFTER, end - 1 - at)
+        inputs = onsets.surroundings(probabilities, self._cell_rows, at, pitches, known)
+        return rows, pitches, self._classifier(inputs).astype(np.float32)
 
     def _begin(
         self,

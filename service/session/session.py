@@ -303,9 +303,7 @@ class TranscriptionSession:
             raise SessionStateError("the session was aborted while audio was transcribed")
         if self._on_frames is not None:
             self._on_frames(first_frame, frames)
-        events: list[Event] = []
-        for first, step in self._schedule.steps(first_frame, frames):
-            events += self._listener.push(first, step)
+        events = self._listener.push(first_frame, frames, self._schedule.block_frames)
         if self._on_events is not None:
             block = first_frame // self._schedule.block_frames
             needed = self._ratio.inputs(self._schedule.end_sample(block))  # from the beginning

@@ -110,8 +110,7 @@ def test_the_laws_hold_for_windows_of_several_new_frames_that_disagree(
     for block in range(schedule.blocks(HOP * frames)):
         first = schedule.first_frame(block)
         window = rng.random((len(ALL_HEADS), again + block_frames, 128), np.float32)
-        for newest, step in schedule.steps(first, window[:, : frames - (first - again)]):
-            events += listener.push(newest, step)
+        events += listener.push(first, window[:, : frames - (first - again)], block_frames)
     events += listener.finish(frames)
     check_laws((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
 

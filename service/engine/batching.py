@@ -256,7 +256,7 @@ class RequestQueue:
                 self._filing.discard(worker)
                 self._wake()
             self._wait_for_work(timeout_s, worker)
-            if self._free(Priority.LIVE, worker):
+            if self._gather_s and self._free(Priority.LIVE, worker):
                 self._changed.wait_for(self._complete, self._gather_s)
             for priority in Priority:
                 if self._free(priority, worker):
@@ -313,6 +313,8 @@ class RequestQueue:
 
     def _free(self, priority: Priority, worker: int) -> bool:
         """Whether the worker can serve any request of this priority."""
+        if not self._queues[priority]:  # as usual: asked several times for each window
+            return False
         servable: Iterable[RequestStream] = (
             request.stream
             for _, _, request in self._queues[priority]

@@ -14,6 +14,7 @@ import logging
 import math
 import mmap
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -129,8 +130,8 @@ class WorkerProcess:
             answer = self._retry(parts)
         if isinstance(answer, str):
             raise EngineError(answer)
-        size = math.prod(answer.shape)
-        return answer.errors, self._probabilities[:size].reshape(answer.shape).copy()
+        shape, errors = answer
+        return errors, self._probabilities[: math.prod(shape)].reshape(shape).copy()
 
     def _retry(self, parts: Sequence[Part]) -> Answer | str:
         try:
@@ -142,7 +143,8 @@ class WorkerProcess:
 
     def _ask(self, parts: Sequence[Part]) -> Answer | str:
         try:
-            self._connection.send(self._batch(parts))
+            # `send` would prepare a pickler of its own each time.
+            self._connection.send_bytes(pickle.dumps(self._batch(parts)))
             answer: Answer | str = self._connection.recv()
         except (EOFError, OSError):
             raise
@@ -153,15 +155,17 @@ class WorkerProcess:
 
     def _batch(self, parts: Sequence[Part]) -> Batch:
         """The parts, whose windows are now in the shared memory."""
-        tasks, first = [], 0
+        tasks: list[Task] = []
+        first = 0
         for part in parts:
             windows = part.windows
             self._windows[first : first + len(windows)] = windows
             first += len(windows)
             number = self._number(part.request.stream)
-            tasks.append(Task(number, len(windows), part.unread, part.request.new_hops))
+            tasks.append((number, len(windows), part.unread, part.request.new_hops))
         forget = [self._forget.popleft() for _ in range(len(self._forget))]
-        return Batch(tasks, parts[0].request.stream.positions, forget)
+        positions = parts[0].request.stream.positions
+        return tasks, positions.start, positions.stop, forget
 
     def kill(self) -> None:
         """From any thread; a batch under way fails."""

@@ -10,7 +10,6 @@ import mmap
 import pickle
 import sys
 import traceback
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -23,35 +22,16 @@ from service.engine.batching import EngineSettings, Probabilities
 from service.engine.interface import Runner
 from service.engine.runners import runner_of
 
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Windows of one stream, which lie one after the other in the shared memory."""
-
-    stream: int
-    windows: int
-    unread: int
-    """First windows, which only prepare the stream and are not answered."""
-    new_hops: int
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Tasks of different streams, read at the same positions."""
-
-    tasks: list[Task]
-    positions: slice
-    forget: list[int]
-    """Streams that are closed or have missed windows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The shape of the probabilities in the shared memory, after the windows."""
-
-    shape: tuple[int, ...]
-    errors: list[str | None]
-    """By task; those that failed have no probabilities."""
+# Messages are plain tuples: instances of classes take pickle several times as long.
+Task = tuple[int, int, int, int]
+"""The number of a stream and of its windows, which lie one after the other in the shared memory;
+how many of them, the first, only prepare the stream and are not answered; hops between them."""
+Batch = tuple[list[Task], int, int, list[int]]
+"""Tasks of different streams, start and stop of the positions at which all are read, and streams
+that are closed or have missed windows."""
+Answer = tuple[tuple[int, ...], list[str | None]]
+"""The shape of the probabilities in the shared memory, after the windows, and the error of each
+task; those that failed have no probabilities."""
 
 
 class Worker:
@@ -65,34 +45,35 @@ class Worker:
 
     def answer(self, batch: Batch) -> Answer:
         """Computes a batch. Raises what the model raises on the batch as a whole."""
-        for stream in batch.forget:
+        tasks, start, stop, forget = batch
+        positions = slice(start, stop)
+        for stream in forget:
             self._streams.pop(stream, None)
         rows: list[Tensor] = []
         errors: list[str | None] = []
         first = 0
-        for task in batch.tasks:
-            windows = list(self._windows[first : first + task.windows].copy())
-            first += task.windows
+        for stream, count, unread, new_hops in tasks:
+            windows = list(self._windows[first : first + count].copy())
+            first += count
             try:
-                features = self._streams.get(task.stream)
+                features = self._streams.get(stream)
                 if features is None:
-                    features = self._runner.open_stream(batch.positions)
-                    self._streams[task.stream] = features
-                rows += self._runner.rows(features, windows, task.new_hops)[task.unread :]
+                    features = self._streams[stream] = self._runner.open_stream(positions)
+                rows += self._runner.rows(features, windows, new_hops)[unread:]
                 errors.append(None)
             except Exception as error:
                 traceback.print_exc()
-                self._streams.pop(task.stream, None)  # it may be half-way through
+                self._streams.pop(stream, None)  # it may be half-way through
                 errors.append(str(error))
         if not rows:
-            return Answer((0,), errors)
+            return (0,), errors
         try:
-            probabilities = self._runner.predict(rows, batch.positions)
+            probabilities = self._runner.predict(rows, positions)
         except Exception:
             self._streams.clear()
             raise
         self._probabilities[: probabilities.size] = probabilities.ravel()
-        return Answer(probabilities.shape, errors)
+        return probabilities.shape, errors
 
 
 def values_of(values: Probabilities, batch_windows: int) -> tuple[Probabilities, Probabilities]:
@@ -120,6 +101,6 @@ def main() -> None:
             except Exception as error:
                 traceback.print_exc()
                 answer = str(error)
-            service.send(answer)
+            service.send_bytes(pickle.dumps(answer))
     except (EOFError, OSError):
         return  # the service has ended

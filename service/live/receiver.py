@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.websockets import WebSocket
@@ -33,6 +34,12 @@ class Receiver:
         self._settings = settings
         self._draining = draining
         self._deadline = asyncio.get_running_loop().time() + settings.max_session_s
+        self._awaited: asyncio.Task[MutableMapping[str, Any]] | None = None
+
+    def close(self) -> None:
+        """Await no further message."""
+        if self._awaited is not None:
+            self._awaited.cancel()
 
     async def receive(self) -> bytes | str:
         """The next message.
@@ -75,15 +82,20 @@ class Receiver:
                 async with asyncio.timeout(seconds):
                     await self._draining.wait()
 
-    async def _next_event(self, timeout_s: float) -> Any:
+    async def _next_event(self, timeout_s: float) -> MutableMapping[str, Any] | None:
         """The socket's next event; None if there is none in time."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + timeout_s
         # A client that never pauses must not delay the shutdown, and a silent one not for long.
         while not self._draining.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(until_s, loop.time() + _DRAIN_CHECK_S)):
-                    return await self._websocket.receive()
+            # One task outlives these waits: cancelled, it may lose a message that has just come.
+            self._awaited = self._awaited or asyncio.create_task(self._websocket.receive())
+            wait_s = min(until_s - loop.time(), _DRAIN_CHECK_S)
+            done, _ = await asyncio.wait([self._awaited], timeout=max(0.0, wait_s))
+            if done:
+                event = self._awaited.result()
+                self._awaited = None
+                return event
             if loop.time() >= until_s:
                 return None
         raise DrainingError

@@ -109,6 +109,8 @@ class Connection:
             fault = internal_error()
             close_code, reason = fault.code.close_code, fault.code
             await self._send_error(fault)
+        finally:
+            self._receiver.close()
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):

@@ -146,7 +146,7 @@ class Settings(BaseSettings):
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine
     carries (see below)."""
 
-    max_load: float = Field(default=0.35, ge=0.05, le=1)
+    max_load: float = Field(default=0.4, ge=0.05, le=1)
     """With auto, fraction of the measured windows per second that sessions may ask for."""
 
     max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)

@@ -51,9 +51,10 @@ class AlgorithmicConfig:
     curriculum_steps: FromZero = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
-    full_steps: FromZero = 0
-    """Optimiser steps at first in which every example fills its bin; none is padded. 0: the
-    released code's examples from the start."""
+    full: Fraction = 0.0
+    """Share of the examples, at random, in whose place is one that fills its bin. 0: the released
+    code's examples alone, nearly all of them padded. For precision beyond the lengths that are
+    trained."""
     uneven_keys: Fraction = 0.0
     """Share of the training sequences to sort in which some keys are far more frequent than others,
     at random; the released code has none. Helps beyond the lengths that are trained."""
@@ -106,13 +107,21 @@ class AlgorithmicTask:
         full = {
             size: distinct_examples(problem, rng, size, len(data[size])).padded(size)
             for size in config.bins
-            if config.full_steps
+            if config.full
         }
         own, batch = share.rows(config.batch_size), config.batch_size
 
         def examples(size: int, at: int) -> Examples:
-            pool = (full if at < config.full_steps else data)[size]
-            return pool.take(shuffled_rows(len(pool), batch, at, seed, size)[own])
+            rows = shuffled_rows(len(data[size]), batch, at, seed, size)[own]
+            chosen = data[size].take(rows)
+            if not config.full:
+                return chosen
+            filled = full[size].take(shuffled_rows(len(full[size]), batch, at, seed, size)[own])
+            drawn = np.random.default_rng((seed, at, size)).random((batch, 1))[own] < config.full
+            return Examples(
+                np.where(drawn, filled.inputs, chosen.inputs),
+                np.where(drawn, filled.targets, chosen.targets),
+            )
 
         yield ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 

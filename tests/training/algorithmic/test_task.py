@@ -64,13 +64,16 @@ def test_uneven_keys_are_for_training_alone() -> None:
     assert even.validate(even.network) == uneven.validate(uneven.network)
 
 
-def test_at_first_every_example_fills_its_bin() -> None:
-    task = make_task(replace(TINY, full_steps=2))
-    with task.batches(seed=0) as batches:
-        walked = [next(batches)[16].inputs for _ in range(40)]
-    full = [int((inputs > 0).all(axis=1).sum()) for inputs in walked]
-    assert full[:2] == [4, 4]
-    assert sum(full[2:]) < 2 * len(full[2:])
+def test_a_share_of_the_examples_fills_its_bin() -> None:
+    shares = []
+    for full in (0.0, 0.75, 1.0):
+        task = make_task(replace(TINY, full=full))
+        with task.batches(seed=0) as batches:
+            inputs = np.concatenate([next(batches)[16].inputs for _ in range(100)])
+        shares.append(float((inputs > 0).all(axis=1).mean()))
+    assert shares[0] < 0.25
+    assert shares[1] == pytest.approx(0.75 + 0.25 * shares[0], abs=0.1)
+    assert shares[2] == 1
 
 
 def test_bins_join_one_after_another() -> None:

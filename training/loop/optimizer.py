@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
 from training.loop.config import LoopConfig
-from training.loop.released_optim import ReleasedRAdam, released_groups
+from training.loop.released_optim import ReleasedRAdam
 
 MOMENTUM = 0.95
 ADAM_SIZE = 0.2  # root mean square of a typical Adam step at rate 1
@@ -59,32 +59,36 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 def parameter_groups(
-    network: nn.Module, weight_decay: float, muon: bool = False
+    network: nn.Module, weight_decay: float, optimizer: str
 ) -> list[dict[str, Any]]:
-    """Matrices and kernels with decay (released code: names with CvK), the rest without; for Muon
-    the matrices of shuffle-exchange networks come first, in a group of their own."""
-    exchanges = [m for m in network.modules() if isinstance(m, ResidualShuffleExchange) and muon]
-    inner = {id(parameter) for module in exchanges for parameter in module.parameters()}
+    """Trained matrices and kernels with decay (released code: names with CvK), the rest without.
+
+    Groups of their own are for "muon" the matrices of shuffle-exchange networks, first, and for
+    "released" the embedding, last, which follows the sparse rule and does not decay.
+    """
+    special = {"muon": ResidualShuffleExchange, "released": nn.Embedding}.get(optimizer, ())
+    modules = [module for module in network.modules() if isinstance(module, special)]
+    inner = {id(parameter) for module in modules for parameter in module.parameters()}
     trained = [p for p in network.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim >= 2]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in matrices if id(p) not in inner], "weight_decay": weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
-    if muon:
-        own = [p for p in matrices if id(p) in inner]
+    own = [p for p in matrices if id(p) in inner]
+    if optimizer == "muon":
         groups.insert(0, {"params": own, "weight_decay": weight_decay, "orthogonal": True})
+    elif optimizer == "released":
+        groups.append({"params": own, "weight_decay": 0.0, "sparse": True})
     return groups
 
 
 def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
     """The optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
+    groups = parameter_groups(network, config.weight_decay, config.optimizer)
     if config.optimizer == "released":
-        groups = released_groups(network, config.weight_decay)
         return ReleasedRAdam(groups, lr=config.learning_rate)
-    muon = config.optimizer == "muon"
-    groups = parameter_groups(network, config.weight_decay, muon)
-    kind = Muon if muon else torch.optim.RAdam
+    kind = Muon if config.optimizer == "muon" else torch.optim.RAdam
     return kind(groups, lr=config.learning_rate, decoupled_weight_decay=True)
 
 

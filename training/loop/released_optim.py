@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
-
-from model.released.names import released_name
 
 CLIP_FACTOR = 3.0  # of the running root of the squared gradient
 CLIP_FLOOR = 0.01  # norm that is never clipped; the limit for the first gradient
@@ -98,37 +96,3 @@ def rectification(step: int, beta2: float) -> float | None:
 def released_rate(step: int, total_steps: int) -> float:
     """Factor of the learning rate at a step counted from 1: linear to zero at the last."""
     return 1 - min(step, total_steps) / total_steps
-
-
-def released_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The network's trainable parameters by their role in the released code.
-
-    Matrices and convolution kernels decay; biases, norms, scales and the embedding do not, and the
-    embedding follows the sparse rule. Parameters that the released code lacks count as matrices if
-    they have at least two dimensions.
-    """
-    embeddings = {
-        id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)
-    }
-    matrices, sparse, others = [], [], []
-    for name, parameter in network.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        if id(parameter) in embeddings:
-            sparse.append(parameter)
-        elif _is_matrix(name, parameter):
-            matrices.append(parameter)
-        else:
-            others.append(parameter)
-    return [
-        {"params": matrices, "weight_decay": weight_decay, "sparse": False},
-        {"params": others, "weight_decay": 0.0, "sparse": False},
-        {"params": sparse, "weight_decay": 0.0, "sparse": True},
-    ]
-
-
-def _is_matrix(name: str, parameter: Tensor) -> bool:
-    try:
-        return released_name(name).endswith("CvK")
-    except KeyError:
-        return parameter.ndim >= 2

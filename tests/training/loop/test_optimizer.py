@@ -31,7 +31,7 @@ def test_a_matrix_moves_as_far_whatever_its_gradient(shape: tuple[int, int]) -> 
 def test_only_matrices_of_shuffle_exchange_networks_are_orthogonal() -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1)))
     names = {id(p): name for name, p in network.named_parameters()}
-    groups = parameter_groups(network, 0.01, muon=True)
+    groups = parameter_groups(network, 0.01, "muon")
     inner, other, rest = ({names[id(p)] for p in group["params"]} for group in groups)
     assert len(inner) == 6
     assert all(name.startswith("rse.") for name in inner)

@@ -16,12 +16,8 @@ from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import SHARED
-from training.loop.released_optim import (
-    ReleasedRAdam,
-    rectification,
-    released_groups,
-    released_rate,
-)
+from training.loop.optimizer import parameter_groups
+from training.loop.released_optim import ReleasedRAdam, rectification, released_rate
 from training.loop.symbol_losses import (
     algorithmic_accuracy,
     algorithmic_loss,
@@ -75,7 +71,8 @@ def test_the_sparse_rule_divides_only_once_the_variance_is_tractable() -> None:
 def test_matrices_decay_and_nothing_else() -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1, norm="sequence")))
     names = {id(p): name for name, p in network.named_parameters()}
-    groups = [{names[id(p)] for p in g["params"]} for g in released_groups(network, 0.01)]
+    found = parameter_groups(network, 0.01, "released")
+    groups = [{names[id(p)] for p in g["params"]} for g in found]
     matrices, others, sparse = groups
     assert sparse == {"embedding.weight"}
     assert {n for n in names.values() if n.endswith(("z.weight", "w.weight"))} < matrices
@@ -175,7 +172,7 @@ def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
     trace = Trace(path)
     meta = trace.meta
     optimizer = ReleasedRAdam(
-        released_groups(trace.network, meta["L2_decay"]),
+        parameter_groups(trace.network, meta["L2_decay"], "released"),
         lr=meta["lr0"],
         betas=(meta["beta1"], meta["beta2"]),
         eps=meta["epsilon"],

@@ -23,8 +23,9 @@ from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import Truth, pieces_with_truth
+from training.shipping.recorded_pieces import Truth, recorded_material, rendered_material
 from training.shipping.tracking import full_age, run_windows, tracked
+from training.shipping.tune import SEED
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +104,11 @@ def gather(
     newest, age, pitch, frame, probability = (
         column[kept] for column in (newest, age, pitch, frame, table[:, 3])
     )
-    note = nearest(truth.onset_s, truth.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
+    onset_s = truth.notes.onset_s
+    note = nearest(onset_s, truth.notes.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
     near_s = (_NEAR_FRAMES + 0.5) * frame_s
     same = nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
-    waited = newest - truth.onset_s[note] / frame_s if len(truth.onset_s) else newest.astype(float)
+    waited = newest - onset_s[note] / frame_s if len(onset_s) else newest.astype(float)
     return OnsetPeaks(
         age, probability, note < 0, same < 0, np.where(note < 0, -1, note + notes), waited
     )
@@ -122,13 +124,16 @@ def early_settings(
     """
     settings = TrackerSettings.from_card(transcriber.card)
     rate = transcriber.config.sample_rate
-    material = list(pieces_with_truth(synth, rate, pieces, seconds, 11, "validation"))
+    rendered = rendered_material(synth, rate, pieces, seconds, SEED)
+    length = int(seconds * rate) // HOP * HOP
+    recorded = recorded_material(synth, rate, length, SEED, "validation", elsewhere=False)
+    material = [*rendered, *recorded]
     parts: list[OnsetPeaks] = []
     notes = 0
     with Engine(transcriber) as engine:
         for audio, truth in material:
             parts.append(gather(engine, audio, truth, settings, notes))
-            notes += len(truth.onset_s)
+            notes += len(truth.notes)
             logger.info("piece %d of %d", len(parts), len(material))
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
     return choose(peaks, settings, full_age(transcriber.config))

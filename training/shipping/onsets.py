@@ -10,7 +10,6 @@ streams with the full look-ahead and from the windows of the anytime mode.
 
 import logging
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -20,23 +19,30 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes import onsets
 from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
-from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.metrics import ONSET_TOLERANCE_S, NoteList, note_list
 from training.music.notes import nearest
 from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.music.synth.tones import tones
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import Truth, known_truth, pieces_with_truth
+from training.shipping.recorded_pieces import (
+    Material,
+    Truth,
+    known_truth,
+    recorded_material,
+    rendered_material,
+)
 from training.shipping.tracking import full_age, lookahead_probabilities, note_heads, run_windows
 
 logger = logging.getLogger(__name__)
 
-SEED = 12  # of the rendered pieces; 11 are those of tune
+SEED = 12  # of the rendered pieces; 11 are those of tune and early
 RADIUS = TrackerSettings().onset_radius_frames
 ANYTIME_SHARE = 0.1  # of each piece: a window every hop takes long
 SPEECH, DRUMS, NOISE, TONES = 2.0, 0.4, 0.4, 3.0  # stretches of each, for a rendered piece
@@ -104,7 +110,7 @@ def _labelled(
 ) -> Examples:
     """Those whose truth is known."""
     at_s = np.asarray(frame * truth.frame_s, np.float64)
-    begins = nearest(truth.onset_s, truth.pitch, at_s, pitch, ONSET_TOLERANCE_S) >= 0
+    begins = nearest(truth.notes.onset_s, truth.notes.pitch, at_s, pitch, ONSET_TOLERANCE_S) >= 0
     known = truth.knows(at_s, pitch)
     return Examples(inputs[known], begins[known])
 
@@ -147,9 +153,7 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float(f"{value:.{DIGITS}g}") for value in values)
 
 
-def unmusical(
-    synth: SynthConfig, rate: int, pieces: int, seconds: float
-) -> Iterator[tuple[NDArray[np.float32], Truth]]:
+def unmusical(synth: SynthConfig, rate: int, pieces: int, seconds: float) -> Material:
     """Audio at the model's rate in which no note begins, and that truth; nothing if ``synth`` has
     no recorded sounds. The numbers of stretches are proportional to that of the pieces."""
     sounds = load_backgrounds(synth.root, rate)
@@ -157,7 +161,7 @@ def unmusical(
         return
     rng = np.random.default_rng(SEED)
     length = round(seconds * rate)
-    silent = known_truth(np.zeros(0), np.zeros(0, np.int16), length, rate)
+    silent = known_truth(note_list(np.zeros((0, 4))), length, rate)
     for _ in range(round(SPEECH * pieces) if sounds.voices else 0):
         yield sounds.talk(length, rng, PACES), silent
     for _ in range(round(DRUMS * pieces) if sounds.kits else 0):
@@ -166,13 +170,14 @@ def unmusical(
         yield sounds.noise(length, rng), silent
 
 
-def made_up(rate: int, pieces: int, seconds: float) -> Iterator[tuple[NDArray[np.float32], Truth]]:
+def made_up(rate: int, pieces: int, seconds: float) -> Material:
     """Stretches of tones at the model's rate, TONES times as many as pieces."""
     rng = np.random.default_rng(SEED)
     length = round(seconds * rate)
     for _ in range(round(TONES * pieces)):
         audio, onset_s, pitch = tones(length, rate, rng)
-        yield audio, known_truth(onset_s, pitch, length, rate)
+        notes = NoteList(onset_s, onset_s, pitch, np.zeros_like(pitch))
+        yield audio, known_truth(notes, length, rate)
 
 
 def classifier_for(
@@ -187,10 +192,15 @@ def classifier_for(
     rate = transcriber.config.sample_rate
     rng = np.random.default_rng(SEED)
     parts: list[Examples] = []
-    material = pieces_with_truth(synth, rate, pieces, seconds, SEED, "train", elsewhere=True)
-    sounds = chain(unmusical(synth, rate, pieces, seconds), made_up(rate, pieces, seconds))
+    length = int(seconds * rate) // HOP * HOP
+    material = chain(
+        unmusical(synth, rate, pieces, seconds),
+        made_up(rate, pieces, seconds),
+        rendered_material(synth, rate, pieces, seconds, SEED),
+        recorded_material(synth, rate, length, SEED, "train", elsewhere=True),
+    )
     with Engine(transcriber) as engine:
-        for number, (audio, truth) in enumerate(chain(sounds, material), start=1):
+        for number, (audio, truth) in enumerate(material, start=1):
             for probabilities in lookahead_probabilities(engine, audio, rows):
                 parts.append(of_stream(probabilities, heads, truth))
             parts.append(of_windows(engine, audio[: int(ANYTIME_SHARE * len(audio))], truth, rng))

@@ -16,7 +16,7 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
-from training.music.metrics import NoteList, estimated_notes, matched_onsets
+from training.music.metrics import NoteList, estimated_notes
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""
@@ -56,12 +56,6 @@ def tracked(
     known = (*tracker.push(0, probabilities), *tracker.finish(probabilities.shape[1]))
     score.add(event for _, event in known)
     return estimated_notes(score.notes)
-
-
-def onset_errors_s(reference: NoteList, found: NoteList) -> NDArray[np.float64]:
-    """Delays of the notes found that match one of the reference."""
-    matched = matched_onsets(reference, found)
-    return np.asarray(found.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]])
 
 
 def run_windows(

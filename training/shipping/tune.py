@@ -9,28 +9,22 @@ at a time along their grids, first in wide steps, until the objective no longer 
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from model.config import HOP
 from model.transcriber import TranscriptionModel
-from service.engine.engine import Engine
 from service.notes.tracker_settings import TrackerSettings
-from training.music.metrics import NoteList, frame_f1, matched_onsets, note_f1, rendered_notes
-from training.music.scored.corpus import load_recordings
-from training.music.synth.acoustics.augment import load_surroundings
+from training.music.metrics import frame_f1, matched_onsets, note_f1
 from training.music.synth.config import SynthConfig
-from training.music.synth.validation import validation_pieces
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import RecordedPieces
-from training.shipping.tracking import lookahead_probabilities, note_heads, onset_errors_s, tracked
+from training.shipping.recorded_pieces import Pieces, recorded_material, rendered_material
 
 logger = logging.getLogger(__name__)
 
+SEED = 11  # of the rendered pieces; 12 are those of onsets
 _PROBABILITIES = (0.02, *(i / 20 for i in range(1, 20)), 0.98)
 # Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone.
 GRID: dict[str, Sequence[Any]] = {
@@ -51,62 +45,32 @@ MAX_CORRECTION = 0.4  # frames
 REAL_WEIGHT = 2.0  # of onset F1 on recordings, against the objective of rendered pieces
 
 
-class Timed(Protocol):
-    """Pieces that settings are judged on, whose notes have true times."""
-
-    frame_s: float
-
-    def objective(self, settings: TrackerSettings) -> float:
-        """Higher is better."""
-
-    def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        """Delays of the found notes, in seconds, over all pieces."""
-
-
-class HeldOutPieces:
-    """Probabilities of the validation pieces."""
-
-    def __init__(
-        self, transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
-    ) -> None:
-        self.frame_s = HOP / transcriber.config.sample_rate
-        self.heads, rows = note_heads(transcriber.config.heads)
-        self.pieces: list[tuple[NDArray[np.float32], NoteList]] = []
-        with Engine(transcriber) as engine:
-            for piece in validation_pieces(synth, pieces, seconds, seed=11):
-                for probabilities in lookahead_probabilities(engine, piece.audio, rows):
-                    self.pieces.append((probabilities, rendered_notes(piece.notes)))
-
-    def _tracked(self, settings: TrackerSettings) -> Iterator[tuple[NoteList, NoteList]]:
-        """The notes of each piece and those found."""
-        for probabilities, reference in self.pieces:
-            yield reference, tracked(settings, probabilities, self.frame_s, self.heads)
+class RenderedPieces(Pieces):
+    """Pieces whose ends and velocities are known as well."""
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""
         total = 0.0
-        for (probabilities, _), pair in zip(self.pieces, self._tracked(settings), strict=True):
+        tracked = self.tracked(settings)
+        for (probabilities, _), (truth, found) in zip(self.pieces, tracked, strict=True):
+            pair = truth.notes, found
             rolls = (notes.roll(probabilities.shape[1], self.frame_s) for notes in pair)
             total += note_f1(*pair, offsets=False) + 0.5 * note_f1(*pair, offsets=True)
             total += 0.5 * frame_f1(*rolls)
         return total / len(self.pieces)
 
-    def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
-        """As in ``Timed``."""
-        return np.concatenate([onset_errors_s(*pair) for pair in self._tracked(settings)])
-
     def velocity_scale(self, settings: TrackerSettings) -> float:
         """The ``velocity_scale`` that makes the found notes as loud as they were played, in the
         median and to a tenth; that of ``settings`` if none is found."""
         ratios = [np.zeros(0)]
-        for reference, notes in self._tracked(replace(settings, velocity_scale=1.0)):
-            pairs = matched_onsets(reference, notes)
-            ratios.append(reference.velocity[pairs[:, 0]] / notes.velocity[pairs[:, 1]])
+        for truth, notes in self.tracked(replace(settings, velocity_scale=1.0)):
+            pairs = matched_onsets(truth.notes, notes)
+            ratios.append(truth.notes.velocity[pairs[:, 0]] / notes.velocity[pairs[:, 1]])
         found = np.concatenate(ratios)
         return round(float(np.median(found)), 1) if len(found) else settings.velocity_scale
 
 
-def correction_frames(kinds: Sequence[Timed], settings: TrackerSettings) -> float:
+def correction_frames(kinds: Sequence[Pieces], settings: TrackerSettings) -> float:
     """The correction that zeroes the median onset error, averaged over the kinds of pieces, within
     the limits of ``onset_correction_frames`` and to a tenth."""
     bare = replace(settings, onset_correction_frames=0.0)
@@ -204,13 +168,14 @@ def settings_for(
     pieces: number of rendered pieces; seconds: length of each; four times as much of each
     recording.
     """
-    rendered = HeldOutPieces(transcriber, synth, pieces, seconds)
-    kinds: list[Timed] = [rendered]
+    rate = transcriber.config.sample_rate
+    rendered = RenderedPieces(transcriber, rendered_material(synth, rate, pieces, seconds, SEED))
+    kinds: list[Pieces] = [rendered]
     weights = [1.0]
     if synth.real_root is not None:
-        held_out = load_recordings(synth.real_root, synth.cache, "validation", synth.real_left_out)
-        around = load_surroundings(synth.root, transcriber.config.sample_rate)
-        kinds.append(RecordedPieces(transcriber, held_out, 4 * seconds, around))
+        length = int(4 * seconds * rate)
+        recorded = recorded_material(synth, rate, length, 0, "validation", elsewhere=True)
+        kinds.append(Pieces(transcriber, recorded))
         weights.append(REAL_WEIGHT)
 
     def objective(settings: TrackerSettings) -> float:

@@ -8,6 +8,7 @@ from model.config import HOP, SAMPLE_RATE
 from service.notes.onsets import INPUTS
 from tests.service.notes.drawn_notes import ALL_HEADS, FRAME_S, draw, silence
 from tests.training.music.synth.acoustics.test_backgrounds import write_noise
+from training.music.metrics import note_list
 from training.music.synth.config import SynthConfig
 from training.shipping.onsets import Examples, fit, made_up, of_stream, unmusical
 from training.shipping.recorded_pieces import Truth
@@ -28,7 +29,8 @@ def test_peaks_are_labelled_by_the_notes_that_begin_there() -> None:
         draw(drawn, pitch, onset, int(onset) + 10)
     unknown = np.zeros((100, 128), bool)
     unknown[75:85, 50] = True  # an ornament that the score leaves open
-    truth = Truth(np.array([20.3, 53.0]) * FRAME_S, np.array([60, 64], np.int16), unknown, FRAME_S)
+    rows = np.array([(20.3 * FRAME_S, 1.0, 60, 64), (53.0 * FRAME_S, 1.0, 64, 64)])
+    truth = Truth(note_list(rows), unknown, FRAME_S)
     found = of_stream(drawn, ALL_HEADS, truth)
     # 60 begins, its overtone 72 does not, 64 begins within 50 ms; nobody knows about 50.
     assert sorted(found.begins.tolist()) == [False, True, True]
@@ -52,7 +54,7 @@ def test_made_up_tones_begin_where_their_truth_says() -> None:
     rises = []
     for audio, truth in made_up(SAMPLE_RATE, 2, 6.0):
         assert len(audio) == 6 * SAMPLE_RATE
-        for onset_s, pitch in zip(truth.onset_s, truth.pitch, strict=True):
+        for onset_s, pitch in zip(truth.notes.onset_s, truth.notes.pitch, strict=True):
             at, near = round(onset_s * SAMPLE_RATE), round(0.1 * SAMPLE_RATE)
             frequency = 440 * 2 ** ((pitch - 69) / 12) / SAMPLE_RATE
             turn = np.exp(-2j * np.pi * frequency * np.arange(near))

@@ -10,7 +10,7 @@ from training.music.metrics import NoteList, note_list
 from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording
-from training.shipping.recorded_pieces import RecordedPieces, known_onset_f1, truth_of
+from training.shipping.recorded_pieces import Material, Pieces, known_onset_f1, truth_of
 
 FRAME_S = HOP / SAMPLE_RATE
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
@@ -24,6 +24,12 @@ def recording(unknown: list[tuple[float, float, float, float]], notes: list) -> 
         notes_of(onset, offset, pitch),
         np.array(unknown, float).reshape(-1, 4),
     )
+
+
+def beginning(played: ScoredRecording) -> Material:
+    """The first 3.5 s."""
+    audio = played.audio[: int(3.5 * SAMPLE_RATE)] / np.float32(PCM_SCALE)
+    yield audio, truth_of(played, -(-len(audio) // HOP), FRAME_S)
 
 
 def found(*notes: tuple[float, int]) -> NoteList:
@@ -47,12 +53,12 @@ def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
 
 def test_recordings_are_transcribed_and_scored() -> None:
     played = recording([], TONES)
-    pieces = RecordedPieces(FakeTranscriber(), [played], seconds=3.5)  # type: ignore[arg-type]
+    pieces = Pieces(FakeTranscriber(), beginning(played))  # type: ignore[arg-type]
     assert len(pieces.pieces) == 2  # one for each look-ahead
-    assert all(len(truth.onset_s) == 3 for _, truth in pieces.pieces)
+    assert all(len(truth.notes) == 3 for _, truth in pieces.pieces)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
     assert pieces.objective(settings) > 0.8
     assert abs(np.median(pieces.onset_errors_s(settings))) < 0.015
     elsewhere = recording([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
-    wrong = RecordedPieces(FakeTranscriber(), [elsewhere], seconds=3.5)  # type: ignore[arg-type]
+    wrong = Pieces(FakeTranscriber(), beginning(elsewhere))  # type: ignore[arg-type]
     assert wrong.objective(settings) < 0.2

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.config import NOTE_HEADS
+from model.config import NOTE_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.networks import TINY
 from training.music.synth.config import SynthConfig
+from training.shipping.recorded_pieces import Pieces, rendered_material
 from training.shipping.tune import (
     GRID,
     MAX_CORRECTION,
-    HeldOutPieces,
+    SEED,
+    RenderedPieces,
     correction_frames,
     main,
     tune,
@@ -54,10 +56,12 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
 
 
 def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
-    pieces = HeldOutPieces(TranscriptionModel(TINY), synth_config, pieces=1, seconds=4.0)
+    material = rendered_material(synth_config, SAMPLE_RATE, 1, 4.0, SEED)
+    pieces = RenderedPieces(TranscriptionModel(TINY), material)
     assert pieces.heads == NOTE_HEADS
     assert len(pieces.pieces) == 2  # one for each look-ahead
-    for probabilities, reference in pieces.pieces:
+    for probabilities, truth in pieces.pieces:
+        reference = truth.notes
         assert probabilities.shape[::2] == (len(NOTE_HEADS), 128)
         probabilities[:] = 0.0  # as a perfect model would
         frames = probabilities.shape[1]
@@ -66,8 +70,8 @@ def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
             probabilities[1, min(frames - 1, round(onset / pieces.frame_s)), pitch] = 1.0
     deaf = TrackerSettings(onset_threshold=1.0, frame_on_threshold=1.0, min_note_frames=1000)
     assert pieces.objective(TrackerSettings()) > max(1.0, pieces.objective(deaf))
-    for probabilities, reference in pieces.pieces:  # half as loud as they were played
-        probabilities[2] = float(np.median(reference.velocity)) / 127 / 2
+    for probabilities, truth in pieces.pieces:  # half as loud as they were played
+        probabilities[2] = float(np.median(truth.notes.velocity)) / 127 / 2
     assert pieces.velocity_scale(TrackerSettings()) == pytest.approx(2.0, abs=0.1)
     for probabilities, _ in pieces.pieces:
         probabilities[:] = 0.0
@@ -75,9 +79,8 @@ def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
 
 
 def test_the_timing_of_several_kinds_of_pieces_is_levelled() -> None:
-    class Late(Hill):
+    class Late(Pieces):
         def __init__(self, late_s: float) -> None:
-            super().__init__(lambda _: 0.0)
             self.frame_s, self._late_s = 0.01, late_s
 
         def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:

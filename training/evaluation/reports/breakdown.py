@@ -1,10 +1,7 @@
 """Scores by octave and by polyphony, pooled over recordings."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,47 +15,20 @@ _POLYPHONY_GROUP = np.array([0, 1, 2, 3, 4, 5, 5, *[6] * (PITCHES - 6)])  # of 0
 OCTAVES = tuple(f"C{octave} to B{octave}" for octave in range(-1, 9)) + ("C9 to G9",)
 
 
-@dataclass
-class Counts:
-    """Frames and notes of one group; sums over recordings."""
+class Counts(NamedTuple):
+    """Frames and notes by group: [groups] unless stated otherwise. They add up over recordings."""
 
-    notes: int = 0
+    notes: NDArray[np.int64]
     """Notes of the labels."""
-    estimated: int = 0
-    matched: int = 0
+    estimated: NDArray[np.int64]
+    matched: NDArray[np.int64]
     """Notes found, by onset and pitch."""
-    hits: int = 0
-    """Frames x pitches that sound in both labels and notes found; similarly the next two."""
-    label_frames: int = 0
-    estimated_frames: int = 0
-    sounding: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS + 1, np.int64))
-    """Frames x pitches that sound in the labels, by probability."""
-    silent: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS + 1, np.int64))
-
-    def add(self, other: Counts) -> None:
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def figures(self) -> dict[str, float | int | None]:
-        """``notes`` and the scores; None where there is nothing to score."""
-        frames, notes = self.label_frames + self.estimated_frames, self.notes + self.estimated
-        return {
-            "notes": self.notes,
-            "estimated_notes": self.estimated,
-            "frame_ap": self._average_precision(),
-            "frame_f1": 2 * self.hits / frames if frames else None,
-            "onset_recall": self.matched / self.notes if self.notes else None,
-            "onset_precision": self.matched / self.estimated if self.estimated else None,
-            "onset_f1": 2 * self.matched / notes if notes else None,
-        }
-
-    def _average_precision(self) -> float | None:
-        if not self.label_frames:
-            return None
-        right = np.cumsum(self.sounding[::-1])
-        predicted = right + np.cumsum(self.silent[::-1])
-        precision = right / np.maximum(1, predicted)
-        return float(np.sum(self.sounding[::-1] * precision) / right[-1])
+    hits: NDArray[np.int64]
+    """Frames x pitches that sound in both labels and notes found; then in the notes found."""
+    estimated_frames: NDArray[np.int64]
+    sounding: NDArray[np.int64]
+    """[groups, BINS + 1]: frames x pitches that sound in the labels, by probability."""
+    silent: NDArray[np.int64]
 
 
 def breakdowns(
@@ -67,10 +37,10 @@ def breakdowns(
     matched: NDArray[np.int64],
     probabilities: NDArray[np.float32],
     frame_s: float,
-) -> tuple[dict[str, Counts], dict[str, Counts]]:
-    """Counts of one recording by octave, and by the number of notes that sound in the labels: at
-    the frame, or at the note's onset (that note included). A matched note counts where its label
-    does.
+) -> tuple[Counts, Counts | None]:
+    """Counts of one recording by OCTAVES, and by POLYPHONY, the number of notes that sound in the
+    labels: at the frame, or at the note's onset (that note included); None without frames. A
+    matched note counts where its label does.
 
     matched: ``metrics.matched_onsets``; probabilities: (frames, PITCHES).
     """
@@ -80,9 +50,9 @@ def breakdowns(
     octave = np.broadcast_to(np.arange(PITCHES) // 12, label.shape)
     notes, found = reference.pitch // 12, estimated.pitch // 12
     rolls = label, estimate, bins
-    octaves = _counts(OCTAVES, octave, *rolls, notes, found, notes[matched[:, 0]])
+    octaves = _counts(len(OCTAVES), octave, *rolls, notes, found, notes[matched[:, 0]])
     if not frames:
-        return octaves, {}
+        return octaves, None
     group = _POLYPHONY_GROUP[label.sum(axis=1)]
 
     def at_onset(notes: NoteList) -> NDArray[np.int64]:
@@ -92,21 +62,44 @@ def breakdowns(
     notes, found = at_onset(reference), at_onset(estimated)
     found[matched[:, 1]] = notes[matched[:, 0]]
     groups = np.broadcast_to(group[:, None], label.shape)
-    return octaves, _counts(POLYPHONY, groups, *rolls, notes, found, notes[matched[:, 0]])
+    polyphony = _counts(len(POLYPHONY), groups, *rolls, notes, found, notes[matched[:, 0]])
+    return octaves, polyphony
 
 
-def pooled_figures(recordings: Iterable[Mapping[str, Counts]]) -> dict[str, dict[str, Any]]:
-    """The figures of all recordings together, with groups in order."""
-    total: dict[str, Counts] = {}
-    for recording in recordings:
-        for name, counts in recording.items():
-            total.setdefault(name, Counts()).add(counts)
-    order = (*OCTAVES, *POLYPHONY)
-    return {name: total[name].figures() for name in sorted(total, key=order.index)}
+def pooled_figures(
+    names: tuple[str, ...], recordings: Iterable[Counts | None]
+) -> dict[str, dict[str, Any]]:
+    """The figures of all recordings together, of the groups that have notes: OCTAVES or POLYPHONY,
+    as the counts do."""
+    known = [counts for counts in recordings if counts is not None]
+    if not known:
+        return {}
+    total = [np.sum(column, axis=0) for column in zip(*known, strict=True)]
+    groups = zip(names, *total, strict=True)
+    return {name: _figures(Counts(*rest)) for name, *rest in groups if any(map(np.any, rest[:6]))}
+
+
+def _figures(group: Counts) -> dict[str, float | int | None]:
+    """``notes`` and the scores of one group; None where there is nothing to score."""
+    notes, estimated, matched, hits, estimated_frames = (int(count) for count in group[:5])
+    label_frames = int(group.sounding.sum())
+    frames = label_frames + estimated_frames
+    right = np.cumsum(group.sounding[::-1])
+    precision = right / np.maximum(1, right + np.cumsum(group.silent[::-1]))
+    area = float(np.sum(group.sounding[::-1] * precision))
+    return {
+        "notes": notes,
+        "estimated_notes": estimated,
+        "frame_ap": area / label_frames if label_frames else None,
+        "frame_f1": 2 * hits / frames if frames else None,
+        "onset_recall": matched / notes if notes else None,
+        "onset_precision": matched / estimated if estimated else None,
+        "onset_f1": 2 * matched / (notes + estimated) if notes + estimated else None,
+    }
 
 
 def _counts(
-    names: tuple[str, ...],
+    size: int,
     groups: NDArray[np.int64],
     label: NDArray[np.bool_],
     estimate: NDArray[np.bool_],
@@ -114,28 +107,14 @@ def _counts(
     notes: NDArray[np.int64],
     found: NDArray[np.int64],
     matched: NDArray[np.int64],
-) -> dict[str, Counts]:
+) -> Counts:
     """groups, label, estimate, bins: (frames, PITCHES); the others: the group of each note."""
     cells = groups * (BINS + 1) + bins
-    size = len(names) * (BINS + 1)
-    sounding = np.bincount(cells[label], minlength=size).reshape(len(names), -1)
-    silent = np.bincount(cells[~label], minlength=size).reshape(len(names), -1)
-
-    def count(values: NDArray[np.int64]) -> list[int]:
-        return [int(n) for n in np.bincount(values.ravel(), minlength=len(names))]
-
-    columns = zip(
-        names,
-        count(notes),
-        count(found),
-        count(matched),
-        count(groups[label & estimate]),
-        count(groups[label]),
-        count(groups[estimate]),
-        sounding,
-        silent,
-        strict=True,
+    in_groups = (notes, found, matched, groups[label & estimate], groups[estimate])
+    return Counts(
+        *(np.bincount(values, minlength=size) for values in in_groups),
+        *(
+            np.bincount(cells[where], minlength=size * (BINS + 1)).reshape(size, -1)
+            for where in (label, ~label)
+        ),
     )
-    return {
-        name: Counts(*rest) for name, *rest in columns if rest[0] or rest[1] or rest[4] or rest[5]
-    }

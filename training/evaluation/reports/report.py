@@ -1,14 +1,14 @@
 """Figures of many recordings as one report: means, intervals, breakdowns, tables to read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
-from training.evaluation.reports.breakdown import Counts, pooled_figures
+from training.evaluation.reports.breakdown import OCTAVES, POLYPHONY, Counts, pooled_figures
 from training.music.metrics import (
     DEFINITIONS,
     DELAY_FIGURES,
@@ -31,8 +31,8 @@ class Result:
     """FIGURES, DELAY_FIGURES and perhaps VELOCITY_FIGURE and INSTRUMENT_FIGURES."""
     onset_errors_s: NDArray[np.float64]
     """Delays of matched onsets."""
-    octaves: dict[str, Counts] = field(default_factory=dict)
-    polyphony: dict[str, Counts] = field(default_factory=dict)
+    octaves: Counts | None = None
+    polyphony: Counts | None = None
     confusion: NDArray[np.int64] | None = None
     """Notes by labelled and predicted instrument; None if unknown."""
 
@@ -71,8 +71,8 @@ def report(results: Mapping[str, Result]) -> Report:
         "mean": _plain({name: _mean(found) for name, found in values.items()}),
         "interval": {name: interval(found) for name, found in values.items()},
         "onset_error_ms": _spread(late),
-        "octaves": pooled_figures(result.octaves for result in results.values()),
-        "polyphony": pooled_figures(result.polyphony for result in results.values()),
+        "octaves": pooled_figures(OCTAVES, (r.octaves for r in results.values())),
+        "polyphony": pooled_figures(POLYPHONY, (r.polyphony for r in results.values())),
         "confusion": named_confusion(confusion_of(results)),
         "definitions": {name: DEFINITIONS[name] for name in values},
     }

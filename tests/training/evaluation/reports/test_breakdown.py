@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.evaluation.reports.breakdown import breakdowns, pooled_figures
+from training.evaluation.reports.breakdown import (
+    OCTAVES,
+    POLYPHONY,
+    Counts,
+    breakdowns,
+    pooled_figures,
+)
 from training.music.metrics import (
     NoteList,
     frame_average_precision,
@@ -36,16 +42,17 @@ def test_groups_add_up_to_the_whole(seed: int) -> None:
     probabilities = (rng.integers(0, 11, (100, 128)) / 10).astype(np.float32)
     matched = matched_onsets(reference, estimated)
     label, drawn = reference.roll(100, FRAME_S), estimated.roll(100, FRAME_S)
-    for groups in breakdowns(reference, estimated, matched, probabilities, FRAME_S):
-        assert sum(counts.notes for counts in groups.values()) == len(reference)
-        assert sum(counts.estimated for counts in groups.values()) == len(estimated)
-        assert sum(counts.matched for counts in groups.values()) == len(matched)
-        twice = pooled_figures([groups, groups])
+    found = breakdowns(reference, estimated, matched, probabilities, FRAME_S)
+    for names, groups in zip((OCTAVES, POLYPHONY), found, strict=True):
+        assert groups is not None
+        assert groups.notes.sum() == len(reference)
+        assert groups.estimated.sum() == len(estimated)
+        assert groups.matched.sum() == len(matched)
+        twice = pooled_figures(names, [groups, groups])
         assert sum(figures["notes"] for figures in twice.values()) == 2 * len(reference)
-        total, *others = groups.values()
-        for counts in others:
-            total.add(counts)
-        assert total.figures()["frame_f1"] == pytest.approx(frame_f1(drawn, label))
+        total = Counts(*(column.sum(axis=0, keepdims=True) for column in groups))
+        of_all = pooled_figures(("all",), [total])["all"]
+        assert of_all["frame_f1"] == pytest.approx(frame_f1(drawn, label))
 
 
 def test_an_octave_counts_its_own_notes() -> None:
@@ -53,9 +60,10 @@ def test_an_octave_counts_its_own_notes() -> None:
     estimated = notes([(0.1, 0.5, 60), (0.2, 0.6, 72), (0.7, 0.8, 72)])
     probabilities = estimated.roll(100, FRAME_S).astype(np.float32)
     matched = matched_onsets(reference, estimated)
-    groups, _ = breakdowns(reference, estimated, matched, probabilities, FRAME_S)
+    counts, _ = breakdowns(reference, estimated, matched, probabilities, FRAME_S)
+    groups = pooled_figures(OCTAVES, [counts])
     assert list(groups) == ["C4 to B4", "C5 to B5"]
-    low, high = (groups[name].figures() for name in groups)
+    low, high = groups.values()
     assert (low["onset_recall"], low["onset_precision"]) == (0.5, 1.0)
     assert (high["onset_recall"], high["onset_precision"]) == (1.0, 0.5)
     octave = slice(60, 72)

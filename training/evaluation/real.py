@@ -96,7 +96,7 @@ def score(
     probabilities: (frames, PITCHES); known_s: as in ``note_on_delays``, None if unknown.
     """
     matched = matched_onsets(reference, estimated)
-    figures = scores(reference, estimated, probabilities, frame_s)
+    figures = scores(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
     return Result(

@@ -207,36 +207,32 @@ def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np
     return 2 * hits / max(1, len(reference) + len(estimated))
 
 
-def instrument_figures(reference: NoteList, estimated: NoteList) -> dict[str, float]:
-    """INSTRUMENT_FIGURES; the accuracy is NaN if no note is found."""
-    matched = matched_onsets(reference, estimated)
-    counts = confusion(reference, estimated, matched)
-    found = int(counts.sum())
-    return {
-        "instrument_accuracy": float(counts.trace() / found) if found else float("nan"),
-        "multi_onset_f1": multi_onset_f1(reference, estimated, matched),
-    }
-
-
 def scores(
-    reference: NoteList, estimated: NoteList, probabilities: NDArray, frame_s: float
+    reference: NoteList,
+    estimated: NoteList,
+    matched: NDArray[np.int64],
+    probabilities: NDArray,
+    frame_s: float,
 ) -> dict[str, float]:
     """FIGURES of one recording, VELOCITY_FIGURE if it has velocities, and INSTRUMENT_FIGURES if
-    the labels and the notes found have instruments.
+    the labels and the notes found have instruments (NaN for the accuracy if no note is found).
 
-    probabilities: (frames, PITCHES).
+    matched: see ``matched_onsets``; probabilities: (frames, PITCHES).
     """
     roll = reference.roll(len(probabilities), frame_s)
     figures = {
         "frame_ap": frame_average_precision(probabilities, roll),
         "frame_f1": frame_f1(estimated.roll(len(roll), frame_s), roll),
-        "onset_f1": note_f1(reference, estimated, offsets=False),
+        "onset_f1": _f1(matched, reference, estimated),
         "onset_offset_f1": note_f1(reference, estimated, offsets=True),
     }
     if reference.has_velocities:
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
     if reference.has_instruments and estimated.has_instruments:
-        figures |= instrument_figures(reference, estimated)
+        counts = confusion(reference, estimated, matched)
+        found = int(counts.sum())
+        figures["instrument_accuracy"] = float(counts.trace() / found) if found else float("nan")
+        figures["multi_onset_f1"] = multi_onset_f1(reference, estimated, matched)
     return figures
 
 

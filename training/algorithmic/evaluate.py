@@ -6,7 +6,6 @@ to longer sequences"). The table goes to RUN_DIR/generalisation.json.
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -65,18 +64,6 @@ def score_examples(network: nn.Module, examples: Examples) -> Score:
     return Score(length, count, 1 - wrong / max(1, symbols), whole / count)
 
 
-def generalisation(
-    network: nn.Module,
-    problem: Problem,
-    lengths: tuple[int, ...] = LENGTHS,
-    examples: int = EXAMPLES,
-) -> Iterator[Score]:
-    """Scores on fresh examples of each length, shortest first."""
-    for length in lengths:
-        rng = np.random.default_rng((0, length))
-        yield score_examples(network, draw_examples(problem, rng, length, examples))
-
-
 def table(scores: list[Score]) -> str:
     lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
     lines += [
@@ -89,13 +76,18 @@ def table(scores: list[Score]) -> str:
 def evaluate_run(
     folder: Path, weights: str, lengths: tuple[int, ...], examples: int
 ) -> list[Score]:
-    """Scores the weights of a run and keeps the result in its folder. Raises WeightsError."""
+    """Scores the weights of a run on fresh examples of each length and keeps the result in its
+    folder. Raises WeightsError."""
     path = saved_weights(folder, weights)
     network, task = load_symbol_network(path), read_card(path).get("name")
     if task not in PROBLEMS:
         raise WeightsError(f"{path} is of task {task!r}; expected one of {sorted(PROBLEMS)}")
     network.to("cuda" if torch.cuda.is_available() else "cpu")
-    scores = list(generalisation(network, PROBLEMS[task], lengths, examples))
+    scores = []
+    for length in lengths:
+        rng = np.random.default_rng((0, length))
+        drawn = draw_examples(PROBLEMS[task], rng, length, examples)
+        scores.append(score_examples(network, drawn))
     result = {"task": task, "weights": weights, "scores": [*map(asdict, scores)]}
     write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
     return scores

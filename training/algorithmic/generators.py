@@ -106,11 +106,6 @@ def multiply(inputs: Symbols) -> Symbols:
     return bits + np.uint8(DIGIT)
 
 
-def sort(inputs: Symbols) -> Symbols:
-    """The keys in ascending order."""
-    return np.sort(inputs, axis=1)
-
-
 def operands(inputs: Symbols) -> tuple[Symbols, Symbols]:
     """The digits 0 and 1 of both numbers, (count, digits) each, least significant first."""
     digits = inputs.shape[1] // 2
@@ -122,7 +117,7 @@ PROBLEMS = {
     for problem in (
         Problem("addition", 13, 4, 1, partial(draw_numbers, PLUS), add),
         Problem("multiplication", 13, 4, 2, partial(draw_numbers, TIMES), multiply),
-        Problem("sorting", 12, 12, 1, draw_keys, sort),
+        Problem("sorting", 12, 12, 1, draw_keys, partial(np.sort, axis=1)),
     )
 }
 """By name; the paper's section "Algorithmic tasks"."""

@@ -67,7 +67,7 @@ class MusicConfig:
     weights: HeadWeights = field(default_factory=HeadWeights)
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """A larger network to learn from beside the labels."""
-    validation_windows: int = 1500
+    validation_windows: int = 1000
     """Windows of held-out music per validation."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from model.config import ACCURATE, LIGHT, LIVE, PAPER, RELEASED_RSE, RSEConfig
+from model.config import ACCURATE, LIGHT, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.generators import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.task import LambadaConfig, LambadaTask
@@ -72,47 +72,33 @@ Run = MusicRun | AlgorithmicRun | LambadaRun
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
     # The weights in the package.
-    "live": MusicRun(
-        MusicConfig(model=LIVE, validation_windows=1000),
-        LoopConfig(minutes=120, validate_minutes=15),
-    ),
+    "live": MusicRun(loop=LoopConfig(minutes=120, validate_minutes=15)),
     # A second stage, at a lower rate to keep what has been learned.
     "live-on": MusicRun(
-        MusicConfig(model=LIVE, validation_windows=1000),
-        LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12),
-        init="live",
+        loop=LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12), init="live"
     ),
     # Several times the work of "live": ten minutes of a data-centre GPU, days of a processor.
     "accurate": MusicRun(
-        MusicConfig(model=ACCURATE, batch_size=256, workers=12, validation_windows=1000),
+        MusicConfig(model=ACCURATE, batch_size=256, workers=12),
         LoopConfig(minutes=8, validate_minutes=3),
     ),
     # "live" on a GPU, with "accurate" as its teacher.
     "live-taught": MusicRun(
         MusicConfig(
-            model=LIVE,
-            batch_size=256,
-            workers=12,
-            distillation=DistillationConfig(teacher="accurate"),
-            validation_windows=1000,
+            batch_size=256, workers=12, distillation=DistillationConfig(teacher="accurate")
         ),
         LoopConfig(minutes=6, learning_rate=1e-3, validate_minutes=3),
         init="live",
     ),
     # For processors without bfloat16: "live" made narrower, which is also its teacher.
     "light": MusicRun(
-        MusicConfig(
-            model=LIGHT,
-            distillation=DistillationConfig(teacher="live"),
-            validation_windows=1000,
-        ),
+        MusicConfig(model=LIGHT, distillation=DistillationConfig(teacher="live")),
         LoopConfig(minutes=120, learning_rate=1e-3, validate_minutes=15),
         init="live",
     ),
     # A few minutes on two cores, for a first try.
     "laptop": MusicRun(
-        MusicConfig(model=LIVE, validation_windows=300),
-        LoopConfig(minutes=4, validate_minutes=2),
+        MusicConfig(validation_windows=300), LoopConfig(minutes=4, validate_minutes=2)
     ),
     # The paper's network on rendered sound, for hours on a CPU, beside "live" at equal hours.
     "waveform": MusicRun(
@@ -125,7 +111,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     ),
     # The paper's network and the released code's batch size, steps and rate; needs a GPU.
     "paper": MusicRun(
-        MusicConfig(model=PAPER, batch_size=16, workers=8),
+        MusicConfig(model=PAPER, batch_size=16, workers=8, validation_windows=1500),
         LoopConfig(
             steps=800_000,
             optimizer="released",
@@ -142,15 +128,17 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     """Presets of one of the three tasks."""
     problem = PROBLEMS[task]
     data = AlgorithmicConfig(task=task)  # type: ignore[arg-type]
-    released_loop = LoopConfig(
+    loop = LoopConfig(validate_steps=500, tensorboard=True)
+    released_loop = replace(
+        loop,
         steps=20_000,
         optimizer="released",
         learning_rate=released_learning_rate(192),
         warmup=0,
         average=0,
-        validate_steps=500,
-        tensorboard=True,
     )
+    paper = RSEConfig(maps=192, blocks=problem.blocks)
+    released = replace(RELEASED_RSE, maps=192, blocks=problem.blocks)
 
     def on_a_cpu(maps: int) -> AlgorithmicRun:
         """Bins join over the first quarter, so that short sequences are learnt first."""
@@ -161,17 +149,9 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
                 curriculum_steps=2_500,
                 validation_examples=512,
             ),
-            LoopConfig(
-                steps=10_000,
-                optimizer="muon",
-                learning_rate=0.02,
-                validate_steps=500,
-                tensorboard=True,
-            ),
+            replace(loop, steps=10_000, optimizer="muon", learning_rate=0.02),
         )
 
-    paper = RSEConfig(maps=192, blocks=problem.blocks)
-    released = replace(RELEASED_RSE, maps=192, blocks=problem.blocks)
     return {
         # The paper's network, trained as in the released code; needs a GPU.
         "paper": AlgorithmicRun(replace(data, rse=paper), released_loop),
@@ -192,13 +172,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
                 batch_size=16,
                 validation_examples=512,
             ),
-            LoopConfig(
-                steps=6_000,
-                learning_rate=5e-3,
-                validate_steps=500,
-                bfloat16=False,
-                tensorboard=True,
-            ),
+            replace(loop, steps=6_000, learning_rate=5e-3, bfloat16=False),
         ),
     }
 
@@ -212,6 +186,12 @@ _SMALL = LambadaConfig(
     batch_size=32,
     objective="sum",
     validation_passages=1000,
+)
+_NOVELS = replace(
+    _SMALL,
+    corpus_vectors=True,
+    cut=CutConfig(ends="word", common=500, targets="lambada"),
+    batch_size=64,
 )
 
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
@@ -234,26 +214,16 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
     ),
     # The results in RESULTS.md.
     "novels": LambadaRun(
-        replace(
-            _SMALL,
-            vocabulary=12_000,
-            corpus_vectors=True,
-            cut=CutConfig(ends="word", common=500, targets="lambada"),
-            rse=RSEConfig(maps=96, blocks=1),
-            batch_size=64,
-        ),
+        replace(_NOVELS, vocabulary=12_000, rse=RSEConfig(maps=96, blocks=1)),
         LoopConfig(minutes=45, optimizer="muon", learning_rate=0.01, validate_minutes=6),
     ),
     # The paper's size on the same passages, without vectors from elsewhere; needs a GPU.
     "gpu": LambadaRun(
         replace(
-            _SMALL,
+            _NOVELS,
             vocabulary=30_000,
-            corpus_vectors=True,
-            cut=CutConfig(ends="word", common=500, targets="lambada"),
             rse=RSEConfig(maps=384, blocks=2),
             length=256,
-            batch_size=64,
             validation_passages=0,
         ),
         LoopConfig(

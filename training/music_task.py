@@ -29,12 +29,12 @@ from model.config import (
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Share
 from training.music.distillation import DistillationConfig, Teacher
-from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
+from training.music.losses import HeadWeights, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, synth_stream
-from training.music.synth.labels import ONSET_SCALE, PEDAL_SCALE, VELOCITY_SCALE, Targets
 from training.music.synth.validation import render_validation
+from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets
 from training.musicnet.data import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
@@ -185,28 +185,17 @@ def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
     return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
 
 
-def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Labels]:
-    """Audio (batch, samples) and labels, float32."""
+def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tensor]]:
+    """Audio (batch, samples) and targets, float32."""
 
     def scaled(values: NDArray[Any], scale: int) -> Tensor:
         return torch.from_numpy(values).to(device, non_blocking=True).float() / scale
 
-    audio, targets = batch
-    labels = Labels(
-        frame=scaled(targets.frame, 1),
-        onset=scaled(targets.onset, ONSET_SCALE),
-        velocity=scaled(targets.velocity, VELOCITY_SCALE),
-        offset=scaled(targets.offset, ONSET_SCALE),
-        instrument=torch.from_numpy(targets.instrument).to(device, non_blocking=True),
-        pedal=scaled(targets.pedal, PEDAL_SCALE),
-        frame_known=1 - scaled(targets.frame_unknown, 1),
-        onset_known=1 - scaled(targets.onset_unknown, 1),
-    )
-    return scaled(audio, 1), labels
+    return scaled(batch.audio, 1), Targets(*map(scaled, batch.targets, SCALES))
 
 
 def _notes_and_pedal(
-    heads: tuple[str, ...], probabilities: NDArray[np.float32], targets: Targets
+    heads: tuple[str, ...], probabilities: NDArray[np.float32], targets: Targets[NDArray[np.uint8]]
 ) -> dict[str, float]:
     """Correlation of the velocity, accuracy of the instrument at onsets, of all notes and as a mean
     over classes, and F1 of the pedal, over frames with at least 200 ms of look-ahead."""

@@ -5,8 +5,6 @@ what its overtones look like (Hinton et al., 2015). Cross-entropy is linear in i
 mixture of both losses is the loss of the mixed targets.
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -14,7 +12,7 @@ from model import storage
 from model.config import WINDOW, ModelConfig
 from model.ranges import Fraction, checked
 from model.storage import fastest_dtype
-from training.music.losses import Labels
+from training.music.targets import Targets
 
 TAUGHT = ("frame", "onset", "velocity", "offset")
 """Heads that learn from the teacher; classes of instruments and the pedal have labels alone."""
@@ -46,7 +44,7 @@ class Teacher:
             )
         self._samples = theirs.context + WINDOW
 
-    def mixed(self, audio: Tensor, labels: Labels) -> Labels:
+    def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
         """Labels for a batch of windows, (batch, samples), with the teacher's share in them."""
         if self._device != audio.device:
             self._device = audio.device
@@ -60,4 +58,4 @@ class Teacher:
         }
         if "velocity" in targets:  # 0 where no note begins or its velocity is unknown
             targets["velocity"] *= labels.velocity > 0
-        return replace(labels, **targets)
+        return labels._replace(**targets)

@@ -12,26 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import CENTRE_FRAME, FRAMES, INSTRUMENT_HEADS, LOGIT_OFFSET
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The targets of ``synth.labels`` for a batch of windows, (batch, FRAMES, PITCHES) float from 0
-    to 1 unless stated otherwise."""
-
-    frame: Tensor
-    onset: Tensor
-    velocity: Tensor
-    """As heard; 0 where no note begins or its velocity is unknown."""
-    offset: Tensor
-    instrument: Tensor
-    """Integers: 1 + class of the note that begins here; 0 if none does or it is unknown."""
-    pedal: Tensor
-    """(batch, FRAMES); above 1 if unknown."""
-    frame_known: Tensor
-    """1 where ``frame`` and ``offset`` count, else 0."""
-    onset_known: Tensor
-    """1 where ``onset`` counts, else 0."""
+from training.music.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -55,7 +36,7 @@ class HeadWeights:
 def heads_loss(
     logits: Tensor,
     heads: Sequence[str],
-    labels: Labels,
+    labels: Targets[Tensor],
     frames: slice,
     pitches: slice,
     weights: HeadWeights,
@@ -69,7 +50,8 @@ def heads_loss(
     rows = logits[:, :, frames, pitches]
     classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last
     rows, players = rows.split([len(heads) - len(classes), len(classes)], dim=1)
-    begins, known = labels.onset[cells], (labels.frame_known[cells], labels.onset_known[cells])
+    begins = labels.onset[cells]
+    known = 1 - labels.frame_unknown[cells], 1 - labels.onset_unknown[cells]
     parts: dict[str, Tensor] = {}
     for head, values in zip(heads, rows.float().unbind(1), strict=False):
         match head:
@@ -95,7 +77,9 @@ def heads_loss(
     return total, parts
 
 
-def _instrument_loss(logits: Tensor, labels: Labels, cells: tuple[slice, slice, slice]) -> Tensor:
+def _instrument_loss(
+    logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice]
+) -> Tensor:
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
     averaged over notes that begin.
 

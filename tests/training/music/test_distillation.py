@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from model.config import WINDOW, FilterbankConfig
 from model.storage import load
 from tests.networks import TINY
 from tests.training.music.test_losses import random_labels
 from training.music.distillation import TAUGHT, DistillationConfig, Teacher
-from training.music.losses import Labels
+from training.music.targets import Targets
 
 STUDENT = replace(TINY, name="student")
 
 
-def mixed(teacher: Path, share: float) -> tuple[torch.Tensor, Labels, Labels]:
+def mixed(teacher: Path, share: float) -> tuple[Tensor, Targets[Tensor], Targets[Tensor]]:
     """Audio, its labels, and the targets; no velocity is known of half of the pitches."""
     torch.manual_seed(0)
     audio = 0.1 * torch.randn(2, STUDENT.context + WINDOW)

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from model.config import HEADS, INSTRUMENTS, NOTE_HEADS, PITCHES
-from training.music.losses import HeadWeights, Labels, heads_loss, released_loss
+from training.music.losses import HeadWeights, heads_loss, released_loss
+from training.music.targets import Targets
 
 
 def test_the_calibration_learns_without_touching_the_network() -> None:
@@ -20,18 +22,18 @@ def test_the_calibration_learns_without_touching_the_network() -> None:
     assert (offset.grad > 0).all()
 
 
-def random_labels(batch: int) -> Labels:
+def random_labels(batch: int) -> Targets[Tensor]:
     """Everything at random, instruments and pedal too, and all of it known."""
     shape = (batch, 63, PITCHES)
-    return Labels(
+    return Targets(
         frame=torch.rand(shape),
         onset=torch.rand(shape),
         velocity=torch.rand(shape),
         offset=torch.rand(shape),
         instrument=torch.randint(0, len(INSTRUMENTS) + 1, shape),
         pedal=torch.rand(batch, 63),
-        frame_known=torch.ones(shape),
-        onset_known=torch.ones(shape),
+        frame_unknown=torch.zeros(shape),
+        onset_unknown=torch.zeros(shape),
     )
 
 
@@ -71,8 +73,8 @@ def test_what_is_not_known_does_not_count() -> None:
     torch.manual_seed(0)
     everything = slice(None)
     labels = random_labels(1)
-    labels.frame_known[:, 20:30] = 0
-    labels.onset_known[:, :, 60] = 0
+    labels.frame_unknown[:, 20:30] = 1
+    labels.onset_unknown[:, :, 60] = 1
     labels.velocity[:, 40:] = 0
     labels.instrument[:, :, 70] = 0
     labels.pedal[:, 5] = 1.1

@@ -11,20 +11,20 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import load_material, training_excerpt
-from training.music.synth.labels import PEDAL_UNKNOWN, Targets, segment_labels
+from training.music.synth.labels import segment_labels
 from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
+from training.music.targets import PEDAL_UNKNOWN, Targets
 
 
 class Batch(NamedTuple):
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
     audio: NDArray[np.float32]
     """[B, context + WINDOW], -1..1"""
-    targets: Targets
+    targets: Targets[NDArray[np.uint8]]
     """[B, FRAMES, ...]"""
 
 
@@ -139,16 +139,6 @@ class _Batches(IterableDataset[Batch]):
         return generate_batches(self._config, self._batch_size, seed)
 
 
-def _as_tensors(batch: Any) -> tuple[Tensor, ...]:
-    """Tensors cross between processes in shared memory, arrays through a pipe."""
-    return tuple(torch.from_numpy(array) for array in (batch.audio, *batch.targets))
-
-
-def _as_batch(tensors: tuple[Tensor, ...]) -> Batch:
-    audio, *targets = (tensor.numpy() for tensor in tensors)
-    return Batch(audio, Targets(*targets))
-
-
 def _prepare_worker(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the consumer handles Ctrl-C and saves first
     atexit.register(os._exit, 0)  # threads of libraries may abort a process that ends otherwise
@@ -172,14 +162,17 @@ def synth_stream(
         _Batches(config, batch_size, seed),
         batch_size=None,
         num_workers=workers,
-        collate_fn=_as_tensors,
         prefetch_factor=config.queue_batches if workers else None,
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=_prepare_worker,
         pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
         generator=torch.Generator(),  # the loader's own seed leaves the global one alone
     )
-    batches = (_as_batch(tensors) for tensors in loader)
+    # By default tensors: they cross between processes in shared memory, arrays through a pipe.
+    batches = (
+        Batch(audio.numpy(), Targets(*(target.numpy() for target in targets)))
+        for audio, targets in loader
+    )
     try:
         yield batches
     finally:

@@ -5,49 +5,21 @@ Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1
     sample  s        s+128     s+256              s+8064   s+8192
             |----------|---------|---- ... ---------|--------|
     frame              0         1                  62
-
-Values are stored as bytes, so batches between processes are small.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, PITCHES
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
-
-ONSET_HOPS = 3
-"""Onset and offset targets fall linearly from 1 at the event to 0 at this distance."""
-ONSET_SCALE = 255
-"""Stored value of an onset or offset target of 1."""
-VELOCITY_SCALE = 127
-PEDAL_SCALE = 254
-"""Stored value of a fully pressed pedal."""
-PEDAL_UNKNOWN = 255
-
-
-class Targets(NamedTuple):
-    """Targets of some frames, uint8 of shape [frames, PITCHES] except ``pedal``; in a batch, with
-    the windows before it."""
-
-    frame: NDArray[np.uint8]
-    """1 where onset <= t < offset."""
-    onset: NDArray[np.uint8]
-    """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
-    notes of a pitch."""
-    velocity: NDArray[np.uint8]
-    """MIDI velocity of that note; 0 where ``onset`` is 0 or the velocity is unknown."""
-    offset: NDArray[np.uint8]
-    """Like ``onset`` around the ends of notes."""
-    instrument: NDArray[np.uint8]
-    """1 + class number of that note; 0 like ``velocity``."""
-    pedal: NDArray[np.uint8]
-    """[frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN."""
-    frame_unknown: NDArray[np.uint8]
-    """1 where ``frame`` and ``offset`` are doubtful."""
-    onset_unknown: NDArray[np.uint8]
-    """1 where ``onset`` is doubtful."""
+from training.music.targets import (
+    ONSET_HOPS,
+    ONSET_SCALE,
+    PEDAL_SCALE,
+    PEDAL_UNKNOWN,
+    VELOCITY_SCALE,
+    Targets,
+)
 
 
 def segment_labels(
@@ -57,7 +29,7 @@ def segment_labels(
     frames: int = FRAMES,
     pedal: NDArray[np.float64] | None = None,
     unknown: NDArray[np.float64] | None = None,
-) -> Targets:
+) -> Targets[NDArray[np.uint8]]:
     """The targets of a segment. ``pedal`` and ``unknown`` are as in ``render.Rendered``."""
     frame = np.zeros((frames, PITCHES), np.uint8)
     # In units of frames: note positions become comparable with frame numbers directly.

@@ -9,8 +9,8 @@ notes stay as played.
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.synth.labels import VELOCITY_SCALE
 from training.music.synth.render import REFERENCE_VELOCITY, Voice
+from training.music.targets import VELOCITY_SCALE
 
 DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0

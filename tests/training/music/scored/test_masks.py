@@ -19,7 +19,8 @@ from training.music.scored.masks import (
     unknown,
 )
 from training.music.scored.time_map import TimeMap
-from training.music.synth.labels import Targets, segment_labels
+from training.music.synth.labels import segment_labels
+from training.music.targets import Targets
 
 SECONDS = 20.0
 NONE = np.zeros((0, 2))
@@ -44,7 +45,7 @@ def targets(
     signs_s: tuple[float, ...] = (),
     ornamented: bool = False,
     left_out: NDArray[np.float64] = NONE,
-) -> Targets:
+) -> Targets[NDArray[np.uint8]]:
     rows = unknown(made, np.array(signs_s), ornamented, left_out)
     frames = int(SECONDS * SAMPLE_RATE / HOP)
     return segment_labels(made.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
-from training.music.notes import Notes, notes_of
+from training.music.notes import notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import (
     Batch,
@@ -19,10 +19,11 @@ from training.music.synth.dataset import (
     silence_edge,
     synth_stream,
 )
-from training.music.synth.labels import PEDAL_UNKNOWN, segment_labels
+from training.music.synth.labels import segment_labels
 from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
 from training.music.synth.validation import render_validation, validation_pieces
+from training.music.targets import PEDAL_UNKNOWN
 
 
 def same(a: Batch, b: Batch) -> bool:
@@ -71,7 +72,7 @@ def test_a_window_has_the_labels_of_its_samples() -> None:
 
 def test_a_window_comes_with_the_audio_before_it() -> None:
     audio = np.arange(1, 3 * SAMPLE_RATE, dtype=np.float32)
-    excerpt = Excerpt(Rendered(audio, Notes.empty()), SAMPLE_RATE, np.random.default_rng(0))
+    excerpt = Excerpt(Rendered(audio, notes_of([], [], [])), SAMPLE_RATE, np.random.default_rng(0))
     batch = empty_batch(2, context=5 * HOP)
     excerpt.write(2, batch, 0)
     excerpt.write(9, batch, 1)

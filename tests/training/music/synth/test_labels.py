@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, notes_of
-from training.music.synth.labels import ONSET_HOPS, ONSET_SCALE, PEDAL_SCALE, segment_labels
+from training.music.synth.labels import segment_labels
+from training.music.targets import ONSET_HOPS, ONSET_SCALE, PEDAL_SCALE
 
 NoteList = list[tuple[int, int, int, int]]  # onset and length in samples, pitch, velocity
 
@@ -66,7 +67,7 @@ def test_instruments_stand_where_notes_begin() -> None:
 def test_the_pedal_has_the_depth_of_its_presses() -> None:
     hop_s = HOP / SAMPLE_RATE
     presses = np.array([[5 * hop_s, 10 * hop_s, 1.0], [20 * hop_s, 30 * hop_s, 0.5]])
-    pedal = segment_labels(Notes.empty(), SAMPLE_RATE, pedal=presses).pedal
+    pedal = segment_labels(notes_of([], [], []), SAMPLE_RATE, pedal=presses).pedal
     want = np.zeros(FRAMES)
     want[4:9], want[19:29] = PEDAL_SCALE, PEDAL_SCALE / 2
     np.testing.assert_array_equal(pedal, want)
@@ -77,6 +78,6 @@ def test_doubtful_labels_are_marked() -> None:
     doubts = np.array(
         [[1 * hop_s, 4 * hop_s, 60, FRAME_UNKNOWN], [2 * hop_s, 3 * hop_s, -1, ONSET_UNKNOWN]]
     )
-    targets = segment_labels(Notes.empty(), SAMPLE_RATE, unknown=doubts)
+    targets = segment_labels(notes_of([], [], []), SAMPLE_RATE, unknown=doubts)
     assert targets.frame_unknown.sum() == targets.frame_unknown[:3, 60].sum() == 3
     assert targets.onset_unknown.sum() == targets.onset_unknown[1].sum() == PITCHES

@@ -1,4 +1,4 @@
-"""Passages as the network's inputs and targets, and batches of them, functions of seed and step.
+"""Passages as the network's inputs and targets.
 
 Both encodings replace the last word by the mask and mark the other places where it stands. The
 released one compares symbols, so that an unknown answer equals every unknown word. The clean one
@@ -8,17 +8,13 @@ come first and of equals the later.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.lambada.text.passages import Passages
 from training.lambada.words.vocabulary import KINDS, UNKNOWN, Vocabulary
-from training.loop.epochs import shuffled_rows
-from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import ANSWER, PADDING
 
 OTHER = 1  # class of a word that is not the answer
@@ -77,39 +73,3 @@ def place(encoded: Encoded, length: int, offset: int) -> Symbols:
     out = np.full((2, length), PADDING, dtype=np.int64)
     out[:, offset : offset + len(encoded.inputs)] = encoded
     return out
-
-
-PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Endless shuffled epochs over training passages, each padded at random or in front."""
-
-    passages: Passages
-    vocabulary: Vocabulary
-    encode: Encoder
-    length: int
-    batch_size: int
-    random_padding: bool
-    seed: int
-    share: Share = WHOLE
-
-    def stream(self, step: int = 0) -> Iterator[Encoded]:
-        """This process's share of each batch from an optimiser step on, counted from 0."""
-        own = self.share.rows(self.batch_size)
-        while True:
-            rows = shuffled_rows(len(self.passages), self.batch_size, step, self.seed)
-            # A separate stream: the padding of a step does not depend on the steps before.
-            shifts = np.random.default_rng((self.seed, PADDING_STREAM, step)).random(len(rows))
-            yield self._batch(rows[own], shifts[own])
-            step += 1
-
-    def _batch(self, rows: Symbols, shifts: NDArray[np.float64]) -> Encoded:
-        placed = []
-        for row, shift in zip(rows, shifts, strict=True):
-            encoded = self.encode(self.vocabulary, self.passages[row])
-            room = self.length - len(encoded.inputs)
-            offset = int(shift * (room + 1)) if self.random_padding else room
-            placed.append(place(encoded, self.length, offset))
-        return Encoded(*np.stack(placed, axis=1))

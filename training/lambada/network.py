@@ -22,11 +22,6 @@ class WordNetwork(SymbolNetwork):
         if table is not None:
             self.embedding = FrozenEmbedding(table)  # type: ignore[assignment]
 
-    @torch.no_grad()
-    def begin_with(self, vectors: Tensor) -> None:
-        """vectors: (words, m), for the last symbols of the learnt embedding."""
-        self.embedding.weight[-len(vectors) :] = vectors
-
     def embed(self, symbols: Tensor) -> Tensor:
         """(batch, length) -> (batch, length, m), some words zero and the others scaled up."""
         x = super().embed(symbols)

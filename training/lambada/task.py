@@ -3,9 +3,11 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
@@ -13,8 +15,8 @@ from torch import Tensor, nn
 from model.config import RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.storage import read_tensors, write_whole
-from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
-from training.lambada.data import Batches, Encoded
+from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig
+from training.lambada.data import Encoded, place
 from training.lambada.network import WordNetwork
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.text.novels import Novels, is_collection, read_novels
@@ -28,10 +30,12 @@ from training.lambada.text.passages import (
 )
 from training.lambada.words.vectors import corpus_vectors, read_vectors
 from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
+from training.loop.epochs import shuffled_rows
 from training.loop.parallel import WHOLE, Share, is_first
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
+PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
 VOCABULARY = "vocabulary.json"
 VECTORS = "vectors.safetensors"
 """The frozen embedding, shared by the weights beside it."""
@@ -104,15 +108,15 @@ class LambadaTask:
             table = read_tensors(folder / VECTORS)[EMBEDDING] if config.vectors else None
         else:
             self.vocabulary, table, start = self._prepare(folder)
-        symbols = SymbolConfig(
+        self.symbols = SymbolConfig(
             len(self.vocabulary),
             CLASSES,
             config.rse,
             word_features=0 if table is None else table.shape[1],
         )
-        network = WordNetwork(symbols, config.word_dropout, table)
+        network = WordNetwork(self.symbols, config.word_dropout, table)
         if start is not None:
-            network.begin_with(start)
+            network.embedding.weight.data[-len(start) :] = start
         self.network: nn.Module = network
 
     @contextlib.contextmanager
@@ -123,16 +127,21 @@ class LambadaTask:
         config = self.config
         if self._passages is None:
             self._passages = self._read_passages()[0]
-        yield Batches(
-            self._passages,
-            self.vocabulary,
-            self.preprocessing.encode,
-            config.length,
-            config.batch_size,
-            config.padding == "random",
-            seed,
-            share,
-        ).stream(step)
+        passages, own = self._passages, share.rows(config.batch_size)
+
+        def batch(at: int) -> Encoded:
+            rows = shuffled_rows(len(passages), config.batch_size, at, seed)[own]
+            # A separate stream: the padding of a step does not depend on the steps before.
+            shifts = np.random.default_rng((seed, PADDING_STREAM, at)).random(config.batch_size)
+            placed = []
+            for row, shift in zip(rows, shifts[own], strict=True):
+                encoded = self.preprocessing.encode(self.vocabulary, passages[row])
+                room = config.length - len(encoded.inputs)
+                offset = int(shift * (room + 1)) if config.padding == "random" else room
+                placed.append(place(encoded, config.length, offset))
+            return Encoded(*np.stack(placed, axis=1))
+
+        yield (batch(at) for at in count(step))
 
     def loss(self, batch: Encoded) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The objective; its part is the share of passages whose best position is right."""
@@ -153,13 +162,11 @@ class LambadaTask:
         return {"accuracy": float(reader.right(passages).mean())}
 
     def card(self) -> dict[str, Any]:
-        network = self.network
-        assert isinstance(network, SymbolNetwork)
         data = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.config).items()
         }
-        card = {"name": "lambada", "config": network.config.to_json(), "data": data}
+        card = {"name": "lambada", "config": self.symbols.to_json(), "data": data}
         return card | ({"vectors": VECTORS} if self.config.vectors else {})
 
     def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str], Novels | None]:
@@ -183,28 +190,25 @@ class LambadaTask:
         """
         config = self.config
         released = config.preprocessing == "released"
-        vectors = read_vectors(config.vectors, config.vocabulary) if config.vectors else None
-        if vectors is not None:
+        names: Sequence[str] = ()
+        novels = table = start = None
+        if config.vectors:
+            vectors = read_vectors(config.vectors, config.vocabulary)
             words: Sequence[str] = vectors.words
-            names: Sequence[str] = ()
-            novels = None
         else:
             self._passages, frequent, names, novels = self._read_passages()
             words = frequent[: config.vocabulary or None]
         if released:
-            vocabulary = Vocabulary.released(words, vectors is not None)
+            vocabulary = Vocabulary.released(words, config.vectors is not None)
         else:
             vocabulary = Vocabulary.clean(words, config.numbered, names)
-        table = None
-        if vectors is not None:
+        if config.vectors:
             table = torch.from_numpy(vectors.table(vocabulary.first, released))
         if is_first():
             vocabulary.save(folder / VOCABULARY)
             if table is not None:
                 write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
-        start = None
         if config.corpus_vectors and novels is not None:
-            start = torch.from_numpy(
-                corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
-            )
+            drawn = corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
+            start = torch.from_numpy(drawn)
         return vocabulary, table, start

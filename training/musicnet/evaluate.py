@@ -15,9 +15,9 @@ from model.config import CENTRE_FRAME
 from model.transcriber import TranscriptionModel
 from training.music.metrics import frame_average_precision
 from training.music.recordings import Collection, Recording
-from training.musicnet.data import ArchiveConfig
+from training.musicnet.data import Archive, ArchiveConfig
 from training.musicnet.layout import as_notes, find, read_intervals, split
-from training.musicnet.windows import Windows, open_tracks
+from training.musicnet.windows import Windows
 
 BATCH = 64  # windows predicted at once
 
@@ -25,7 +25,7 @@ BATCH = 64  # windows predicted at once
 def labelled_test_set(config: ArchiveConfig) -> Collection:
     """The test recordings with their notes in seconds. Raises ArchiveError."""
     out = []
-    for source in split(find(config.root), config.test).test:
+    for source in split(find(config.root), config.test)["test"]:
         notes = as_notes(read_intervals(source))
         out.append(Recording(str(source.number), source.audio, notes))
     return Collection(f"MusicNet, {config.test} test set", out, {})
@@ -41,12 +41,12 @@ def papers_figure(
     """
     rate = transcriber.config.sample_rate
     device = next(transcriber.parameters()).device
-    sources = split(find(config.root), config.test).test
+    archive = Archive(config, rate, transcriber.config.context)
     predicted: list[NDArray[np.float32]] = []
     labels: list[NDArray[np.bool_]] = []
     recordings = {}
-    for track in open_tracks(sources, rate, config.cached(rate)):
-        windows = Windows([track], rate, stride, transcriber.config.context)
+    for track in archive.tracks("test"):
+        windows = Windows([track], rate, stride, archive.context)
         first = len(predicted)
         for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
             batch = windows.read(range(begin, min(begin + BATCH, len(windows))))

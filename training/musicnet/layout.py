@@ -11,6 +11,7 @@ trains on most of it.
 """
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ COLUMNS = ("start_time", "end_time", "note")
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
 SLACK = SOURCE_RATE // 10  # samples that a label may exceed the audio; it is truncated
 
+Use = Literal["train", "validation", "test"]
 TestSet = Literal["paper", "ten"]
 TEST: dict[TestSet, tuple[int, ...]] = {
     "paper": (2303, 2382, 1819),
@@ -45,15 +47,6 @@ class Source:
     number: int
     audio: Path
     labels: Path
-
-
-@dataclass(frozen=True)
-class Split:
-    """Recordings by use."""
-
-    train: list[Source]
-    validation: list[Source]
-    test: list[Source]
 
 
 def find(root: Path) -> dict[int, Source]:
@@ -88,19 +81,19 @@ def find(root: Path) -> dict[int, Source]:
     return found
 
 
-def split(found: dict[int, Source], test: TestSet) -> Split:
-    """The paper's validation set, one of the test sets, and the rest for training.
+def split(found: dict[int, Source], test: TestSet) -> dict[Use, list[Source]]:
+    """The paper's validation set, one of the test sets, and the rest to train.
 
     Missing recordings are skipped. Raises ArchiveError if a set is empty.
     """
     rest = sorted(found.keys() - {*TEST[test], *VALIDATION})
-    sets = []
-    for name, numbers in (("training", rest), ("validation", VALIDATION), ("test", TEST[test])):
-        sets.append([found[number] for number in numbers if number in found])
-        if not sets[-1]:
-            which = f" (of {', '.join(map(str, numbers))})" if numbers else ""
-            raise ArchiveError(f"the archive has no recording for {name}{which}")
-    return Split(*sets)
+    uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST[test]}
+    sets = {use: [found[n] for n in numbers if n in found] for use, numbers in uses.items()}
+    for use, sources in sets.items():
+        if not sources:
+            which = f" (of {', '.join(map(str, uses[use]))})" if uses[use] else ""
+            raise ArchiveError(f"the archive has no recording for {use}{which}")
+    return sets
 
 
 def read_intervals(source: Source) -> NDArray[np.int64]:

@@ -20,12 +20,12 @@ from training.musicnet.layout import SOURCE_RATE, ArchiveError, find, read_inter
 
 def test_the_paper_trains_on_most_of_the_test_folder_and_later_work_on_none(archive: Path) -> None:
     sets = split(find(archive), "paper")
-    assert [source.number for source in sets.train] == [*TRAIN, EXTENDED]
-    assert [source.number for source in sets.validation] == list(VALIDATION)
-    assert [source.number for source in sets.test] == list(TEST)
+    assert [source.number for source in sets["train"]] == [*TRAIN, EXTENDED]
+    assert [source.number for source in sets["validation"]] == list(VALIDATION)
+    assert [source.number for source in sets["test"]] == list(TEST)
     sets = split(find(archive), "ten")
-    assert [source.number for source in sets.train] == list(TRAIN)
-    assert {source.number for source in sets.test} == {*TEST, EXTENDED}
+    assert [source.number for source in sets["train"]] == list(TRAIN)
+    assert {source.number for source in sets["test"]} == {*TEST, EXTENDED}
 
 
 def test_the_archives_own_top_folder_may_be_there(archive: Path) -> None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from model.commands import documented_parser
-from model.storage import WeightsError, load, shipped
+from model.storage import load, shipped
 from service.engine.engine import Engine
 from training.music.scored.aligner import align_files, summary, write_labels
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         with Engine(load(options.model)) as engine:
             aligned, _ = align_files(options.audio, options.score, options.coarse, engine)
         write_labels(options.out, aligned)
-    except (WeightsError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"training.align: {error}", file=sys.stderr)
         return 1
     print(f"{options.out}: {summary(aligned)}")

@@ -52,7 +52,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.storage import WeightsError, load, shipped
+from model.storage import load, shipped
 from service.protocol.options import Mode, StreamOptions
 from training.commands import CACHE
 from training.evaluation.errors import analyse
@@ -60,8 +60,7 @@ from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.junk import evaluate_junk, held_out_sounds, made_sounds, recorded_sounds
 from training.evaluation.real import evaluate_collection
 from training.evaluation.reports.pictures import draw_confusion
-from training.evaluation.reports.report import Report
-from training.music.recordings import read_collection
+from training.music.recordings import Collection, read_collection
 from training.music.synth.config import SynthConfig
 from training.musicnet.data import ArchiveConfig
 from training.musicnet.evaluate import labelled_test_set, papers_figure
@@ -78,32 +77,32 @@ SYNTH = "training data: for its held-out sounds"
 SHOW = partial(print, flush=True)
 
 
-def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
-    options = _parser(prog).parse_args(arguments)
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
     try:
         status: int = options.run(options)
-    except (WeightsError, ValueError, OSError) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        print(f"{PROG}: {error}", file=sys.stderr)
         return 1
     return status
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog,
+        prog=PROG,
         usage="%(prog)s WHAT [options]",
         description=(__doc__ or "").partition("\n")[0],
         epilog="Each has its own --help; python -m pydoc training.evaluate describes the figures.",
     )
-    commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
+    commands = parser.add_subparsers(required=True, metavar="WHAT", prog=PROG)
 
     def command(
         run: Callable[[argparse.Namespace], int], about: str, data: str | None, lookahead_ms: float
     ) -> argparse.ArgumentParser:
         """A sub-command with what all have in common; ``data``: what is in its --data-dir."""
         name = run.__name__.removeprefix("_")
-        one = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
-        one.set_defaults(run=run, mode=Mode.BLOCK, pictures=None)
+        one = commands.add_parser(name, usage=f"{PROG} {name} [options]", help=about)
+        one.set_defaults(run=run, mode=Mode.BLOCK, pictures=None, label_shift_ms=0.0)
         several = run in (_real, _musicnet)
         add = one.add_argument
         add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
@@ -147,17 +146,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _real(options: argparse.Namespace) -> int:
-    reports = evaluate_collection(
-        read_collection(options.data_dir),
-        partial(load, options.model),
-        _streams(options),
-        options.label_shift_ms / 1000,
-        options.jobs,
-        options.pictures,
-        SHOW,
-    )
-    _write(options.json, _together(reports))
-    return _status(reports[0]["failures"])
+    return _report(options, read_collection(options.data_dir))
 
 
 def _instruments(options: argparse.Namespace) -> int:
@@ -210,10 +199,23 @@ def _musicnet(options: argparse.Namespace) -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
     print(f"average precision of middle frames: {paper['average_precision']:.4f}")
+    return _report(options, collection, paper=paper)
+
+
+def _report(options: argparse.Namespace, collection: Collection, **more: Any) -> int:
+    """Writes ``more``, and the report of one look-ahead; for several the first report, with all of
+    them inside. Returns the exit status."""
     reports = evaluate_collection(
-        collection, partial(load, options.model), _streams(options), 0.0, options.jobs, show=SHOW
+        collection,
+        partial(load, options.model),
+        _streams(options),
+        options.label_shift_ms / 1000,
+        options.jobs,
+        options.pictures,
+        SHOW,
     )
-    _write(options.json, {"paper": paper, **_together(reports)})
+    several = {"by_lookahead": reports} if len(reports) > 1 else {}
+    _write(options.json, {**more, **reports[0], **several})
     return _status(reports[0]["failures"])
 
 
@@ -223,11 +225,6 @@ def _streams(options: argparse.Namespace) -> list[StreamOptions]:
         StreamOptions(mode=options.mode, lookahead_ms=ms, block_frames=options.block_frames)
         for ms in (ahead if isinstance(ahead, list) else [ahead])
     ]
-
-
-def _together(reports: list[Report]) -> Report:
-    """The report of one look-ahead; for several the first report, with all of them inside."""
-    return {**reports[0], **({"by_lookahead": reports} if len(reports) > 1 else {})}
 
 
 def _status(failures: dict[str, str]) -> int:

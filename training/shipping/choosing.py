@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model.commands import documented_parser
-from model.storage import WeightsError, load, resolve, shipped
+from model.storage import load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from training.commands import add_material
@@ -53,7 +53,7 @@ def command(
         if options.write:
             card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
             write_card(Path(resolve(options.model)), card)
-    except (WeightsError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     return 0

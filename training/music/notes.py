@@ -56,10 +56,6 @@ class Notes:
         """The notes end at ``offset``, their keys no later."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
-    @staticmethod
-    def empty() -> Notes:
-        return notes_of([], [], [])
-
 
 def notes_of(
     onset: ArrayLike,
@@ -82,7 +78,7 @@ def notes_of(
 def joined(groups: Sequence[Notes]) -> Notes:
     """All notes of several groups, by onset."""
     if not groups:
-        return Notes.empty()
+        return notes_of([], [], [])
     names = Notes.__dataclass_fields__
     notes = Notes(*(np.concatenate([getattr(n, name) for n in groups]) for name in names))
     return notes.where(np.argsort(notes.onset, kind="stable"))

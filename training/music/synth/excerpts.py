@@ -8,7 +8,7 @@ import soxr
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from training.music.notes import Notes, joined
+from training.music.notes import joined
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording, load_recordings
 from training.music.scored.masks import ALL_PITCHES
@@ -125,7 +125,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         length = int(seconds * rate)
         sounds, share = material.surroundings.sounds, config.recording.recorded
         sound = noise.background(length, rate, config.background_kinds, rng, sounds, share)
-        return Rendered(augmented(sound, material, config, rng), Notes.empty())
+        return Rendered(augmented(sound, material, config, rng), joined([]))
     tuning = random_tuning(config, rng)
     if kind < config.background_probability + config.random_probability:
         entries = [e for e in material.bank.instruments.values() if e.name not in config.held_out]

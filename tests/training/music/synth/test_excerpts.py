@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.music.notes import Notes, notes_of
+from training.music.notes import notes_of
 from training.music.synth.excerpts import overlaid
 from training.music.synth.render import Rendered
 
@@ -24,7 +24,7 @@ def test_overlaid_excerpts_sound_together_and_keep_all_their_notes() -> None:
 @pytest.mark.parametrize("silent", [0, 1])
 def test_an_excerpt_without_sound_may_be_overlaid(silent: int) -> None:
     parts = [rendered([60], 0, 0.5), rendered([48], 0, 0.5)]
-    parts[silent] = Rendered(np.zeros(100, np.float32), Notes.empty())
+    parts[silent] = Rendered(np.zeros(100, np.float32), notes_of([], [], []))
     both = overlaid(parts[0], parts[1], 0.0)
     assert np.isfinite(both.audio).all()
     assert len(both.notes) == 1

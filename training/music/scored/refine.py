@@ -118,13 +118,11 @@ def _reach(
     pitch: NDArray[np.int64], expected_s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The time range of each note: half the way to its neighbours of the same pitch."""
-    earliest, latest = np.full(len(pitch), -np.inf), np.full(len(pitch), np.inf)
-    order = np.lexsort((expected_s, pitch))
-    same = np.diff(pitch[order]) == 0
-    middle = (expected_s[order][1:] + expected_s[order][:-1]) / 2
-    latest[order[:-1][same]] = middle[same]
-    earliest[order[1:][same]] = middle[same]
-    return earliest, latest
+    again = next_strokes(pitch, expected_s)
+    latest = (expected_s + np.append(expected_s, np.inf)[again]) / 2
+    earliest = np.full(len(pitch) + 1, -np.inf)  # the last for those that are not struck again
+    earliest[again] = latest
+    return earliest[:-1], latest
 
 
 def _moved(

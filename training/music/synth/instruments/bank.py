@@ -211,8 +211,6 @@ def _make_seamless(sound: NDArray[np.float32], start: int, end: int, fade: int) 
     """Blends the last ``fade`` samples before ``end`` into those before ``start``, in place, so
     that reading can jump from ``end`` to ``start`` without a click."""
     fade = min(fade, start, end - start)
-    if fade <= 0:
-        return
     angle = np.linspace(0, np.pi / 2, fade, dtype=np.float32)
     sound[end - fade : end] *= np.cos(angle)
     sound[end - fade : end] += sound[start - fade : start] * np.sin(angle)
@@ -261,10 +259,7 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
         midi=np.array([n["midi"] + c / 100 for n, c in zip(notes, cents, strict=True)], np.float32),
         velocity=np.array([note["velocity"] for note in notes], np.float32),
         balance_db=np.clip(balance, -BALANCE_LIMIT_DB, BALANCE_LIMIT_DB),
-        start=np.array([note["start"] for note in stored]),
-        length=np.array([note["length"] for note in stored]),
         loop_start=OVERSAMPLING * np.array([loop[0] for loop in loops]),
         loop_end=OVERSAMPLING * np.array([loop[1] for loop in loops]),
-        onset=np.array([note["onset"] for note in stored]),
-        audible=np.array([note["audible"] for note in stored]),
+        **{name: np.array([note[name] for note in stored]) for name in stored[0]},
     )

@@ -12,7 +12,7 @@ of the time, so that the first alone is best served by "always".
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +43,8 @@ GRID: dict[str, Sequence[Any]] = {
 }
 
 
-class HeardPassage(NamedTuple):
-    """What the network makes of a passage."""
-
-    passage: Passage
-    seconds: float
-    probabilities: NDArray[np.float16]
-    """[heads, frames, PITCHES]"""
-
-
 class NamingPieces:
-    """Passages as the network hears them."""
+    """Passages with their seconds and as the network hears them, [heads, frames, PITCHES]."""
 
     def __init__(
         self, transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
@@ -64,12 +55,12 @@ class NamingPieces:
         """
         self.heads = tuple(transcriber.config.heads)
         self._frame_s = HOP / transcriber.config.sample_rate
-        self.passages: list[HeardPassage] = []
+        self.passages: list[tuple[Passage, float, NDArray[np.float16]]] = []
         with Engine(transcriber) as engine:
             for passage, rate in rendered_passages(synth, passages, seconds):
                 heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
                 length_s = len(passage.audio) / rate
-                self.passages.append(HeardPassage(passage, length_s, heard.astype(np.float16)))
+                self.passages.append((passage, length_s, heard.astype(np.float16)))
 
     def objective(self, settings: TrackerSettings) -> float:
         """See the module; what no passage has counts 0."""

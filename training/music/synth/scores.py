@@ -30,11 +30,9 @@ TRANSCRIBED = "GiantMIDI-Piano"
 class Piece:
     """One score or performance of the corpus."""
 
-    identifier: str
     ensemble: str
     expressive: bool
     """Played by a person: timing, dynamics and pedal are real."""
-    split: str
     collection: str
     """Where the piece comes from: the folder of its file, such as ``pop909``."""
     programs: tuple[int, ...]
@@ -48,8 +46,8 @@ class Piece:
         return float(self.notes.offset.max()) if len(self.notes) else 0.0
 
 
-def load_pieces(folder: Path, split: str | None = None) -> list[Piece]:
-    """All pieces of ``split`` ("train", "validation", "test"; None: all), by the indexes' order.
+def load_pieces(folder: Path, split: str) -> list[Piece]:
+    """All pieces of ``split`` ("train", "validation", "test"), by the indexes' order.
 
     Raises FileNotFoundError where the first index, or the zip of any, is missing.
     """
@@ -57,7 +55,7 @@ def load_pieces(folder: Path, split: str | None = None) -> list[Piece]:
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
             for entry in index_entries(index):
-                if split is None or entry["split"] == split:
+                if entry["split"] == split:
                     pieces.append(_piece(entry, bundle.read(entry["file"])))
     return pieces
 
@@ -83,10 +81,8 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
         parts.append(notes_of(begin, end, columns["pitch"], columns["velocity"], part))
     presses += [np.stack(_span(track.pedals.numpy()), axis=1) for track in score.tracks]
     return Piece(
-        entry["id"],
         entry["ensemble"],
         bool(entry["expressive"]),
-        entry["split"],
         PurePosixPath(entry["file"]).parent.name,
         tuple(int(track.program) for track in tracks),
         joined(parts),

@@ -13,11 +13,8 @@ from training.music.synth.scores import TRANSCRIBED, load_pieces
 
 
 def test_splits_and_their_pieces(synth_config: SynthConfig) -> None:
-    everything = load_pieces(synth_config.root)
-    train = load_pieces(synth_config.root, "train")
-    assert len(everything) == 6
-    assert [piece.split for piece in train] == ["train"] * 3
-    assert load_pieces(synth_config.root, "test") == []
+    for split, count in (("train", 3), ("validation", 3), ("test", 0)):
+        assert len(load_pieces(synth_config.root, split)) == count
 
 
 def test_a_piece_is_what_its_file_says(synth_config: SynthConfig) -> None:
@@ -72,7 +69,7 @@ def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_
     index["pieces"][0]["source"] = f"{TRANSCRIBED} (somewhere)"
     (tmp_path / "midi_perf_index.json").write_text(json.dumps(index))
     shutil.copy(synth_config.root / "midi_open.zip", tmp_path / "midi_perf.zip")
-    pieces = load_pieces(tmp_path)
-    assert len(pieces) == 7  # what another system transcribed is left out
-    assert pieces[-1].identifier == index["pieces"][1]["id"]
+    pieces = load_pieces(tmp_path, "train")
+    assert len(pieces) == 4  # what another system transcribed is left out
+    assert pieces[-1].ensemble == index["pieces"][1]["ensemble"]
     assert pieces[-1].collection == "open"

@@ -27,7 +27,6 @@ from model.storage import WeightsError, fastest_dtype, save_weights
 from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.parallel import Share, make_fabric, reduce
-from training.loop.released_optim import released_rate
 from training.loop.run_folder import MetricsLog, read_state, write_state
 from training.task import Objective, Task
 
@@ -87,12 +86,12 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        config = self.config
-        if config.optimizer != "released":
-            return config.learning_rate * schedule(self.progress, config.warmup)
-        if config.minutes:
-            return config.learning_rate * schedule(self.progress, 0)
-        return config.learning_rate * released_rate(self.step + 1, config.steps)
+        config, progress, warmup = self.config, self.progress, self.config.warmup
+        if config.optimizer == "released":  # it has no warm-up and counts the step to come
+            warmup = 0
+            if not config.minutes:
+                progress = min(1.0, (self.step + 1) / config.steps)
+        return config.learning_rate * schedule(progress, warmup)
 
     def resume(self) -> None:
         """Continues from the state saved in the folder.

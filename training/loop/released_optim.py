@@ -59,9 +59,6 @@ class ReleasedRAdam(Optimizer):
         correction1, correction2 = 1 - beta1**step, 1 - beta2**step
         gradient = parameter.grad
         assert gradient is not None
-        if gradient.is_sparse:
-            gradient = gradient.to_dense()  # sums duplicates; absent rows decay too
-
         # The history of the previous steps, with this step's correction.
         limit = CLIP_FACTOR * (v.sum() / correction2).sqrt() + CLIP_FLOOR
         norm = torch.linalg.vector_norm(gradient).clamp(min=1e-30)
@@ -91,8 +88,3 @@ def rectification(step: int, beta2: float) -> float | None:
         return None
     grown = (length - 4) * (length - 2) * longest
     return math.sqrt(grown / ((longest - 4) * (longest - 2) * length))
-
-
-def released_rate(step: int, total_steps: int) -> float:
-    """Factor of the learning rate at a step counted from 1: linear to zero at the last."""
-    return 1 - min(step, total_steps) / total_steps

@@ -16,8 +16,8 @@ from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import SHARED
-from training.loop.optimizer import parameter_groups
-from training.loop.released_optim import ReleasedRAdam, rectification, released_rate
+from training.loop.optimizer import parameter_groups, schedule
+from training.loop.released_optim import ReleasedRAdam, rectification
 from training.loop.symbol_losses import (
     algorithmic_accuracy,
     algorithmic_loss,
@@ -179,7 +179,7 @@ def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
     )
     for step in range(1, meta["K"] + 1):
         for group in optimizer.param_groups:
-            group["lr"] = meta["lr0"] * released_rate(step, meta["total_steps"])
+            group["lr"] = meta["lr0"] * schedule(step / meta["total_steps"], 0)
         optimizer.zero_grad()
         loss, accuracy = trace.loss(step)
         loss.backward()

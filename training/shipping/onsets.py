@@ -176,7 +176,8 @@ def made_up(rate: int, pieces: int, seconds: float) -> Material:
     length = round(seconds * rate)
     for _ in range(round(TONES * pieces)):
         audio, onset_s, pitch = tones(length, rate, rng)
-        notes = NoteList(onset_s, onset_s, pitch, np.zeros_like(pitch))
+        keys = pitch.astype(np.int64)
+        notes = NoteList(onset_s, onset_s, keys, np.zeros_like(keys))
         yield audio, known_truth(notes, length, rate)
 
 

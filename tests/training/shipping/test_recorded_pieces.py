@@ -28,7 +28,7 @@ def recording(unknown: list[tuple[float, float, float, float]], notes: list) -> 
 
 def beginning(played: ScoredRecording) -> Material:
     """The first 3.5 s."""
-    audio = played.audio[: int(3.5 * SAMPLE_RATE)] / np.float32(PCM_SCALE)
+    audio = played.audio[: int(3.5 * SAMPLE_RATE)].astype(np.float32) / np.float32(PCM_SCALE)
     yield audio, truth_of(played, -(-len(audio) // HOP), FRAME_S)
 
 

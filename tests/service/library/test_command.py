@@ -7,14 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import mido
 import pytest
 import soundfile
 
 from rse_transcribe import Note, command
-from service.engine.engine import Engine
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
 from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of
@@ -53,30 +51,6 @@ def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["one.mid", "two.mid"]
     assert command.main([str(album / "t*.wav")]) == 0
     assert pitches_of((album / "two.mid").read_bytes()) == PITCHES
-
-
-def test_one_engine_serves_all_files(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = []
-
-    class Watched(Engine):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            engines.append(self)
-
-    monkeypatch.setattr("rse_transcribe.recordings.Engine", Watched)
-    assert command.main([str(album / "gone.wav")]) == 1
-    assert engines == []
-    assert command.main([str(album)]) == 0
-    (engine,) = engines
-    assert not engine.ready  # closed
-
-
-def test_folders_of_an_album_stay(album: Path, tmp_path: Path) -> None:
-    (album / "cd2").mkdir()
-    (album / "one.wav").rename(album / "cd2" / "two.wav")
-    assert command.main([str(album), "-o", str(tmp_path / "midi")]) == 0
-    made = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.mid"))
-    assert made == [Path("midi/cd2/two.mid"), Path("midi/two.mid")]
 
 
 def test_each_instrument_has_its_file(

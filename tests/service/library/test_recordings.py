@@ -129,13 +129,6 @@ def test_one_transcriber_takes_many_recordings_in_threads_too(song: Path) -> Non
         transcriber.transcribe(song)
 
 
-def test_a_forgotten_transcriber_leaves_no_threads() -> None:
-    transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
-    (worker,) = transcriber._engine._workers
-    del transcriber
-    assert not worker.is_alive()
-
-
 def test_within_a_running_event_loop(song: Path) -> None:
     async def cell() -> list[int]:
         return pitches(transcribe(song))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from service.__main__ import address_to_open, read_settings, serve
+from service.__main__ import address_to_open, serve
 from service.app import pick_model
 
 
@@ -42,6 +42,7 @@ def test_the_weights_fit_the_machine_unless_they_are_named(
     [
         (["--model", "nothing-of-that-name"], "nothing-of-that-name"),
         (["--port", "70000"], "port"),
+        (["--device", "gpu"], "  device: expected auto"),
         ([], "max_sessions"),
     ],
 )
@@ -59,9 +60,3 @@ def test_the_command_refuses_what_cannot_be(
         status = end.code
     assert status == 2
     assert complaint in capsys.readouterr().err
-
-
-def test_a_setting_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        read_settings(["--device", "gpu"], "service")
-    assert "  device: expected auto" in capsys.readouterr().err

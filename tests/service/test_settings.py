@@ -4,7 +4,6 @@ import pytest
 from pydantic import ValidationError
 
 from clients.connection.websocket import KEY_VARIABLE
-from service.engine.batching import EngineSettings
 from service.ops.settings_page import PAGE, render
 from service.protocol.options import Mode
 from service.settings import ClusterSettings, Settings, unknown_variables
@@ -96,12 +95,6 @@ def test_contradictions_are_refused(
 def test_a_heartbeat_has_its_time() -> None:
     with pytest.raises(ValidationError, match="heartbeat_patience_s is not above"):
         ClusterSettings(heartbeat_s=15)
-
-
-def test_the_engine_has_the_same_defaults() -> None:
-    settings, engine = Settings(), EngineSettings()
-    for name in ("max_batch_windows", "max_step_ms"):
-        assert getattr(settings, name) == getattr(engine, name)
 
 
 def test_a_default_contradicts_nothing() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.protocol.midi_file import DEFAULT_BEAT, Beat
-from service.protocol.tempo import beat_of, estimate_beat
+from service.protocol.midi_file import Beat
+from service.protocol.tempo import estimate_beat
 
 
 def off_beat_s(beat: Beat, time_s: float) -> float:
@@ -49,13 +49,3 @@ def test_no_beat_is_made_up() -> None:
     assert estimate_beat([0.5 * beat for beat in range(5)]) is None
     assert estimate_beat([]) is None
     assert estimate_beat([1.0] * 50) is None
-
-
-def test_a_beat_is_asked_for_found_or_missed_aloud() -> None:
-    said: list[str] = []
-    assert beat_of([], Beat(0.4), said.append) == Beat(0.4)
-    found = beat_of([float(second) for second in range(20)], None, said.append)
-    assert found.bpm == pytest.approx(60, rel=0.003)
-    assert said == []
-    assert beat_of([], None, said.append) == DEFAULT_BEAT
-    assert said == ["no steady beat: written at 120 beats per minute"]

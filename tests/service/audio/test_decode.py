@@ -62,17 +62,6 @@ def test_a_header_that_says_too_much_is_refused_at_once() -> None:
         assert sum(map(len, decoder)) == 2 * RATE_HZ
 
 
-@pytest.mark.parametrize(
-    ("limit_s", "words"), [(90, "90 seconds"), (120, "2 minutes"), (7200, "2 hours")]
-)
-def test_the_limit_is_told_in_its_usual_unit(limit_s: int, words: str) -> None:
-    with (
-        AudioDecoder(io.BytesIO(sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)), limit_s) as decoder,
-        pytest.raises(DecodeError, match=f"the recording is longer than {words}"),
-    ):
-        decoder._check_duration(limit_s * RATE_HZ + 1)
-
-
 def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
     data = bytearray(sound_file(tone(), "FLAC", "PCM_16", RATE_HZ))

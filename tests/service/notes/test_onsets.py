@@ -1,7 +1,6 @@
 """A second look at onsets: what it reads, and what it does to notes."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -87,15 +86,6 @@ def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:
         ]
         never = dataclasses.replace(plain, onset_classifier=always(0.2))
         assert hear(tracker(never, FRAME_S, ALL_HEADS, *ages), drawn) == []
-
-
-def test_a_card_holds_a_classifier() -> None:
-    chosen = TrackerSettings(onset_classifier=random_classifier(3))
-    card = json.loads(json.dumps({"tracker": dataclasses.asdict(chosen)}))
-    again = TrackerSettings.from_card(card).onset_classifier
-    assert again is not None
-    assert chosen.onset_classifier is not None
-    assert again.layers == chosen.onset_classifier.layers
 
 
 @pytest.mark.parametrize(

@@ -47,24 +47,6 @@ def test_drawn_notes_are_found_at_their_times() -> None:
     assert [e.velocity for e in events if e.kind == "note_on"] == [60, 127, 127]
 
 
-def test_beginnings_do_not_wait_for_what_ends_need() -> None:
-    drawn = silence(60)
-    draw(drawn, 60, 10, 30)
-    draw(drawn, 64, 33, 50)
-    tracker = NoteTracker(TrackerSettings(onset_radius_frames=2, release_frames=6), FRAME_S)
-    known = {}
-    for frame in range(60):
-        for _, event in tracker.push(frame, drawn[:, frame : frame + 1]):
-            known[event.kind, event.pitch] = (event.frame, frame)
-    assert known == {
-        ("note_on", 60): (10, 12),
-        ("note_off", 60): (30, 35),
-        ("note_on", 64): (33, 35),
-        ("note_off", 64): (50, 55),
-    }
-    assert (tracker.on_delay_frames, tracker.off_delay_frames) == (2.5, 5)
-
-
 @given(st.floats(5, 15), st.floats(0.5, 1))
 def test_onset_times_lie_between_frames(onset: float, height: float) -> None:
     drawn = silence(40)

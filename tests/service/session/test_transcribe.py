@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES
+from model.config import HOP
 from service.audio import decode
 from service.engine.engine import Engine
 from service.notes.events import Event, NoteEvent
 from service.notes.score import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from service.session import transcribe
-from service.session.transcribe import FileProgress, Performance, transcribe_array, transcribe_file
-from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from service.session.transcribe import FileProgress, Performance, transcribe_file
+from tests.fakes import FAKE_RATE_HZ, play
 from tests.service.apps import sound_file
 from tests.service.sessions import MELODY, listen, pcm, to_bytes
 
@@ -116,18 +116,3 @@ async def test_a_cancelled_opening_releases_the_file(
     with pytest.raises(asyncio.CancelledError):
         await reading
     file.close()  # libsndfile would read it still, and fail where nobody can catch it
-
-
-def test_an_array_goes_the_same_way() -> None:
-    samples = play(MELODY, 2.0, RATE_HZ)
-    with Engine(FakeTranscriber()) as engine:
-        (*_, performance) = asyncio.run(collect(wav(samples), engine))
-        result = transcribe_array(samples, RATE_HZ, engine)
-    assert isinstance(performance, Performance)
-    assert result.notes == performance.notes
-    assert result.heads == ("frame", "onset", "velocity")
-    assert result.probabilities.shape == (3, performance.totals.frames, PITCHES)
-    np.testing.assert_array_equal(result.frame_probabilities, result.probabilities[0])
-    middle = round(0.3 * FAKE_RATE_HZ / HOP)
-    assert set(np.flatnonzero(result.frame_probabilities[middle] > 0.5)) == {69, 81}
-    assert result.known_s.shape == (len(result.notes),)

@@ -187,14 +187,9 @@ def test_folders_and_patterns_are_searched(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["{tmp}/a.wav", "{tmp}/other", "-o", "{tmp}/midi"],
-            "{tmp}/a.wav and {tmp}/other/a.wav would both be written to {tmp}/midi/a.mid",
-        ),
         (["{tmp}/a.wav", "-o", "n.txt"], "n.txt should end in .mid, .midi, .json, or in / for"),
         (["{tmp}/empty"], "no recordings in "),
         (["-"], "- needs --rate"),
-        (["{tmp}/a.wav", "-o", "{tmp}/nowhere/song.mid"], "there is no folder {tmp}/nowhere"),
         (["{tmp}/a.wav", "--tempo", "nan"], "--tempo"),
         (["{tmp}/a.wav", "-o", "n.json", "--split"], "--split and --tempo need a MIDI file"),
     ],
@@ -202,14 +197,12 @@ def test_folders_and_patterns_are_searched(
 def test_wrong_usage_is_reported_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
-    (tmp_path / "other").mkdir()
     (tmp_path / "empty").mkdir()
-    for path in (tmp_path / "a.wav", tmp_path / "other" / "a.wav"):
-        write(path)
+    write(tmp_path / "a.wav")
     with pytest.raises(SystemExit) as caught:
         main([argument.format(tmp=tmp_path) for argument in arguments])
     assert caught.value.code == 2
-    assert words.format(tmp=tmp_path) in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 def test_the_ending_chooses_the_format(tmp_path: Path) -> None:

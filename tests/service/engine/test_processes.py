@@ -164,21 +164,6 @@ def test_a_process_that_does_not_start_leaves_the_others_the_work(
         stream.close()
 
 
-def test_recordings_of_every_worker_get_their_turn_beside_a_live_stream(engine: Engine) -> None:
-    """Although one worker at a time computes recordings then."""
-    live = engine.open_stream(Priority.LIVE, POSITIONS)
-    files = [engine._open(Priority.FILE, POSITIONS) for _ in range(4)]
-    window = np.zeros(WINDOW, np.float32)
-    for stream, worker in zip(files, [0, 0, 1, 1], strict=True):
-        stream.worker = worker
-    asked = [stream.submit([window] * 8, 8) for _ in range(4) for stream in files]
-    assert live.submit([window], 8).result(PATIENCE_S).shape[0] == 1
-    for one in asked:
-        assert one.result(PATIENCE_S).shape[0] == 8
-    for opened in (live, *files):
-        opened.close()
-
-
 def test_a_batch_that_cannot_be_sent_leaves_no_stale_stream(engine: Engine) -> None:
     stream = engine.open_stream(Priority.LIVE, POSITIONS)
     noise = np.random.default_rng(1).standard_normal(WINDOW + 16 * HOP, np.float32)

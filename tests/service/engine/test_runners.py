@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 from model import storage
-from model.config import HOP, PAPER, WINDOW, ModelConfig
+from model.config import HOP, WINDOW, ModelConfig
 from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
 from service.engine import runners
 from service.engine.batching import EngineSettings, Priority
 from service.engine.engine import Engine
 from service.engine.interface import Plan, Runner
-from service.engine.runners import CpuRunner, PlainRunner, runner_of
-from tests.fakes import FakeTranscriber
-from tests.networks import FILTERBANK, HISTORY, SMALL, STRIDED, noise
+from service.engine.runners import CpuRunner, runner_of
+from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
 
 BOTH = pytest.mark.parametrize(
     "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
@@ -193,9 +191,3 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
         torch.set_num_threads(own)
     assert set(seen) == {1}  # those of the workers
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_other_transcribers_run_plainly() -> None:
-    assert isinstance(runner_of(FakeTranscriber()), PlainRunner)
-    gated = TranscriptionModel(replace(PAPER, rse=replace(SMALL, unit="gated")))
-    assert isinstance(runner_of(gated), PlainRunner)

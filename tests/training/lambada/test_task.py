@@ -11,7 +11,6 @@ import torch
 from model.predict import load_any, predict
 from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
-from tests.training.conftest import same_weights
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.loop.config import LoopConfig
 from training.loop.parallel import Share
@@ -64,18 +63,6 @@ def test_processes_share_a_batch(tiny_config: LambadaConfig, tmp_path: Path) -> 
         with task.batches(seed=2, step=7, share=Share(rank, 2)) as batches:
             parts.append(next(batches).inputs)
     assert sorted(np.concatenate(parts).tolist()) == sorted(whole.inputs.tolist())
-
-
-def test_two_slices_equal_one_run(
-    tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
-) -> None:
-    more = {"vectors": vectors_file, "padding": "random", "word_dropout": 0.2}
-    config = replace(tiny_config, validation_passages=4, **more)  # type: ignore[arg-type]
-    train(LambadaRun(config, LOOP, tmp_path / "once"))
-    sliced = LambadaRun(config, replace(LOOP, max_steps=5), tmp_path / "sliced")
-    train(sliced)
-    train(replace(sliced, loop=LOOP, resume=True))
-    assert same_weights(tmp_path / "once", tmp_path / "sliced")
 
 
 def test_frozen_vectors_are_stored_once_and_come_back(

@@ -87,23 +87,10 @@ async def test_clients_that_leave_free_their_places(start_server: StartServer) -
     assert "Traceback" not in server.log
 
 
-async def test_an_upload_under_way_is_finished_before_the_end(start_server: StartServer) -> None:
+async def test_the_end_waits_for_uploads_under_way_and_not_for_those_still_received(
+    start_server: StartServer,
+) -> None:
     server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")  # of a machine that does much else
-    async with lines_of(server, 40) as answer:
-        lines = []
-        ending: asyncio.Task[int] | None = None
-        async for line in answer.aiter_lines():
-            lines.append(json.loads(line))
-            if ending is None:
-                ending = asyncio.create_task(asyncio.to_thread(server.terminate))
-    assert check_notes(lines) == PITCHES
-    assert (lines[-1]["type"], lines[-1]["reason"]) == ("done", "stop")
-    assert ending is not None
-    assert await ending == 0
-
-
-async def test_the_end_does_not_wait_for_uploads_still_received(start_server: StartServer) -> None:
-    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")
     received = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
@@ -118,11 +105,18 @@ async def test_the_end_does_not_wait_for_uploads_still_received(start_server: St
     async with httpx.AsyncClient(timeout=60) as client:
         sending = asyncio.create_task(client.post(url, content=endless(), headers=headers))
         await received.wait()
-        began_s = time.monotonic()
-        assert await asyncio.to_thread(server.terminate) == 0
+        async with lines_of(server, 40) as answer:
+            following = answer.aiter_lines()
+            lines = [json.loads(await anext(following))]
+            began_s = time.monotonic()
+            ending = asyncio.create_task(asyncio.to_thread(server.terminate))
+            lines += [json.loads(line) async for line in following]
+        assert await ending == 0
         assert time.monotonic() - began_s < 40
         await asyncio.wait([sending])
         sending.exception()  # it may have been cut off before its answer was read
+    assert check_notes(lines) == PITCHES
+    assert (lines[-1]["type"], lines[-1]["reason"]) == ("done", "stop")
     assert "Traceback" not in server.log
     assert "gave up" not in server.log
 

@@ -73,14 +73,13 @@ def test_with_keys_the_page_and_the_probes_stay_open() -> None:
             assert client.get(path).json()["code"] == "unauthorized"
 
 
-@pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer ", f"Basic {ALICE}", ALICE, "Bearer x", f"Bearer {ALICE[:-1]}"]
-)
-def test_wrong_keys(header: str) -> None:
+def test_wrong_keys() -> None:
+    wrong = ("", "Bearer", "Bearer ", f"Basic {ALICE}", ALICE, "Bearer x", f"Bearer {ALICE[:-1]}")
     with guarded() as client:
-        headers = {"Authorization": header}
-        assert client.get("/info", headers=headers).status_code == 401
-        assert refused(client, headers=headers) == (401, "unauthorized")
+        for header in wrong:
+            headers = {"Authorization": header}
+            assert client.get("/info", headers=headers).status_code == 401, header
+            assert refused(client, headers=headers) == (401, "unauthorized"), header
 
 
 def test_a_key_opens_everything() -> None:

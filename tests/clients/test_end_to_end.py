@@ -36,15 +36,8 @@ DURATION_S = 3.2
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The service with a model that hears pure tones."""
+    """The service with a model that hears pure tones, and their instruments by loudness."""
     with server_starter(tmp_path_factory.mktemp("server")) as start:
-        yield start(*TONES)
-
-
-@pytest.fixture(scope="module")
-def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The same with a model that tells instruments, by loudness."""
-    with server_starter(tmp_path_factory.mktemp("listening")) as start:
         yield start(*TONES, "all")
 
 
@@ -69,22 +62,23 @@ def test_the_file_client_writes_the_notes_that_were_played(
     for note, (_, onset_s, offset_s) in zip(heard, NOTES, strict=True):
         assert note["onset_s"] == pytest.approx(onset_s, abs=0.03)
         assert note["offset_s"] == pytest.approx(offset_s, abs=0.06)
-    (part,) = pretty_midi.PrettyMIDI(str(out)).instruments
-    by_onset = sorted(part.notes, key=lambda note: (note.start, note.pitch))
+    parts = pretty_midi.PrettyMIDI(str(out)).instruments
+    written = [note for part in parts for note in part.notes]
+    by_onset = sorted(written, key=lambda note: (note.start, note.pitch))
     for note, from_json in zip(by_onset, heard, strict=True):
         assert (note.pitch, note.velocity) == (from_json["pitch"], from_json["velocity"])
         assert note.start == pytest.approx(from_json["onset_s"], abs=0.002)
         assert note.end == pytest.approx(from_json["offset_s"], abs=0.002)
 
 
-async def test_websocket_and_upload_tell_the_same(listening: RunningServer, tmp_path: Path) -> None:
+async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_path: Path) -> None:
     """Many times what may be under way at once: flow control leaves no trace in the notes."""
     long = [(69, second + 0.1, second + 0.6) for second in range(40)]
     path, notes = tmp_path / "long.wav", tmp_path / "long.json"
     samples = play(long, 40, 8_000, 0.11)  # a cello's
     soundfile.write(path, samples, 8_000, subtype="FLOAT")
     asked = ("--instruments", "viola,cello", "--split", "--json", notes)
-    assert await asyncio.to_thread(transcribe, listening, path, *asked) == 0
+    assert await asyncio.to_thread(transcribe, server, path, *asked) == 0
     options = Start(
         encoding=Encoding.PCM_F32LE,
         sample_rate=8_000,
@@ -92,7 +86,7 @@ async def test_websocket_and_upload_tell_the_same(listening: RunningServer, tmp_
         block_frames=16,
         instruments=("viola", "cello"),
     )
-    async with TranscriptionClient(listening.url, options) as client:
+    async with TranscriptionClient(server.url, options) as client:
         await client.send(samples.astype("<f4").tobytes())
         await client.stop()
     assert len(client.notes.notes) == 40
@@ -104,7 +98,7 @@ async def test_websocket_and_upload_tell_the_same(listening: RunningServer, tmp_
 
 @pytest.mark.parametrize("asked", [{}, {"updates": False}])
 async def test_a_cut_connection_changes_nothing(
-    listening: RunningServer, asked: dict[str, Any]
+    server: RunningServer, asked: dict[str, Any]
 ) -> None:
     """Events, totals and, with updates, which are the default here, the bytes of the MIDI file are
     those of a performance without a cut."""
@@ -114,7 +108,7 @@ async def test_a_cut_connection_changes_nothing(
     results = []
     kinds = NoteOn | NoteUpdate | NoteOff | Pedal
     for cuts in ([], [0.9, 1.75]):
-        proxy = CuttingProxy(listening.port, [round(2 * RATE * cut_s) for cut_s in cuts])
+        proxy = CuttingProxy(server.port, [round(2 * RATE * cut_s) for cut_s in cuts])
         async with proxy.running() as url:
             async with TranscriptionClient(
                 url, options, delays=lambda: repeat(0.0), hold_notes_s=3600

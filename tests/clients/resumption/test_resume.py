@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import pytest
@@ -69,33 +70,53 @@ async def test_a_draining_service_is_left_for_its_successor() -> None:
     assert "shutting down" in str(lost.error)
 
 
-async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
-    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1)
+@asynccontextmanager
+async def long_break(
+    behaviour: Behaviour, played_s: float, until: Callable[[list[Event]], bool]
+) -> AsyncIterator[tuple[TranscriptionClient, list[Event]]]:
+    """A client whose connection broke after so much audio, longer ago than notes are held, and what
+    it has told up to then; the service can be reached again in the body."""
+    events: list[Event] = []
+
+    async def read() -> None:
+        async for event in client:
+            events.append(event)
+            if isinstance(event, Disconnected):
+                behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
+
     async with FakeService(behaviour).running() as service:
         async with TranscriptionClient(
             service.url, OPTIONS, hold_notes_s=0.01, delays=lambda: itertools.repeat(0.05)
         ) as client:
-            events: list[Event] = []
-
-            async def read() -> None:
-                async for event in client:
-                    events.append(event)
-                    if isinstance(event, Disconnected):
-                        behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
-
             reading = asyncio.create_task(read())
-            await client.send(seconds(1.5))
-            await wait_until(lambda: len([e for e in events if isinstance(e, NoteOff)]) == 2)
-            behaviour.refuse_with = None
+            await client.send(seconds(played_s))
+            await wait_until(lambda: until(events))
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-            rest = asyncio.create_task(collect(client))
-            await client.send(seconds(1.5))
-            await client.stop()
-            more, failure = await rest
+            yield client, events
+
+
+async def goes_on(client: TranscriptionClient, behaviour: Behaviour) -> list[Event]:
+    """What is told of more audio, to the end."""
+    behaviour.refuse_with = None
+    rest = asyncio.create_task(collect(client))
+    await client.send(seconds(1.5))
+    await client.stop()
+    more, failure = await rest
     assert failure is None
-    assert_no_stuck_note(events + more)
-    held = [event for event in notes_of(events + more) if event.note_id == 1]
+    return more
+
+
+async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
+    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1)
+
+    def both_ended(events: list[Event]) -> bool:
+        return len([event for event in events if isinstance(event, NoteOff)]) == 2
+
+    async with long_break(behaviour, 1.5, both_ended) as (client, events):
+        events += await goes_on(client, behaviour)
+    assert_no_stuck_note(events)
+    held = [event for event in notes_of(events) if event.note_id == 1]
     assert [event.time_s for event in held] == [1.25, 1.5]  # ended where it had got to
     assert client.notes.notes[1].offset_s == 1.75  # and yet known for what it was
 
@@ -106,32 +127,14 @@ def pedal_of(events: list[Event]) -> list[bool]:
 
 async def test_the_pedal_is_released_during_a_long_break_and_pressed_again_after_it() -> None:
     behaviour = Behaviour(pedal=True, drop_at_samples=round(1.9 * RATE), drops=1)
-    async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(
-            service.url, OPTIONS, hold_notes_s=0.01, delays=lambda: itertools.repeat(0.05)
-        ) as client:
-            events: list[Event] = []
 
-            async def read() -> None:
-                async for event in client:
-                    events.append(event)
-                    if isinstance(event, Disconnected):
-                        behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
+    def released(events: list[Event]) -> bool:
+        return pedal_of(events) == [True, False]
 
-            reading = asyncio.create_task(read())
-            await client.send(seconds(2))
-            await wait_until(lambda: pedal_of(events) == [True, False])
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            assert client.notes.pedal_down
-
-            behaviour.pedal = False
-            behaviour.refuse_with = None
-            rest = asyncio.create_task(collect(client))
-            await client.send(seconds(1.5))
-            await client.stop()
-            more, failure = await rest
-    assert failure is None
+    async with long_break(behaviour, 2, released) as (client, _):
+        assert client.notes.pedal_down
+        behaviour.pedal = False
+        more = await goes_on(client, behaviour)
     assert pedal_of(more) == [True, False]
     assert [(move.down, move.time_s) for move in client.notes.pedal] == [(True, 0.0), (False, 1.5)]
 

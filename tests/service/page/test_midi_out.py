@@ -14,6 +14,9 @@ FAKE_PORT = """async () => {
           navigator.requestMIDIAccess = async () => access;
           const { MidiOut } = await import('./notes/midi-out.js');
           const out = new MidiOut();
+          await out.open();
+          out.choose('p');
+          sent.length = times.length = 0;
 """
 
 
@@ -21,10 +24,7 @@ def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(ben
     sent = bench.run(
         FAKE_PORT
         + """
-          out.noteOn(0, { pitch: 50, velocity: 1 });  // no port yet: nothing
-          await out.open();
-          out.choose('p');
-          sent.length = 0;
+          new MidiOut().noteOn(0, { pitch: 50, velocity: 1 });  // no port yet: nothing
           out.programs = { piano: 0, violin: 40 };
           out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
           out.noteOn(2, { pitch: 60, velocity: 70, instrument: 'piano' });
@@ -56,9 +56,6 @@ def test_midi_out_presses_the_pedal_of_a_channel_that_opens_while_it_is_down(ben
     sent = bench.run(
         FAKE_PORT
         + """
-          await out.open();
-          out.choose('p');
-          sent.length = 0;
           out.pedal(true);
           out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
           out.noteOn(2, { pitch: 61, velocity: 90, instrument: 'piano' });
@@ -78,9 +75,6 @@ def test_instruments_that_share_a_midi_channel_have_their_own_program_and_pedal(
     now_ms, sent, times_ms = bench.run(
         FAKE_PORT
         + """
-          await out.open();
-          out.choose('p');
-          sent.length = times.length = 0;
           const names = ['piano', ...Array(15).keys()];
           out.programs = Object.fromEntries(names.map((name, program) => [name, program]));
           const note = (instrument) =>
@@ -145,8 +139,6 @@ def test_midi_out_moves_the_pedal_later_unless_it_is_silenced(bench: Tab) -> Non
     sent = bench.run(
         FAKE_PORT
         + """
-          await out.open();
-          out.choose('p');
           out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'piano' });
           sent.length = 0;
           out.pedal(true, 0.05);
@@ -166,9 +158,6 @@ def test_repeated_notes_end_before_the_next_begins(bench: Tab) -> None:
     sent = bench.run(
         FAKE_PORT
         + """
-          await out.open();
-          out.choose('p');
-          sent.length = times.length = 0;
           // Handed over ahead of time: the second begins after the first has ended.
           out.play({ pitch: 60, velocity: 90, onset: 0, offset: 0.05 }, 0);
           out.play({ pitch: 60, velocity: 90, onset: 60, offset: 60.05 }, 60);
@@ -183,9 +172,6 @@ def test_silence_ends_scheduled_notes_and_none_that_begin_later(bench: Tab) -> N
     now_ms, sent, times_ms = bench.run(
         FAKE_PORT
         + """
-          await out.open();
-          out.choose('p');
-          sent.length = times.length = 0;
           const now = performance.now();
           out.play({ pitch: 60, velocity: 90, onset: 0, offset: 3 }, 0.4);
           out.silence();  // a seek

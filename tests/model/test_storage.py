@@ -1,7 +1,6 @@
 """Weights on disk: round trips and everything that can be wrong with them."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.storage import WeightsError, fastest_dtype, load, save_weights, write_whole
+from model.storage import WeightsError, fastest_dtype, load, save_weights
 from model.symbols import SymbolConfig, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
@@ -76,22 +75,6 @@ def test_damage_is_named(saved: Path) -> None:
         load(saved)
 
 
-def test_a_failed_write_leaves_the_old_file_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    write_whole(path, b"old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize(
     ("capabilities", "used", "expected"),
     [
@@ -108,7 +91,3 @@ def test_bfloat16_only_where_the_processor_multiplies_it(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: used)
     assert fastest_dtype(torch.device("cpu")) == expected
-
-
-def test_unknown_devices_compute_in_float32() -> None:
-    assert fastest_dtype(torch.device("meta")) == torch.float32

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from model import storage
-from model.config import HOP, LIVE, WINDOW, FilterbankConfig
-from model.fast.filters import NewestFrames, decimated, low_pass
+from model.config import HOP, WINDOW
+from model.fast.filters import NewestFrames
 from model.front_end.filterbank import Filterbank
 from model.transcriber import FilterbankNetwork
 
@@ -35,13 +35,3 @@ def test_frames_depend_on_their_filters_samples_alone(bank: Filterbank) -> None:
     two = frames.power(window, 2)
     one = frames.power(torch.cat([torch.randn(HOP), window[:-HOP]]), 1)
     torch.testing.assert_close(one[0], two[0], atol=1e-9, rtol=1e-4)
-
-
-def test_long_filters_alone_are_decimated() -> None:
-    assert isinstance(LIVE.front_end, FilterbankConfig)
-    bank, taps = Filterbank(LIVE.front_end, LIVE.sample_rate), low_pass()
-    reduced = {
-        size: decimated(kernel.detach().transpose(1, 2).flatten(1), taps)
-        for size, kernel in bank.kernels.items()
-    }
-    assert [size for size, filters in reduced.items() if filters is not None] == ["2048", "4096"]

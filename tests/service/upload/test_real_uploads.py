@@ -6,6 +6,7 @@ import io
 import json
 import time
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 import httpx
@@ -33,6 +34,7 @@ from tests.service.servers import TONES, RunningServer, StartServer
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
 
+@cache
 def flac(seconds_of_silence: int = 0) -> bytes:
     """The melody and then silence, which takes next to no bytes."""
     buffer = io.BytesIO()

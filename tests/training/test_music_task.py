@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.config import FRAMES, LIVE, ModelConfig, RSEConfig
+from model.config import ModelConfig, RSEConfig
 from model.storage import load
 from tests.networks import TINY
 from training import run
@@ -15,7 +15,7 @@ from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
 from training.music.metrics import FIGURES
 from training.music.synth.config import SynthConfig
-from training.music_task import MusicConfig, MusicTask, usable_frames
+from training.music_task import MusicConfig, MusicTask
 from training.presets import MUSIC_PRESETS
 from training.shipping import card as card_page
 from training.shipping import ship
@@ -25,13 +25,6 @@ PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
 
 def music(synth: SynthConfig, model: ModelConfig = TINY) -> MusicConfig:
     return MusicConfig(model=model, synth=synth, batch_size=2, workers=0, validation_windows=48)
-
-
-def test_frames_without_their_filters_are_not_trained() -> None:
-    frames = usable_frames(LIVE, farthest_hops=48)
-    distances = [FRAMES - i for i in range(FRAMES)][frames]
-    assert (distances[0], distances[-1]) == (48, 2)
-    assert usable_frames(PAPER_TINY, 48) == slice(0, FRAMES)
 
 
 @pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])

@@ -98,16 +98,6 @@ def test_a_recording_has_the_instruments_of_the_stream(
     assert set(instruments_of(midi)) == {"viola"}
 
 
-def test_unknown_instruments_are_refused_by_name(client: TestClient, recording: bytes) -> None:
-    error, code = refusal(client, instruments=["violin", "kazoo"])
-    assert (error["code"], code) == ("bad_instruments", 4400)
-    assert "kazoo" in error["message"]
-    assert "mallets" in error["message"]
-    answer = post(client, recording, "midi", instruments="kazoo")
-    assert (answer.status_code, answer.json()["code"]) == (422, "bad_parameter")
-    assert "kazoo" in answer.json()["detail"]
-
-
 def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
     with serving() as (client, _):
         ready, messages = live(client, updates=True)

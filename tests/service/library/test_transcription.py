@@ -85,19 +85,6 @@ def test_a_loaded_model_stays_on_its_device() -> None:
         loaded(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]
 
 
-def test_the_layer_mixes_a_sequence_and_learns() -> None:
-    layer = rse_transcribe.ResidualShuffleExchange(16, blocks=1, dropout=0)
-    x = torch.randn(2, 20, 16, requires_grad=True)
-    out = layer(x)
-    assert out.shape == x.shape
-    out[0, 19].sum().backward()
-    assert x.grad is not None
-    assert (x.grad[0].abs().sum(dim=1) > 0).all()
-    assert (x.grad[1] == 0).all()
-    with pytest.raises(ValueError, match="maps"):
-        rse_transcribe.ResidualShuffleExchange(0)
-
-
 def test_every_public_name_is_there() -> None:
     for name in rse_transcribe.__all__:
         assert getattr(rse_transcribe, name).__doc__

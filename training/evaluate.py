@@ -220,9 +220,9 @@ def _report(options: argparse.Namespace, collection: Collection, **more: Any) ->
 
 
 def _streams(options: argparse.Namespace) -> list[StreamOptions]:
-    ahead = options.lookahead_ms
+    ahead, mode = options.lookahead_ms, Mode(options.mode)
     return [
-        StreamOptions(mode=options.mode, lookahead_ms=ms, block_frames=options.block_frames)
+        StreamOptions(mode=mode, lookahead_ms=ms, block_frames=options.block_frames)
         for ms in (ahead if isinstance(ahead, list) else [ahead])
     ]
 

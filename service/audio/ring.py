@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 
 class SampleRing:
-    """A mirrored ring buffer of float32 samples with absolute indexes.
+    """A mirrored ring buffer of float32 samples.
 
     Samples before the first are zeros. A window is a view: it stays valid until ``slack`` more
-    samples have been written after its end.
+    samples have been written.
     """
 
     def __init__(self, window: int, slack: int = 0, first: int = 0) -> None:
@@ -29,13 +29,8 @@ class SampleRing:
         self.written = first  # so far: the absolute index of the next sample
 
     def write(self, samples: NDArray[np.float32]) -> None:
-        """Append samples, shape [n]; n is at most the ring's capacity.
-
-        Raises ValueError for more: samples would be lost before any window could show them.
-        """
+        """Append samples, shape [n]; n is at most ``window + slack``."""
         count = len(samples)
-        if count > self._capacity:
-            raise ValueError(f"{count} samples do not fit into a ring of {self._capacity}")
         start = self.written % self._capacity
         first = min(count, self._capacity - start)  # up to the end of the first copy
         for base in (0, self._capacity):
@@ -43,16 +38,7 @@ class SampleRing:
             self._memory[base : base + count - first] = samples[first:]
         self.written += count
 
-    def window(self, end: int) -> NDArray[np.float32]:
-        """The samples [end - window, end) without a copy; not to be written to.
-
-        Raises IndexError where it is not (or no longer) in the ring.
-        """
-        start = end - self._window
-        if end > self.written or start < self.written - self._capacity:
-            raise IndexError(
-                f"samples {start} to {end} are not in the ring, which holds "
-                f"{self.written - self._capacity} to {self.written}"
-            )
-        offset = start % self._capacity
+    def window(self) -> NDArray[np.float32]:
+        """The latest samples without a copy; not to be written to."""
+        offset = (self.written - self._window) % self._capacity
         return self._memory[offset : offset + self._window]

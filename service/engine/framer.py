@@ -112,7 +112,7 @@ class Framer:
         """Write samples, at most to the end of the next window; submit a full request."""
         self._ring.write(samples)
         if self._samples_to_window == 0:
-            self._due.append(self._ring.window(self._ring.written))
+            self._due.append(self._ring.window())
             self._blocks += 1
             if len(self._due) == self._max_pending_windows:
                 await self.run()

@@ -6,7 +6,6 @@ import re
 import resource
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
@@ -61,13 +60,6 @@ def _device(device: str) -> str:
     if _DEVICE.fullmatch(device) is None:
         raise ValueError(f"expected auto, cpu, cuda or cuda:N, got {device!r}")
     return device
-
-
-class LogFormat(StrEnum):
-    """Format of a log line."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def _split(value: Any) -> Any:
@@ -229,7 +221,7 @@ class Settings(BaseSettings):
     """Seconds without a heartbeat from a worker after which the engine is replaced; must exceed
     the slowest batch and the start of a worker process."""
 
-    log_format: LogFormat = LogFormat.TEXT
+    log_format: Literal["text", "json"] = "text"
     """text, or json with one object per line."""
 
     retry_after_s: int = Field(default=5, ge=1, le=3600)

@@ -8,18 +8,10 @@ import json
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
-
-from service.settings import LogFormat
+from typing import Any, Literal
 
 session_id: ContextVar[str] = ContextVar("session_id", default="")
 """The session that the current task serves; tasks that it starts inherit it."""
-
-
-class SessionFilter(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.session_id = session_id.get()
-        return True
 
 
 class TextFormatter(logging.Formatter):
@@ -30,7 +22,7 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line = super().formatMessage(record)
-        if session := getattr(record, "session_id", ""):
+        if session := session_id.get():
             line += f" [{session}]"
         fields = _fields(record)
         return line + "".join(f" {name}={value}" for name, value in fields.items())
@@ -47,7 +39,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if session := getattr(record, "session_id", ""):
+        if session := session_id.get():
             line["session_id"] = session
         line |= {name: value for name, value in _fields(record).items() if name not in line}
         if record.exc_info:
@@ -60,11 +52,10 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
-def configure(log_format: LogFormat) -> None:
+def configure(log_format: Literal["text", "json"]) -> None:
     """Logs to standard error from INFO; for the command, not the library."""
     handler = logging.StreamHandler()
-    handler.addFilter(SessionFilter())
-    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # uvicorn logs every handshake with its query; the service logs refusals and sessions itself.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

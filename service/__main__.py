@@ -62,14 +62,8 @@ def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
         print(f"The model cannot be used: {error}", file=sys.stderr)
         return 2
     logs.configure(settings.log_format)
-    server: DrainingServer | None = None
-
-    def give_up() -> None:
-        assert server is not None
-        server.fail()
-
     try:
-        app = create_app(settings, on_load_failure=give_up)
+        app = create_app(settings, on_load_failure=lambda: server.fail())
     except KeysError as error:
         print(f"The API keys cannot be used: {error}", file=sys.stderr)
         return 2

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -49,15 +49,13 @@ def create_app(
     get_engine: GetEngine | None = None,
     tokens: TokenBook | None = None,
     on_load_failure: Callable[[], None] | None = None,
-    capacity_cache: Path | None = None,
 ) -> FastAPI:
     """The service as an ASGI application.
 
     It answers immediately and is ready once the weights are loaded and warmed up. If that fails,
     `on_load_failure` is called; without it the application stays up and reports the failure at
     /readyz. The engine runs in this process unless `get_engine` provides another; page tokens are
-    kept in this process unless `tokens` are shared. The measured number of sessions is stored in
-    the file `capacity_cache`, by default in the user's cache folder.
+    kept in this process unless `tokens` are shared.
 
     Raises `service.access.keys.KeysError` if the API keys cannot be read.
     """
@@ -73,7 +71,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks = [
-            asyncio.create_task(load(state, on_load_failure, capacity_cache)),
+            asyncio.create_task(load(state, on_load_failure)),
             asyncio.create_task(state.slot.watch()),
         ]
         try:
@@ -109,16 +107,14 @@ def create_app(
     return app
 
 
-async def load(
-    state: ServiceState, on_failure: Callable[[], None] | None, capacity_cache: Path | None
-) -> None:
+async def load(state: ServiceState, on_failure: Callable[[], None] | None) -> None:
     """Waits for an engine, measures its capacity, then declares the service ready."""
     settings = state.settings
     try:
         state.slot.device = pick_device(settings.device)
         engine = await state.slot.build()
         if settings.max_sessions == "auto" and isinstance(engine, Engine):
-            await admit_by_capacity(state, engine, capacity_cache or default_cache())
+            await admit_by_capacity(state, engine)
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.slot.load_error = f"the model cannot be loaded: {type(error).__name__}"
@@ -129,10 +125,11 @@ async def load(
     logger.info("model %s is ready on %s", engine.config.name, state.slot.device)
 
 
-async def admit_by_capacity(state: ServiceState, engine: Engine, cache: Path) -> None:
+async def admit_by_capacity(state: ServiceState, engine: Engine) -> None:
     device, load = state.slot.device, state.settings.max_load
     try:
-        found = await start_thread(lambda: capacity(engine, device, cache, load), "capacity")
+        measure = partial(capacity, engine, device, default_cache(), load)
+        found = await start_thread(measure, "capacity")
     except BaseException:
         await asyncio.to_thread(engine.close, state.close_timeout_s)
         raise

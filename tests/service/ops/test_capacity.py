@@ -81,11 +81,13 @@ def test_a_folder_that_cannot_be_written_to_is_done_without(
     assert f"of {found.windows_per_s:.0f} windows per second (measured)" in caplog.text
 
 
-def test_the_service_admits_as_many_as_it_measured(tmp_path: Path) -> None:
+def test_the_service_admits_as_many_as_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     app = create_app(
         Settings(allowed_hosts=("testserver",), max_sessions="auto"),
         load_model=lambda name, device: FakeTranscriber(),
-        capacity_cache=tmp_path / "capacity.json",
     )
     with TestClient(app) as client:
         wait_for(client, "/readyz", 200)

@@ -100,28 +100,24 @@ _CODE_BY_STATUS = {
 def install(app: FastAPI) -> None:
     """Makes every HTTP error of `app` a problem document, including the framework's."""
 
-    async def on_problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
+    @app.exception_handler(Problem)
+    async def on_problem(request: Request, error: Problem) -> Response:
         return error.response()
 
-    async def on_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> Response:
         code = _CODE_BY_STATUS.get(error.status_code, ErrorCode.INTERNAL)
         return Problem(code, str(error.detail), dict(error.headers or {})).response()
 
-    async def on_validation(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
+    @app.exception_handler(RequestValidationError)
+    async def on_validation(request: Request, error: RequestValidationError) -> Response:
         complaints = [explained({**one, "loc": one["loc"][1:]}) for one in error.errors()]
         return Problem(ErrorCode.BAD_PARAMETER, "; ".join(complaints)).response()
 
+    @app.exception_handler(Exception)
     async def on_fault(request: Request, error: Exception) -> Response:
         # The text may name files and settings: it is logged, not sent.
         return Problem(ErrorCode.INTERNAL, "the server failed; this was logged").response()
-
-    app.add_exception_handler(Problem, on_problem)
-    app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(RequestValidationError, on_validation)
-    app.add_exception_handler(Exception, on_fault)
 
 
 def asks_for_status(headers: Headers) -> bool:

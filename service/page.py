@@ -1,5 +1,6 @@
 """The page at / and its assets, with headers that let it load nothing from elsewhere."""
 
+import mimetypes
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -30,23 +31,17 @@ SECURITY_HEADERS = {
 
 # The system's table of types may be missing (slim images) or wrong (the Windows registry), and
 # `nosniff` makes a browser refuse a script that is called text/plain.
-MEDIA_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+mimetypes.add_type("text/html", ".html")
+mimetypes.add_type("text/css", ".css")
+mimetypes.add_type("text/javascript", ".js")
+mimetypes.add_type("image/svg+xml", ".svg")
 
 
 class PageFiles(StaticFiles):
-    """Static files under their right types, asked for again after an upgrade."""
+    """Static files, asked for again after an upgrade."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        file = getattr(response, "path", None)
-        media_type = MEDIA_TYPES.get(Path(file).suffix) if file else None
-        if media_type is not None:
-            response.headers["Content-Type"] = media_type
         response.headers["Cache-Control"] = "no-cache"  # kept, but compared by ETag
         return response
 

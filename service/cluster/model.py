@@ -42,23 +42,22 @@ def weights_digest(transcriber: Transcriber) -> str:
 class StepTime:
     """The fraction of time that the engine computes; implements ``EngineObserver``."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._step_s = 0.0
-        self._asked_s = clock()
+        self._asked_s = time.monotonic()
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
         with self._lock:
             self._step_s += step_s
 
-    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
+    def batch_failed(self, priority: Priority) -> None:
         """Reported by the session of the request."""
 
     def share(self, workers: int) -> float:
         """Fraction of these workers' time since the last call."""
         with self._lock:
-            now_s = self._clock()
+            now_s = time.monotonic()
             elapsed_s, self._asked_s = now_s - self._asked_s, now_s
             step_s, self._step_s = self._step_s, 0.0
         return step_s / (workers * elapsed_s) if elapsed_s > 0 else 0.0

@@ -20,7 +20,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -36,47 +36,16 @@ from service.engine.batching import (
     Part,
     Priority,
     Probabilities,
-    Request,
     RequestQueue,
-    RequestStream,
-    Window,
 )
 from service.engine.interface import EngineObserver, Transcriber
 from service.engine.processes import AVAILABLE, WorkerProcess
 from service.engine.runners import runner_of, set_own_threads
-from service.engine.segments import SegmentedStream
+from service.engine.segments import EngineStream, SegmentedStream
 
 logger = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.5  # interval at which an idle worker signals that it is alive
-
-
-class EngineStream(RequestStream):
-    """One stream's place in a queue (see ``service.engine.interface.EngineStreamLike``)."""
-
-    def __init__(
-        self, queue: RequestQueue, priority: Priority, positions: slice, hop_s: float
-    ) -> None:
-        super().__init__(priority, positions)
-        self.depth = queue.settings.limit(priority)
-        self._queue = queue
-        self._hop_s = hop_s
-        queue.enter(self)
-
-    def submit(
-        self, windows: Sequence[Window], new_hops: int, unread: int = 0
-    ) -> Future[Probabilities]:
-        """unread: first windows, which only prepare the stream and are not answered."""
-        due_s = float("inf")
-        if self.priority is Priority.LIVE:
-            due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
-        request = Request(self, list(windows), new_hops, due_s, unread)
-        self._queue.put(request)
-        return request.future
-
-    def close(self) -> None:
-        """Pending requests are still answered."""
-        self._queue.leave(self)
 
 
 class Engine:
@@ -317,7 +286,7 @@ class Engine:
         except Exception as error:
             logger.exception("the model failed on a batch of %d windows", windows)
             if self._observer is not None:  # before the answer, so that it is counted by then
-                self._observer.batch_failed(priority, windows, error)
+                self._observer.batch_failed(priority)
             _fail(parts, error)
             return
         if self._observer is not None and len(probabilities):

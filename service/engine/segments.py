@@ -1,4 +1,4 @@
-"""Segments of one recording, computed at once.
+"""Places in the engine: of a stream, and of a recording, whose segments are computed at once.
 
 Up to the middle of the network a stream's windows are computed one after the other, so a recording
 that is one stream keeps little more than one core busy. What a stream keeps is a function of its
@@ -15,12 +15,19 @@ Answers are futures in the order of the windows, so a caller that awaits them se
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Protocol
 
-from service.engine.batching import Probabilities, Window
+from service.engine.batching import (
+    Priority,
+    Probabilities,
+    Request,
+    RequestQueue,
+    RequestStream,
+    Window,
+)
 
 SEGMENT_WINDOWS = 64
 MOST_SEGMENTS = 4
@@ -28,18 +35,40 @@ MOST_SEGMENTS = 4
 _MOST_REFILL = SEGMENT_WINDOWS // 8  # windows; a recording that needs more is one segment
 
 
-class _Stream(Protocol):
+class EngineStream(RequestStream):
+    """One stream's place in a queue (see ``service.engine.interface.EngineStreamLike``)."""
+
+    def __init__(
+        self, queue: RequestQueue, priority: Priority, positions: slice, hop_s: float
+    ) -> None:
+        super().__init__(priority, positions)
+        self.depth = queue.settings.limit(priority)
+        self._queue = queue
+        self._hop_s = hop_s
+        queue.enter(self)
+
     def submit(
         self, windows: Sequence[Window], new_hops: int, unread: int = 0
-    ) -> Future[Probabilities]: ...
+    ) -> Future[Probabilities]:
+        """unread: first windows, which only prepare the stream and are not answered."""
+        due_s = float("inf")
+        if self.priority is Priority.LIVE:
+            due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
+        request = Request(self, list(windows), new_hops, due_s, unread)
+        self._queue.put(request)
+        return request.future
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Pending requests are still answered."""
+        self._queue.leave(self)
 
 
 class SegmentedStream:
     """A recording's place in the engine (see ``service.engine.interface``)."""
 
-    def __init__(self, open_stream: Callable[[], _Stream], refill_hops: int, segments: int) -> None:
+    def __init__(
+        self, open_stream: Callable[[], EngineStream], refill_hops: int, segments: int
+    ) -> None:
         """segments: computed at once."""
         self._open = open_stream
         self._refill_hops = refill_hops

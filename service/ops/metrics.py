@@ -83,7 +83,7 @@ class Metrics:
         self._wait_s.labels(way).observe(waited_s)
         self._batch_windows.labels(way).observe(windows)
 
-    def batch_failed(self, priority: Priority, windows: int, error: Exception) -> None:
+    def batch_failed(self, priority: Priority) -> None:
         self.batch_failures.labels(priority.name.lower()).inc()
 
     def text(self) -> bytes:

@@ -17,7 +17,8 @@ from service.engine.batching import (
     EngineSettings,
     Priority,
 )
-from service.engine.engine import Engine, EngineStream
+from service.engine.engine import Engine
+from service.engine.segments import EngineStream
 from tests.fakes import FakeTranscriber, GatedTranscriber
 from tests.networks import noise
 

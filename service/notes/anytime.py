@@ -99,7 +99,7 @@ class AnytimeTracker(Tracker):
         self.off_delay_frames = max(self.on_delay_frames, settings.release_frames - 1)
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        for pitch, frame in point.first_free_frames.items():
+        for pitch, frame in point.free.items():
             self._free[pitch] = frame
         super().resume(first_frame, point)
 

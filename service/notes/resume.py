@@ -25,7 +25,7 @@ class ResumePoint:
         sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
         belief: about the instruments.
         pedal: whether the sustain pedal was down.
-        first_free_frames: in anytime mode, those of the tracker.
+        free: in anytime mode, the ``first_free_frames`` of the tracker.
 
     Raises:
         OptionsError: these notes are impossible.
@@ -37,7 +37,7 @@ class ResumePoint:
     sounding: tuple[NoteEvent, ...] = ()
     belief: Belief = Belief()
     pedal: bool = False
-    first_free_frames: Mapping[int, int] = field(default_factory=dict)
+    free: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len({note.pitch for note in self.sounding}) < len(self.sounding):

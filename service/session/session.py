@@ -185,7 +185,7 @@ class TranscriptionSession:
             sounding=self._score.sounding,
             belief=self._listener.belief,
             pedal=self._listener.pedal,
-            first_free_frames=self._listener.first_free_frames,
+            free=self._listener.first_free_frames,
         )
 
     @property

@@ -1,9 +1,11 @@
 """The pipeline's events and resume points as messages of the protocol, and back."""
 
+from dataclasses import fields
+
 from service.notes.belief import MOST_KEPT, Belief
 from service.notes.events import Event, NoteEvent
 from service.notes.resume import ResumePoint, impossible
-from service.protocol.client_messages import BeliefState, Checkpoint, SoundingNote
+from service.protocol.client_messages import Checkpoint, SoundingNote
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 
 _MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
@@ -22,21 +24,9 @@ def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    belief = point.belief
-    return Checkpoint(
-        session_id=session_id,
-        from_sample=point.from_sample,
-        frames=point.frames,
-        notes=point.notes,
-        sounding=tuple(
-            SoundingNote.model_validate(note, from_attributes=True) for note in point.sounding
-        ),
-        belief=BeliefState(frame=belief.frame, weights=dict(belief.weights))
-        if belief.weights
-        else None,
-        pedal=point.pedal,
-        free=dict(point.first_free_frames),
-    )
+    given = {field.name: getattr(point, field.name) for field in fields(point)}
+    given["belief"] = point.belief if point.belief.weights else None
+    return Checkpoint.model_validate({"session_id": session_id, **given}, from_attributes=True)
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
@@ -46,14 +36,10 @@ def resume_point(checkpoint: Checkpoint) -> ResumePoint:
         raise impossible(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
     known = set(SoundingNote.model_fields)
     return ResumePoint(
-        from_sample=checkpoint.from_sample,
-        frames=checkpoint.frames,
-        notes=checkpoint.notes,
+        **checkpoint.model_dump(include={"from_sample", "frames", "notes", "pedal", "free"}),
         sounding=tuple(
             NoteEvent(kind="note_on", **note.model_dump(include=known))
             for note in checkpoint.sounding
         ),
         belief=Belief(belief.weights, belief.frame) if belief else Belief(),
-        pedal=checkpoint.pedal,
-        first_free_frames=checkpoint.free,
     )

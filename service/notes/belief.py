@@ -53,9 +53,6 @@ class BeliefSettings:
     belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
 
 
-DEFAULTS = BeliefSettings()
-
-
 @dataclass(frozen=True, slots=True)
 class Belief:
     """The belief about the instruments at one moment.

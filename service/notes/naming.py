@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
-from service.notes.belief import DEFAULTS, RESET_S, Belief, BeliefSettings
+from service.notes.belief import RESET_S, Belief, BeliefSettings
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracking import as_probabilities
@@ -36,8 +36,8 @@ class InstrumentNamer:
         self,
         heads: tuple[str, ...],
         frame_seconds: float,
-        considered: tuple[str, ...] = (),
-        settings: BeliefSettings = DEFAULTS,
+        considered: tuple[str, ...],
+        settings: BeliefSettings,
     ) -> None:
         """Args:
         heads: names of the rows of the probabilities. Without instrument heads, notes pass

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import HEADS, INSTRUMENTS
-from service.notes.belief import DEFAULTS, RESET_S, Belief
+from service.notes.belief import RESET_S, Belief, BeliefSettings
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import UPDATE_S
@@ -203,11 +203,11 @@ def test_no_probability_is_silence() -> None:
 def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     notes: list[list[float]],
 ) -> None:
-    belief = Belief()
+    belief, settings = Belief(), BeliefSettings()
     for frame, probabilities in enumerate(notes):
-        posterior = belief.posterior(INSTRUMENTS, np.log(probabilities), DEFAULTS)
-        belief = belief.after(INSTRUMENTS, posterior, frame, DEFAULTS)
-    assert sum(belief.weights.values()) <= 1 / (1 - DEFAULTS.belief_kept) + 18 * 1e-4
+        posterior = belief.posterior(INSTRUMENTS, np.log(probabilities), settings)
+        belief = belief.after(INSTRUMENTS, posterior, frame, settings)
+    assert sum(belief.weights.values()) <= 1 / (1 - settings.belief_kept) + 18 * 1e-4
     for weight in belief.weights.values():
         assert weight > 0
         assert float(f"{weight:.4f}") == weight  # as it is sent

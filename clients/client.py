@@ -234,10 +234,7 @@ class TranscriptionClient:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._iterate()
-
-    async def _iterate(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncIterator[Event]:
         """Yields events as they arrive; after the last, raises the failure if there was one."""
         while True:
             await self._changes.until(lambda: bool(self._queue.events) or self._over)

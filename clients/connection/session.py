@@ -23,11 +23,7 @@ from service.protocol.server_messages import (
     Draining,
     Error,
     Flushed,
-    Lagging,
-    NoteOff,
-    NoteOn,
-    NoteUpdate,
-    Pedal,
+    Frames,
     Progress,
     Ready,
     ServerMessage,
@@ -231,7 +227,9 @@ class Session:
             case Progress():
                 self._flow.acknowledge(message.received_samples)
                 self._on_message(message)
-            case NoteOn() | NoteUpdate() | NoteOff() | Pedal() | Lagging():
+            case Unknown() | Frames():
+                pass
+            case _:
                 self._on_message(message)
 
     def _end(self, failure: TranscriptionError | None) -> None:

@@ -26,9 +26,9 @@ from clients.recordings import (
     check_midi_options,
     find_recordings,
     kept,
-    parts,
     pieces,
     print_any_name,
+    save_midi,
     targets,
 )
 from clients.upload import Sockets, transcribe
@@ -39,7 +39,7 @@ try:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    from service.protocol.tempo import add_tempo_option, beat_of
+    from service.protocol.tempo import add_tempo_option
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -230,18 +230,11 @@ def _save(
     """Write the results; returns their files. Raises OSError where that is not possible."""
     notes = transcript.notes
     tables = [result for result in results if result.suffix.lower() in JSON]
-    files: dict[Path, str | None] = {}
+    files: list[Path] = []
     # An answer that broke off before its first note does not replace an earlier file.
     if transcript.totals is not None or notes.notes:
-        for result in results:
-            if result not in tables:
-                files |= parts(result, notes.instruments if args.split else ())
-    if complaint := kept(files, args.force):
-        raise FileExistsError(complaint)
-    if files:
-        beat = beat_of([note.onset_s for note in notes.notes], args.tempo, say)
-        for file, only in files.items():
-            notes.save_midi(file, beat, only)
+        rest = [result for result in results if result not in tables]
+        files = save_midi(notes, rest, args, say)
     for table in tables:
         table.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
     return [*files, *tables]

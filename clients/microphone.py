@@ -196,7 +196,7 @@ def _save_midi(client: TranscriptionClient, path: Path, tempo: Beat | None) -> N
     notes = client.notes
     onsets_s = [note.onset_s for note in notes.notes]
     beat = beat_of(onsets_s, tempo, lambda words: print(words, file=sys.stderr))
-    notes.save_midi(path, beat)
+    path.write_bytes(notes.midi(beat))
     print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
 
 

@@ -5,7 +5,7 @@ import io
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -110,9 +110,31 @@ def kept(files: Iterable[Path], force: bool) -> str:
     return ""
 
 
-def parts(target: Path, instruments: Iterable[str]) -> dict[Path, str | None]:
-    """The MIDI file of each instrument, beside where one of them all would be."""
-    named: dict[Path, str | None] = {
-        target.with_suffix(f".{name}{target.suffix}"): name for name in instruments
-    }
-    return named or {target: None}
+def save_midi(
+    music: Any, targets: Iterable[Path], options: Namespace, say: Callable[[str], None]
+) -> list[Path]:
+    """Write notes to MIDI files, with ``--split`` one for each instrument beside where one of them
+    all would be; returns the files.
+
+    Args:
+        music: ``notes`` with their ``onset_s``, ``instruments``, and ``midi(beat, only)``.
+        options: ``split``, ``tempo`` and ``force``.
+        say: is told if the notes keep to no beat.
+
+    Raises:
+        OSError: a file cannot be written, or exists and is not to be replaced.
+    """
+    from service.protocol.tempo import beat_of  # numpy, which other programs may not need
+
+    files: dict[Path, str | None] = {}
+    for target in targets:
+        names = music.instruments if options.split else ()
+        named = {target.with_suffix(f".{name}{target.suffix}"): name for name in names}
+        files |= named or {target: None}
+    if complaint := kept(files, options.force):
+        raise FileExistsError(complaint)
+    if files:
+        beat = beat_of([note.onset_s for note in music.notes], options.tempo, say)
+        for file, only in files.items():
+            file.write_bytes(music.midi(beat, only))
+    return list(files)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from service.protocol.midi_file import DEFAULT_BEAT, Beat, midi_file, played
@@ -97,7 +96,3 @@ class NoteList:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
         pedal = [(move.time_s, move.down) for move in self.pedal]
         return midi_file(self.notes, pedal, self.programs, beat, only)
-
-    def save_midi(self, path: Path, beat: Beat = DEFAULT_BEAT, only: str | None = None) -> None:
-        """Write ``midi`` to a file; raises OSError where it cannot be written."""
-        path.write_bytes(self.midi(beat, only))

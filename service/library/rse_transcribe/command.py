@@ -21,14 +21,14 @@ from clients.recordings import (
     check_midi_options,
     find_recordings,
     kept,
-    parts,
     print_any_name,
+    save_midi,
     targets,
 )
 from rse_transcribe import __version__
 
 if TYPE_CHECKING:
-    from rse_transcribe import Transcriber, Transcription
+    from rse_transcribe import Transcriber
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
 PROGRAMS = {  # module, and the extra that it needs
@@ -164,6 +164,10 @@ def _transcribe_file(
     args: argparse.Namespace,
     opened: Callable[[], Transcriber],
 ) -> int:
+
+    def say(words: object) -> None:
+        print(f"{path}: {words}", file=sys.stderr)
+
     in_parts = args.split and target.suffix.lower() in MIDI
     result = [] if in_parts or target == STANDARD_OUTPUT else [target]
     # Known without the seconds that torch takes to load.
@@ -188,43 +192,26 @@ def _transcribe_file(
             # The sample rate is the recording's, the other options are the same for all.
             if isinstance(error, OptionsError) and error.code is not ErrorCode.BAD_SAMPLE_RATE:
                 parser.error(str(error))
-            print(f"{path}: {error}", file=sys.stderr)
+            say(error)
             return INCOMPLETE
         if target == STANDARD_OUTPUT:
             write_csv(transcription.notes, sys.stdout)
         else:
             try:
-                saved = _save(transcription, path, target, args)
+                if target.suffix.lower() in TABLES:
+                    transcription.save(target)
+                    saved = [target]
+                else:
+                    saved = save_midi(transcription, [target], args, say)
             except OSError as error:
                 complaint = f"{complaint}; {error}" if complaint else str(error)
             else:
                 where = ", ".join(map(str, saved))
                 print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)
     if complaint:
-        print(f"{path}: {complaint}", file=sys.stderr)
+        say(complaint)
         return INCOMPLETE
     return WHOLE
-
-
-def _save(
-    transcription: Transcription, path: Path, target: Path, args: argparse.Namespace
-) -> list[Path]:
-    """Write the result; returns its files. Raises OSError where that is not possible."""
-    if target.suffix.lower() in TABLES:
-        transcription.save(target)
-        return [target]
-    from service.protocol.tempo import beat_of
-
-    def say(words: str) -> None:
-        print(f"{path}: {words}", file=sys.stderr)
-
-    files = parts(target, transcription.instruments if args.split else ())
-    if complaint := kept(files, args.force):
-        raise FileExistsError(complaint)
-    beat = beat_of([note.onset_s for note in transcription.notes], args.tempo, say)
-    for file, only in files.items():
-        file.write_bytes(transcription.midi(beat, only))
-    return list(files)
 
 
 if __name__ == "__main__":

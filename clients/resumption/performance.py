@@ -8,15 +8,7 @@ from clients.events import Connected, Gap, SessionEvent
 from clients.midi.notes import NoteList
 from clients.resumption.event_queue import EventQueue
 from service.protocol.client_messages import Checkpoint, Resume, Start
-from service.protocol.server_messages import (
-    Done,
-    NoteOff,
-    NoteOn,
-    NoteUpdate,
-    Pedal,
-    Progress,
-    Ready,
-)
+from service.protocol.server_messages import Done, Lagging, Progress, Ready
 
 
 class Part:
@@ -34,8 +26,15 @@ class Part:
     def __init__(self, origin: int, first_note: int, sample_rate: int, ready: Ready) -> None:
         self._origin = origin
         self._first_note = first_note
-        self._shift_s = origin / sample_rate
-        self._shift_frames = round(self._shift_s * ready.frame_rate_hz)
+        shift_s = origin / sample_rate
+        frames = round(shift_s * ready.frame_rate_hz)
+        self._shifts = {
+            "note_id": first_note,
+            "frame": frames,
+            "frames": frames,
+            "received_samples": origin,
+            "time_s": shift_s,
+        }
         self._samples_a_frame = sample_rate / ready.frame_rate_hz
         self._checkpoint: Checkpoint = ready.checkpoint
         self._known_events = 0
@@ -63,32 +62,20 @@ class Part:
     def hear(self, message: SessionEvent) -> SessionEvent:
         """Process a message of the session; return it in the counts of the performance."""
         match message:
-            case NoteOn() | NoteOff():
-                self._known_events += 1
-                moved = {
-                    "note_id": message.note_id + self._first_note,
-                    "frame": message.frame + self._shift_frames,
-                }
-            case NoteUpdate():
-                self._known_events += 1
-                note_id = message.note_id + self._first_note
-                return message.model_copy(update={"note_id": note_id, "seq": 0})
-            case Pedal():
-                self._known_events += 1
-                moved = {"frame": message.frame + self._shift_frames}
+            case Lagging():
+                return message
             case Progress():
                 self._checkpoint = message.checkpoint
                 self._known_events = 0
-                moved = {
-                    "received_samples": message.received_samples + self._origin,
-                    "frames": message.frames + self._shift_frames,
-                }
             case _:
-                return message
+                self._known_events += 1
+        moved = {
+            name: getattr(message, name) + shift
+            for name, shift in self._shifts.items()
+            if name in type(message).model_fields
+        }
         # Message numbers hold only within a session.
-        return message.model_copy(
-            update={**moved, "time_s": message.time_s + self._shift_s, "seq": 0}
-        )
+        return message.model_copy(update={**moved, "seq": 0})
 
 
 class Performance:

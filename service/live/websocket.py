@@ -276,7 +276,7 @@ class Connection:
             end = End("error", fault)
             await self._outbox.put(Error.of(fault))
         await reporter.events(events, last=True)
-        midi = await asyncio.to_thread(session.midi)
+        midi = await asyncio.to_thread(session.score.midi)
         await self._outbox.put(
             Done(
                 reason=end.reason,

@@ -20,7 +20,7 @@ class Score:
         self._ended: list[Note] = []
         self._ended_before = begun - len(self._sounding)
         self._pressed: PedalEvent | None = None
-        self.pedal: list[PedalPress] = []
+        self.pedal: list[PedalPress] = []  # in order
 
     def add(self, events: Iterable[Event]) -> None:
         """Add events in order; a note_off must follow its note_on."""
@@ -49,6 +49,7 @@ class Score:
 
     @property
     def notes(self) -> list[Note]:
+        """Those that have ended, by onset time, then pitch."""
         return sorted(self._ended, key=lambda note: (note.onset_s, note.pitch))
 
     def midi(self) -> bytes:

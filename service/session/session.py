@@ -14,7 +14,7 @@ from service.audio.resample import RateRatio, Resampler, latency_ms
 from service.engine.batching import Priority
 from service.engine.framer import Framer, OnFrames
 from service.engine.interface import EngineLike
-from service.notes.events import Event, Note, PedalPress
+from service.notes.events import Event
 from service.notes.resume import ResumePoint
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
@@ -55,6 +55,7 @@ class TranscriptionSession:
 
     Attributes:
         delay: the stated delay of both kinds of events, for ``ready``.
+        score: the notes and presses of the pedal that have ended.
         frame_s: seconds from frame to frame.
     """
 
@@ -84,7 +85,7 @@ class TranscriptionSession:
                 rate and from the beginning, needed for them; used in evaluation.
             resume: where to continue a performance of another session; ``push`` then gets its audio
                 from ``resume.from_sample`` on. Samples, frames, times and notes count from the
-                beginning of the performance; ``notes`` and ``midi`` have what ends in this session.
+                beginning of the performance; ``score`` has what ends in this session.
 
         Raises:
             EngineClosedError: the engine accepts no more streams.
@@ -120,7 +121,7 @@ class TranscriptionSession:
         self._turn = asyncio.Lock()
         self._received = self._point.from_sample
         self._dropped = 0
-        self._score = Score(self._point.notes, self._point.sounding)
+        self.score = Score(self._point.notes, self._point.sounding)
         self._pending: list[Event] = []
         self._framer = Framer(
             engine,
@@ -158,7 +159,7 @@ class TranscriptionSession:
     @property
     def totals(self) -> Totals:
         return Totals(
-            notes=self._score.begun,
+            notes=self.score.begun,
             frames=self.frames,
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
@@ -181,8 +182,8 @@ class TranscriptionSession:
         return ResumePoint(
             from_sample=self._replay_before(self._framer.frames).from_sample,
             frames=self._framer.frames,
-            notes=self._score.begun,
-            sounding=self._score.sounding,
+            notes=self.score.begun,
+            sounding=self.score.sounding,
             belief=self._listener.belief,
             pedal=self._listener.pedal,
             free=self._listener.first_free_frames,
@@ -199,19 +200,6 @@ class TranscriptionSession:
         """Audio held back before it reaches the tracker, in ms."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         return held_frames * self._frame_ms + self.delay.resampler_ms
-
-    @property
-    def notes(self) -> list[Note]:
-        """The finished notes, by onset time, then pitch."""
-        return self._score.notes
-
-    @property
-    def pedal(self) -> list[PedalPress]:
-        """The finished presses of the sustain pedal, in order."""
-        return self._score.pedal
-
-    def midi(self) -> bytes:
-        return self._score.midi()
 
     async def push(self, data: bytes) -> list[Event]:
         """Process any number of PCM bytes and return the resulting events, in the order in which
@@ -285,7 +273,7 @@ class TranscriptionSession:
                 await self._framer.write(self._resampler.process(piece))
             if self._priority is Priority.LIVE:
                 await self._framer.run()  # a file's windows wait for a full request
-            if fault is None and self._score.ended > self._max_notes:
+            if fault is None and self.score.ended > self._max_notes:
                 message = f"more than {self._max_notes} notes in one session"
                 fault = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
             if fault is not None:
@@ -312,7 +300,7 @@ class TranscriptionSession:
 
     def _note(self, events: list[Event]) -> None:
         self._pending += events
-        self._score.add(events)
+        self.score.add(events)
 
     def _take_pending(self) -> list[Event]:
         events, self._pending = self._pending, []

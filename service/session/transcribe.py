@@ -120,9 +120,10 @@ async def transcribe_file(
                 rest = session.abort()
             for event in rest:
                 yield event
-            midi = await asyncio.to_thread(session.midi)
+            score = session.score
+            midi = await asyncio.to_thread(score.midi)
             yield Performance(
-                notes=session.notes, pedal=session.pedal, totals=session.totals, midi=midi
+                notes=score.notes, pedal=score.pedal, totals=session.totals, midi=midi
             )
             if fault is not None:
                 raise fault
@@ -184,15 +185,6 @@ def transcribe_array(
         BadAudioError: a sample is NaN or infinite.
         OptionsError: the rate is out of range.
     """
-    return asyncio.run(_transcribe_array(samples, rate, engine, options))
-
-
-async def _transcribe_array(
-    samples: NDArray[np.float32],
-    rate: int,
-    engine: EngineLike,
-    options: StreamOptions,
-) -> ArrayTranscription:
     heads = engine.config.heads
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
@@ -211,16 +203,21 @@ async def _transcribe_array(
         on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
         on_events=remember,
     )
-    try:
-        await session.push_samples(samples)
-        await session.finish()
-    finally:
-        session.abort()
+
+    async def run() -> None:
+        try:
+            await session.push_samples(samples)
+            await session.finish()
+        finally:
+            session.abort()
+
+    asyncio.run(run())
+    notes = session.score.notes
     end_s = len(samples) / rate  # for notes known only at the end
     return ArrayTranscription(
-        session.notes,
+        notes,
         heads,
         np.concatenate(kept, axis=1),
-        session.pedal,
-        np.array([known_s.get(note.note_id, end_s) for note in session.notes]),
+        session.score.pedal,
+        np.array([known_s.get(note.note_id, end_s) for note in notes]),
     )

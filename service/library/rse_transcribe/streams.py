@@ -91,7 +91,7 @@ class Stream:
     @property
     def notes(self) -> list[Note]:
         """The notes that have ended, by onset, then pitch."""
-        return notes_of(self._session.notes)
+        return notes_of(self._session.score.notes)
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
         """Take the next samples, [n] or [n, channels], of the types that ``transcribe`` takes;

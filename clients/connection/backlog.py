@@ -8,11 +8,7 @@ class Backlog:
     """Mono PCM between the device and the service, bounded, addressed by sample number.
 
     Sample 0 is the first ever added. Belongs to one event loop; an audio callback hands
-    its blocks over with ``call_soon_threadsafe``.
-
-    Args:
-        frame_bytes: bytes of one sample.
-        max_samples: more than this and the oldest audio is dropped.
+    its blocks over with ``call_soon_threadsafe``. Beyond ``max_samples`` the oldest is dropped.
     """
 
     def __init__(self, frame_bytes: int, max_samples: int) -> None:

@@ -13,12 +13,6 @@ MAX_UNACKNOWLEDGED_S = 2.0
 class FlowControl:
     """Samples per channel that were sent, and those that the server has acknowledged.
 
-    Args:
-        frame_bytes: bytes of one sample of all channels.
-        sample_rate: of the audio, in Hz.
-        first_sample: the server counts from this one.
-        limits: of the server's ``ready``.
-
     Attributes:
         max_message_bytes: within the server's limit, a fraction of what may be under way.
     """
@@ -26,6 +20,7 @@ class FlowControl:
     def __init__(
         self, frame_bytes: int, sample_rate: int, first_sample: int, limits: Limits
     ) -> None:
+        """frame_bytes: of one sample of all channels; first_sample: the server counts from it."""
         window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
         self._window = max(1, round(window_s * sample_rate))
         fraction = min(self._window // 8 * frame_bytes, limits.max_message_bytes)

@@ -27,11 +27,7 @@ class Retry:
         delays: pauses between attempts, in seconds.
     """
 
-    def __init__(
-        self,
-        give_up_s: float | None,
-        delays: Callable[[], Iterator[float]] = delays_s,
-    ) -> None:
+    def __init__(self, give_up_s: float | None, delays: Callable[[], Iterator[float]]) -> None:
         self._give_up_s = give_up_s
         self._new_delays = delays
         self._delays = delays()

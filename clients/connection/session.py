@@ -36,22 +36,16 @@ class Changes:
     """Like ``asyncio.Condition``, but notifying needs no ``await``."""
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
 
     def notify(self) -> None:
         """Wake all waiting tasks to check again."""
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
+        self._changed.set()
+        self._changed.clear()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         while not holds():
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)
-            try:
-                await waiting
-            finally:
-                self._waiting.discard(waiting)
+            await self._changed.wait()
 
 
 class Session:
@@ -118,9 +112,7 @@ class Session:
         except TimeoutError:
             raise ConnectError(f"no answer from {self._url}", retryable=True) from None
         if self.ready is None:
-            raise self.failure or ConnectError(
-                f"{self._url} closed the connection at once", retryable=True
-            )
+            raise self.over()
         return self.ready
 
     async def close(self) -> None:

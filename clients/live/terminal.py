@@ -77,17 +77,12 @@ CLIPPING_DB = -0.5
 
 
 class Terminal:
-    """Shows a live transcription; prints one line per note if the output is not a terminal.
-
-    Args:
-        device: name of the input.
-        sample_rate: of its audio, in Hz.
-        level_db: returns the input's level, in dB of full scale.
-    """
+    """Shows a live transcription; prints one line per note if the output is not a terminal."""
 
     def __init__(
         self, console: Console, device: str, sample_rate: int, level_db: Callable[[], float]
     ) -> None:
+        """device: name of the input; level_db: returns its level, in dB of full scale."""
         self._console = console
         self._device = device
         self._sample_rate = sample_rate

@@ -16,16 +16,12 @@ class EventQueue:
         max_events: maximum number of unread events; the oldest are dropped.
         hold_s: how long notes may sound, and the pedal be down, without a connection.
         on_change: called when ``events`` grows without a call.
-
-    Attributes:
-        time_s: the latest time of any event, in seconds of the audio sent.
-        dropped: number of events that were not read in time.
     """
 
     def __init__(self, max_events: int, hold_s: float, on_change: Callable[[], None]) -> None:
         self.events: deque[Event] = deque()
-        self.time_s = 0.0
-        self.dropped = 0
+        self.time_s = 0.0  # the latest time of any event, in seconds of the audio sent
+        self.dropped = 0  # events that were not read in time
         self._frame = 0
         self._notes: dict[int, NoteOn] = {}
         self._pedal_down = False
@@ -35,7 +31,6 @@ class EventQueue:
         self._holding: asyncio.TimerHandle | None = None
 
     def put(self, event: Event) -> None:
-        """Add an event."""
         if self.events and len(self.events) >= self._max_events:
             self.events.popleft()
             self.dropped += 1

@@ -15,15 +15,10 @@ class Part:
     """Turns the service's counts into those of the performance, and knows how to resume.
 
     A performance has a single part unless audio is lost.
-
-    Args:
-        origin: the sample of the performance at which the part begins.
-        first_note: notes that began before it.
-        sample_rate: of the audio sent, in Hz.
-        ready: of its first session.
     """
 
     def __init__(self, origin: int, first_note: int, sample_rate: int, ready: Ready) -> None:
+        """It begins at the sample ``origin`` of the performance, with the note ``first_note``."""
         self._origin = origin
         self._first_note = first_note
         shift_s = origin / sample_rate
@@ -79,24 +74,13 @@ class Part:
 
 
 class Performance:
-    """Follows successive sessions, passes on their events and knows where the next continues.
-
-    Args:
-        options: format of the audio, and transcription options.
-        audio: drops what no session will need again.
-        queue: receives the events.
-
-    Attributes:
-        ready: of the latest session.
-        notes: all notes so far.
-        lost_samples: samples per channel that were dropped and never transcribed.
-        sessions: number of sessions so far.
-    """
+    """Follows successive sessions, passes on their events and knows where the next continues."""
 
     def __init__(self, options: Start, audio: Backlog, queue: EventQueue) -> None:
-        self.ready: Ready | None = None
+        """What no session will need again is dropped from ``audio``; events go to ``queue``."""
+        self.ready: Ready | None = None  # of the latest session
         self.notes = NoteList()
-        self.lost_samples = 0
+        self.lost_samples = 0  # per channel: dropped and never transcribed
         self.sessions = 0
         self._options = options
         self._audio = audio

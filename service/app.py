@@ -12,12 +12,14 @@ from typing import TypeVar
 
 import torch
 from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+from starlette.middleware.cors import CORSMiddleware
 
 from model import storage
 from model.storage import fastest_dtype
 from service import page
-from service.access import gate as access
 from service.access import problems
+from service.access.gate import Gate
 from service.access.problems import ProblemDetails
 from service.access.tokens import TokenBook, token_router
 from service.engine.batching import EngineSettings
@@ -101,7 +103,16 @@ def create_app(
     app.include_router(metrics.router)
     app.include_router(upload.router)
     app.include_router(websocket.router)
-    access.install(app, settings, state.keys, state.tokens, state.full, state.metrics.refused)
+    refused = state.metrics.refused
+    app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, state.full, refused)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization"],
+            expose_headers=["Retry-After", "Content-Disposition"],
+        )
     page.serve(app)
     describe(app)
     return app
@@ -217,11 +228,11 @@ def describe(app: FastAPI) -> None:
     def openapi() -> dict[str, object]:
         document = generate()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        template = "#/components/schemas/{model}"
-        for model in (ProblemDetails, Transcript):
-            schema = model.model_json_schema(ref_template=template)
-            schemas.update(schema.pop("$defs", {}))
-            schemas[model.__name__] = schema
+        _, described = models_json_schema(
+            [(ProblemDetails, "validation"), (Transcript, "validation")],
+            ref_template="#/components/schemas/{model}",
+        )
+        schemas.update(described["$defs"])
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

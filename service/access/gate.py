@@ -12,10 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastapi import FastAPI
 from prometheus_client import Counter
 from starlette.datastructures import Headers
-from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -42,28 +40,6 @@ OPEN_PATHS = PROBES | {"/openapi.json"}
 
 # Any page can make a browser send these, but cannot read the answers.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-_CHALLENGE = {"WWW-Authenticate": "Bearer"}
-
-
-def install(
-    app: FastAPI,
-    settings: Settings,
-    keys: KeyRing,
-    tokens: TokenBook,
-    full: Callable[[], ProtocolError | None],
-    refused: Counter,
-) -> None:
-    """Puts the gate before all endpoints of `app`; for the arguments see `Gate`."""
-    app.add_middleware(Gate, app.router, settings, keys, tokens, full, refused)
-    if settings.allowed_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.allowed_origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization"],
-            expose_headers=["Retry-After", "Content-Disposition"],
-        )
 
 
 @dataclass
@@ -127,7 +103,7 @@ class Gate:
             await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
         elif client is None and scope["path"] not in OPEN_PATHS:
             fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
-            extra = _CHALLENGE
+            extra = {"WWW-Authenticate": "Bearer"}
             # With no room left, the token's owner does not matter.
             if token is not None and (refusal := self.full()) is not None:
                 fault, extra = refusal, {"Retry-After": str(self.settings.retry_after_s)}

@@ -54,18 +54,12 @@ def set_client(scope: Scope, client: Client) -> None:
 
 
 class Places:
-    """Limited room, taken without waiting.
-
-    Attributes:
-        total: all the room. A place takes up 1, or the size that is asked for.
-        taken: the room that is taken.
-        count: places taken.
-    """
+    """Limited room, taken without waiting. A place takes up 1, or the size that is asked for."""
 
     def __init__(self, total: float) -> None:
         self.total = total
-        self.taken = 0.0
-        self.count = 0
+        self.taken = 0.0  # of the total
+        self.count = 0  # of places
         self._empty = asyncio.Event()
         self._empty.set()
 

@@ -36,10 +36,7 @@ class RateLimiter:
     """A bucket per client; above MAX_CLIENTS the least recent one is dropped."""
 
     def __init__(
-        self,
-        rate_per_s: float,
-        burst: float,
-        clock: Callable[[], float] = monotonic,
+        self, rate_per_s: float, burst: float, clock: Callable[[], float] = monotonic
     ) -> None:
         self._rate_per_s = rate_per_s
         self._burst = burst

@@ -51,7 +51,6 @@ class RemoteEngine:
     def __init__(
         self, replicas: ModelReplicas, description: Description, settings: ClusterSettings
     ) -> None:
-        """description: what the replicas run; ``connect`` asks for it."""
         self._replicas = replicas
         self._adopt(description)
         self._cluster = settings

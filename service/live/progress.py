@@ -65,11 +65,6 @@ class ProgressReporter:
 
     The checkpoint of a `progress` covers exactly the notes sent before it. One follows each note
     immediately, so that a client whose connection breaks has little audio to send again.
-
-    Attributes:
-        known_events: number of first events that the client already has.
-        updates: also send corrected instruments and pedal events.
-        heat: also send these probabilities.
     """
 
     session: TranscriptionSession
@@ -78,9 +73,9 @@ class ProgressReporter:
     outbox: Outbox
     settings: Settings
     metrics: Metrics
-    known_events: int = 0
-    updates: bool = False
-    heat: HeatLog | None = None
+    known_events: int  # first ones, that the client already has
+    updates: bool  # whether to send corrected instruments and pedal events
+    heat: HeatLog | None  # probabilities to send
 
     def __post_init__(self) -> None:
         self._point = self.session.point

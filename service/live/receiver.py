@@ -22,12 +22,7 @@ class DrainingError(Exception):
 
 
 class Receiver:
-    """Reads one socket; the session's time limit starts here.
-
-    Args:
-        websocket: already accepted.
-        draining: set when the server shuts down.
-    """
+    """Reads one accepted socket; the session's time limit starts here."""
 
     def __init__(self, websocket: WebSocket, settings: Settings, draining: asyncio.Event) -> None:
         self._websocket = websocket

@@ -28,7 +28,7 @@ class EngineSlot:
         build: makes a warm engine; set by the application.
         device: where it runs; `auto` until the model is loaded.
         load_error: why there will be no engine.
-        replacing: the engine hung, and a new one is being made.
+        replacing: the engine hung, and a new one is being made, unless the service drains.
     """
 
     build: Callable[[], Awaitable[EngineLike]]
@@ -36,11 +36,6 @@ class EngineSlot:
     def __init__(
         self, device: str, hang_timeout_s: float, draining: asyncio.Event, restarts: Counter
     ) -> None:
-        """Args:
-        hang_timeout_s: time without a heartbeat after which the engine's worker has hung.
-        draining: once set, nothing is replaced.
-        restarts: counts abandoned engines.
-        """
         self.engine: EngineLike | None = None
         self.device = device
         self.load_error: str | None = None

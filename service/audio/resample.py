@@ -37,8 +37,8 @@ class RateRatio:
 
     Attributes:
         up, down: output sample i lies at input position i * down / up.
-        reach: input samples on either side of that position that the filter covers; 0 where the
-            rates are equal and samples pass through.
+        reach: input samples on either side of that position that the filter covers, and most that
+            it holds back; 0 where the rates are equal and samples pass through.
     """
 
     up: int
@@ -153,8 +153,3 @@ def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
     window = np.i0(beta * np.sqrt(np.maximum(0, 1 - (offset / ratio.reach) ** 2)))
     taps = np.sinc((PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down) * offset) * window
     return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-def latency_ms(input_rate_hz: int, output_rate_hz: int) -> float:
-    """Most sound, in ms, that a resampler of these rates holds back."""
-    return 1000.0 * RateRatio.of(input_rate_hz, output_rate_hz).reach / input_rate_hz

@@ -75,8 +75,7 @@ def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Milliseconds from the time of an event until it is known, in the worst case, and the part of
-    the resampler.
+    """Milliseconds from the time of an event until it is known, in the worst case.
 
     Attributes:
         note_on_median_ms: in anytime mode, if measured for the model; the others are then upper
@@ -85,7 +84,6 @@ class Delay:
 
     note_on_ms: float
     note_off_ms: float
-    resampler_ms: float
     note_on_median_ms: float | None
 
 
@@ -96,10 +94,7 @@ def stated_delay(
     listener: Listener,
     resampler_ms: float,
 ) -> Delay:
-    """The delay of a stream with these options, without computing time.
-
-    resampler_ms: ``resample.latency_ms`` of the two rates.
-    """
+    """The delay of a stream with these options, without computing time."""
     hop_ms = 1000.0 * HOP / config.sample_rate
     held_ms = options.actual_lookahead_ms(config.sample_rate) + resampler_ms
     held_ms += (options.frames_per_window - 1) * hop_ms
@@ -112,6 +107,5 @@ def stated_delay(
     return Delay(
         note_on_ms=held_ms + listener.on_delay_frames * hop_ms,
         note_off_ms=held_ms + listener.off_delay_frames * hop_ms,
-        resampler_ms=resampler_ms,
         note_on_median_ms=median_ms,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
-from service.audio.resample import RateRatio, Resampler, latency_ms
+from service.audio.resample import RateRatio, Resampler
 from service.engine.batching import Priority
 from service.engine.framer import Framer, OnFrames
 from service.engine.interface import EngineLike
@@ -54,6 +54,7 @@ class TranscriptionSession:
     order of arrival.
 
     Attributes:
+        config: of the model.
         delay: the stated delay of both kinds of events, for ``ready``.
         score: the notes and presses of the pedal that have ended.
         frame_s: seconds from frame to frame.
@@ -96,13 +97,14 @@ class TranscriptionSession:
         self._max_notes = max_notes
         self._priority = priority
         self._on_events = on_events
-        self._model_rate_hz = model_rate_hz = engine.config.sample_rate
-        self._refill_hops = engine.config.refill_hops
+        self.config = config = engine.config
+        model_rate_hz = config.sample_rate
+        self._refill_hops = config.refill_hops
         self.frame_s = HOP / model_rate_hz
         self._frame_ms = 1000.0 * HOP / model_rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, model_rate_hz)
         settings = TrackerSettings.from_card(engine.card)
-        self._listener, self._schedule = listening(engine.config, options, settings)
+        self._listener, self._schedule = listening(config, options, settings)
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
@@ -112,9 +114,9 @@ class TranscriptionSession:
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
         first_frame = self._schedule.first_frame(replay.first_block)
         self._listener.resume(first_frame, self._point)
-        resampler_ms = latency_ms(audio.sample_rate_hz, model_rate_hz)
+        self._resampler_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
         self.delay: Delay = stated_delay(
-            options, engine.config, settings, self._listener, resampler_ms
+            options, config, settings, self._listener, self._resampler_ms
         )
         self._state = SessionState.OPEN
         self._input_ended = False  # by bad audio: what came before can still be finished
@@ -154,7 +156,7 @@ class TranscriptionSession:
     def replay_ms(self) -> float:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
         longest = Replay.longest(self._schedule, self._listener.history_frames, self._refill_hops)
-        return 1000.0 * longest / self._model_rate_hz + self._held_ms
+        return 1000.0 * longest / self.config.sample_rate + self._held_ms
 
     @property
     def totals(self) -> Totals:
@@ -199,7 +201,7 @@ class TranscriptionSession:
     def _held_ms(self) -> float:
         """Audio held back before it reaches the tracker, in ms."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
-        return held_frames * self._frame_ms + self.delay.resampler_ms
+        return held_frames * self._frame_ms + self._resampler_ms
 
     async def push(self, data: bytes) -> list[Event]:
         """Process any number of PCM bytes and return the resulting events, in the order in which

@@ -77,12 +77,11 @@ class ServiceState:
         """Whether the weights are loaded and warm and the service is not draining."""
         return self.slot.running and not self.draining.is_set()
 
-    def knows(self, model: str | None) -> bool:
-        """Whether this is the model served here; None asks for any."""
-        if model is None or model == self.settings.model:
-            return True
-        engine = self.slot.engine
-        return engine is not None and model == engine.config.name
+    def check_model(self, model: str | None) -> None:
+        """Raises Problem unless this is the model that is loaded here; None asks for any."""
+        loaded = self.slot.loaded().config.name  # not the path that it may come from
+        if model not in (None, self.settings.model, loaded):
+            raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
     def full(self) -> ProtocolError | None:
         """Why no session of any client can begin now; None if one can."""

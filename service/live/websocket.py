@@ -17,16 +17,17 @@ from typing import NoReturn
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from model.config import HOP
 from service.access.clients import Place, client_of
 from service.access.problems import chosen_subprotocol, record_refusal, refuse
 from service.access.rate import Bucket
 from service.live.inbox import End, Inbox
-from service.live.opening import Opening
 from service.live.outbox import Outbox
-from service.live.progress import ProgressReporter
+from service.live.progress import HeatLog, ProgressReporter
 from service.live.receiver import DrainingError, Receiver, VanishedError
 from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
+    Checkpoint,
     Flush,
     Keepalive,
     Start,
@@ -35,9 +36,11 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat
-from service.protocol.server_messages import Done, Draining, Error, Flushed
+from service.protocol.options import AudioFormat, StreamOptions
+from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready
+from service.session.listening import chosen
 from service.session.session import TranscriptionSession
+from service.session.wire import resume_point
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
@@ -137,18 +140,56 @@ class Connection:
             if not isinstance(parsed, Start):
                 raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
             start = parsed
-        if not self._service.knows(start.model):
-            loaded = self._service.slot.loaded().config.name  # not the path that it may come from
-            raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+        self._service.check_model(start.model)
         return start
+
+    def _session(
+        self, audio: AudioFormat, options: StreamOptions, start: Start, heat: HeatLog | None
+    ) -> TranscriptionSession:
+        """Raises ProtocolError if there is no room for these options, or they cannot be met."""
+        sessions = self._service.sessions
+        if self._place is not None and not self._place.resize(sessions.size(options)):
+            raise sessions.refusal(options)
+        point = resume_point(start.resume) if start.resume is not None else None
+        session = TranscriptionSession(
+            self._service.slot.loaded(),
+            audio,
+            options,
+            max_notes=self._settings.max_notes,
+            resume=point,
+            on_frames=heat.add if heat else None,
+        )
+        if heat and point:  # later frames were not final when the earlier session ended
+            heat.begin(max(0, point.frames - session.late_frames))
+        return session
+
+    def _ready(
+        self, session: TranscriptionSession, options: StreamOptions, checkpoint: Checkpoint
+    ) -> Ready:
+        """The message that states the options in effect."""
+        config, delay = session.config, session.delay
+        described = chosen(options, config)
+        return Ready(
+            **described | {"instruments": described["instruments"] or None},
+            session_id=self._id,
+            sample_rate_hz=config.sample_rate,
+            hop_samples=HOP,
+            frame_rate_hz=config.sample_rate / HOP,
+            delay_ms=round(delay.note_on_ms, 3),
+            median_delay_ms=delay.note_on_median_ms,
+            note_off_delay_ms=round(delay.note_off_ms, 3),
+            replay_ms=round(session.replay_ms, 3),
+            checkpoint=checkpoint,
+            limits=Limits.model_validate(self._settings, from_attributes=True),
+        )
 
     # -- the four tasks ---------------------------------------------------------------------------
 
     async def _converse(self, start: Start) -> tuple[int, str]:
         """Runs the session from `ready` to `done`; returns the close code and reason."""
-        audio = start.audio()
-        opening = Opening(self._service, self._place, audio, start)
-        session = opening.session
+        audio, options = start.audio(), start.options(self._service.sessions.default)
+        heat = HeatLog() if start.frames else None
+        session = self._session(audio, options, start, heat)
         if start.resume is not None:
             self._id = start.resume.session_id
         inbox = Inbox(audio, self._settings.max_buffered_ms, self._settings.max_inbound_messages)
@@ -161,14 +202,14 @@ class Connection:
             metrics=self._service.metrics,
             known_events=start.resume.known_events if start.resume else 0,
             updates=start.updates,
-            heat=opening.heat,
+            heat=heat,
         )
         asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
         self._log.opened(self._id, session.totals, resumed=start.resume is not None, **asked)
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._outbox.write())
-                await self._outbox.put(opening.ready(self._id, reporter.checkpoint))
+                await self._outbox.put(self._ready(session, options, reporter.checkpoint))
                 reader = group.create_task(self._read(inbox, audio))
                 reporting = group.create_task(reporter.report())
                 end = await self._transcribe(session, inbox, reporter)

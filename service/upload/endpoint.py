@@ -90,9 +90,7 @@ async def transcribe_recording(
             record_refusal(state.metrics.refused, refusal, client)
             raise refusal
         settings, config = state.settings, state.slot.loaded().config
-        if not state.knows(choices.model):
-            # Not the path that it may come from.
-            raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {config.name} is loaded here")
+        state.check_model(choices.model)
         try:
             options = choices.options(FILE_OPTIONS)
             check_instruments(options.instruments, distinguished_by(config.heads))

@@ -101,7 +101,7 @@ def test_a_fault_before_ready_gets_an_error_and_a_close(
         raise RuntimeError("secret detail")
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.live.opening.TranscriptionSession", fail)
+        patch.setattr("service.live.websocket.TranscriptionSession", fail)
         error, close = refusal(client)
     assert (error["seq"], error["code"]) == (0, "internal")
     assert "secret" not in error["message"]

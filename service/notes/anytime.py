@@ -83,12 +83,6 @@ class AnytimeTracker(Tracker):
         self._again = settings.restrike_threshold or 0.0
         self._last = self.columns - 1 - last_age  # column of the frames with full look-ahead
         self._least_frames = max(settings.min_note_frames, 2 * radius + 1)
-        if self._onset is None:
-            self._start_threshold: float | None = settings.frame_on_threshold
-            self._start_frames = settings.on_delay_frames + 1
-        else:
-            self._start_threshold = settings.frame_start_threshold
-            self._start_frames = settings.frame_start_frames
         self._frames = onsets.WindowFrames(len(heads)) if self._classifier else None
         self._high = np.zeros(PITCHES, np.int64)  # frames at full look-ahead above it, in a row
         self._free = np.zeros(PITCHES, np.int64)
@@ -114,20 +108,14 @@ class AnytimeTracker(Tracker):
     def decided(self) -> int:
         return max(self._pushed, self._resumed)
 
-    def push(self, newest_frame: int, window: NDArray[np.float32]) -> Known:
-        """Process the next window; return the events that it decides.
+    def push(self, window: NDArray[np.float32]) -> Known:
+        """Process the next window, n; return the events that it decides.
 
         Args:
-            newest_frame: n.
             window: [heads, columns, 128], frames n - columns + 1 ... n, those before the stream
                 included. After the end of a stream the columns beyond it are left out.
-
-        Raises:
-            ValueError: a window is missing or repeated.
         """
-        if newest_frame != self._pushed:
-            raise ValueError(f"expected the window of frame {self._pushed}, got {newest_frame}")
-        given = window.shape[1]
+        newest_frame, given = self._pushed, window.shape[1]
         first = newest_frame - self.columns + 1  # the frame of column 0
         known = window
         if first < 0 or given < self.columns:  # before the stream, or after it
@@ -141,8 +129,8 @@ class AnytimeTracker(Tracker):
         events = [*self._begin_all(first, known, chances), *self._end_those(first, known, given)]
         return [(newest_frame, event) for event in events]
 
-    def push_block(self, first_frame: int, block: NDArray[np.float32], new: int) -> Known:
-        steps = (self.push(first_frame + i, block[:, i : i + self.columns]) for i in range(new))
+    def push_block(self, block: NDArray[np.float32], new: int) -> Known:
+        steps = (self.push(block[:, i : i + self.columns]) for i in range(new))
         return list(chain.from_iterable(steps))
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:

@@ -11,11 +11,12 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
 from service.notes.events import Event
 from service.notes.naming import InstrumentNamer
-from service.notes.pedal import MEAN_FRAMES, PEDALLED, PedalTracker
+from service.notes.pedal import MEAN_FRAMES, PedalTracker
 from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Tracker, as_probabilities
+from service.protocol.midi_file import PEDALLED
 
 _ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch
 
@@ -97,9 +98,6 @@ class Listener:
             first_frame: of the block.
             block_frames: its length; None: as many frames as are given. Those beyond the end of a
                 stream are not given, but in anytime mode still decide the frames before.
-
-        Raises:
-            ValueError: frames are missing or repeated.
         """
         known = as_probabilities(probabilities[: self._tracked])
         before = self.columns - 1
@@ -108,7 +106,7 @@ class Listener:
         settled = known[:, settling : settling + new]
         new = settled.shape[1]
         found = defaultdict(list)
-        for frame, event in self._tracker.push_block(first_frame, known, new):
+        for frame, event in self._tracker.push_block(known, new):
             found[frame].append(event)
         self._namer.remember(first_frame - before, probabilities, new)
         events: list[Event] = []

@@ -3,7 +3,6 @@
 from collections import deque
 
 from service.notes.events import PedalEvent
-from service.protocol.midi_file import PEDALLED as PEDALLED
 
 MEAN_FRAMES = 8
 """The curve is smoothed over so many frames (93 ms), less than a foot needs: the network flickers

@@ -59,12 +59,7 @@ class NoteTracker(Tracker):
         super().__init__(settings, frame_seconds, heads)
         self._on_delay = settings.on_delay_frames
         self._off_delay = settings.off_delay_frames
-        if self._onset is None:  # notes then begin by their frames, as early as possible
-            self._start_threshold: float | None = settings.frame_on_threshold
-            self._start_frames = self._on_delay + 1
-        else:
-            self._start_threshold = settings.frame_start_threshold
-            self._start_frames = max(settings.frame_start_frames, self._on_delay + 1)
+        self._start_frames = max(self._start_frames, self._on_delay + 1)
         # Frames of history; silence precedes the stream.
         self._past = max(2 * self._on_delay, self._off_delay, self._start_frames - 1)
         if self._classifier:
@@ -81,9 +76,7 @@ class NoteTracker(Tracker):
     def decided(self) -> int:
         return max(self._pushed, self._resumed) - self._on_delay
 
-    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
-        if first_frame != self._pushed:
-            raise ValueError(f"expected frame {self._pushed} next, got {first_frame}")
+    def push(self, probabilities: NDArray[np.float32]) -> Known:
         count = probabilities.shape[1]
         if count == 0:
             return []
@@ -102,10 +95,8 @@ class NoteTracker(Tracker):
         return events
 
     def finish(self, end_frame: int) -> Known:
-        if end_frame != self._pushed:
-            raise ValueError(f"{self._pushed} frames were pushed, the end cannot be at {end_frame}")
         silence = np.zeros((self._n_heads, self._off_delay, PITCHES), np.float32)
-        last = self.push(end_frame, silence)
+        last = self.push(silence)
         return [*last, *((self._pushed, event) for event in self._end_all(end_frame))]
 
     def _read(self, count: int) -> _FrameEvidence:

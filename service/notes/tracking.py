@@ -58,6 +58,13 @@ class Tracker(ABC):
             self._cell_rows = onsets.cell_rows(heads)
         # Minimum onset probability of a peak that may begin a note.
         self._candidate = onsets.CANDIDATE if self._classifier else settings.onset_threshold
+        # Frame probability with which a note begins without an onset, and for how many frames; in
+        # models without an onset head, as early as possible.
+        self._start_threshold = settings.frame_start_threshold
+        self._start_frames = settings.frame_start_frames
+        if self._onset is None:
+            self._start_threshold = settings.frame_on_threshold
+            self._start_frames = settings.on_delay_frames + 1
         self._pushed = 0
         self._resumed = 0  # earlier frames were decided elsewhere
         self._sounding: dict[int, NoteEvent] = {}
@@ -89,18 +96,14 @@ class Tracker(ABC):
             self._hold(event)
 
     @abstractmethod
-    def push(self, first_frame: int, probabilities: NDArray[np.float32]) -> Known:
+    def push(self, probabilities: NDArray[np.float32]) -> Known:
         """Process the next frames; return the events now known, in the order in which they became
-        known.
+        known."""
 
-        Raises:
-            ValueError: frames are missing or repeated.
-        """
-
-    def push_block(self, first_frame: int, block: NDArray[np.float32], new: int) -> Known:
+    def push_block(self, block: NDArray[np.float32], new: int) -> Known:
         """``push`` for so many new frames, in anytime mode one after the other; ``columns`` - 1
         frames before come first."""
-        return self.push(first_frame, block)
+        return self.push(block)
 
     @abstractmethod
     def finish(self, end_frame: int) -> Known:

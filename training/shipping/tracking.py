@@ -53,7 +53,7 @@ def tracked(
     """Notes of [heads, frames, PITCHES]."""
     tracker = NoteTracker(settings, frame_s, heads)
     score = Score()
-    known = (*tracker.push(0, probabilities), *tracker.finish(probabilities.shape[1]))
+    known = (*tracker.push(probabilities), *tracker.finish(probabilities.shape[1]))
     score.add(event for _, event in known)
     return estimated_notes(score.notes)
 

@@ -29,7 +29,7 @@ def track(
     known, start = [], 0
     for size in [*chunks, probabilities.shape[1]]:
         part = probabilities[:, start : start + size]
-        known += tracker.push(start, part)
+        known += tracker.push(part)
         start += part.shape[1]
     return events_of([*known, *tracker.finish(probabilities.shape[1])])
 
@@ -38,12 +38,12 @@ def hear(tracker: NoteTracker | AnytimeTracker, drawn: Probabilities) -> list[No
     """Of a whole stream, of which a window shows each frame as the others do."""
     frames = drawn.shape[1]
     if isinstance(tracker, NoteTracker):
-        return events_of([*tracker.push(0, drawn), *tracker.finish(frames)])
+        return events_of([*tracker.push(drawn), *tracker.finish(frames)])
     columns = tracker.columns
     padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
     known: Known = []
     for newest in range(frames):
-        known += tracker.push(newest, padded[:, newest : newest + columns])
+        known += tracker.push(padded[:, newest : newest + columns])
     return events_of([*known, *tracker.finish(frames)])
 
 

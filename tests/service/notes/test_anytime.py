@@ -59,7 +59,7 @@ def windows_of(
 
 def track(tracker: AnytimeTracker, windows: Windows) -> list[list[NoteEvent]]:
     """The events of each window, and last those of the end."""
-    known = [tracker.push(n, window) for n, window in enumerate(windows)]
+    known = [tracker.push(window) for window in windows]
     known.append(tracker.finish(len(windows) - tracker.last_age))
     return [events_of(events) for events in known]
 
@@ -145,7 +145,7 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     one, windows = opened(wild)
     whole = track(opened(wild)[0], windows)
     cut = data.draw(st.integers(0, len(windows)))
-    events = [events_of(one.push(n, window)) for n, window in enumerate(windows[:cut])]
+    events = [events_of(one.push(window)) for window in windows[:cut]]
     notes, sounding = sounding_after(event for told in events for event in told)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
@@ -153,8 +153,8 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     point = ResumePoint(frames=cut, notes=notes, sounding=sounding, free=free)
     other.resume(first, point)
     for n in range(first, cut):
-        assert other.push(n, windows[n]) == []
-    events += [events_of(other.push(n, windows[n])) for n in range(cut, len(windows))]
+        assert other.push(windows[n]) == []
+    events += [events_of(other.push(windows[n])) for n in range(cut, len(windows))]
     assert [*events, events_of(other.finish(wild[0].shape[1]))] == whole
 
 

@@ -47,6 +47,24 @@ def test_drawn_notes_are_found_at_their_times() -> None:
     assert [e.velocity for e in events if e.kind == "note_on"] == [60, 127, 127]
 
 
+def test_beginnings_do_not_wait_for_what_ends_need() -> None:
+    drawn = silence(60)
+    draw(drawn, 60, 10, 30)
+    draw(drawn, 64, 33, 50)
+    tracker = NoteTracker(TrackerSettings(onset_radius_frames=2, release_frames=6), FRAME_S)
+    known = {}
+    for frame in range(60):
+        for _, event in tracker.push(drawn[:, frame : frame + 1]):
+            known[event.kind, event.pitch] = (event.frame, frame)
+    assert known == {
+        ("note_on", 60): (10, 12),
+        ("note_off", 60): (30, 35),
+        ("note_on", 64): (33, 35),
+        ("note_off", 64): (50, 55),
+    }
+    assert (tracker.on_delay_frames, tracker.off_delay_frames) == (2.5, 5)
+
+
 @given(st.floats(5, 15), st.floats(0.5, 1))
 def test_onset_times_lie_between_frames(onset: float, height: float) -> None:
     drawn = silence(40)
@@ -252,12 +270,12 @@ def test_another_tracker_goes_on_where_one_stopped(
     cut = data.draw(st.integers(0, frames))
     one = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
-    events = events_of(one.push(0, probabilities[:, :cut]))
+    events = events_of(one.push(probabilities[:, :cut]))
     notes, sounding = sounding_after(events)
     other = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     other.resume(first, ResumePoint(frames=cut, notes=notes, sounding=sounding))
-    assert other.push(first, probabilities[:, first:cut]) == []
-    events += events_of([*other.push(cut, probabilities[:, cut:]), *other.finish(frames)])
+    assert other.push(probabilities[:, first:cut]) == []
+    events += events_of([*other.push(probabilities[:, cut:]), *other.finish(frames)])
     assert events == track(probabilities, (), chosen, ALL_HEADS)
 
 
@@ -269,7 +287,7 @@ def test_events_are_known_within_the_stated_delay(
     """What is said neither waits for nor depends on frames beyond the delay of its kind."""
     cut = min(cut, probabilities.shape[1])
     tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
-    early = events_of(tracker.push(0, probabilities[:, :cut]))
+    early = events_of(tracker.push(probabilities[:, :cut]))
     whole = track(probabilities, (), chosen, ALL_HEADS)
     assert early == whole[: len(early)]  # what follows the cut changes nothing
     latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}

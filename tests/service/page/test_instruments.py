@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from model.config import INSTRUMENTS
 from model.instruments import PROGRAMS
-from service.notes.pedal import PEDALLED
+from service.protocol.midi_file import PEDALLED
 from tests.fakes import play
 from tests.service.page.browser import SYNTHESISER, Tab, fresh_tab, notes_of, pitches_of, saved
 from tests.service.servers import TONES, RunningServer, server_starter

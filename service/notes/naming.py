@@ -53,11 +53,9 @@ class InstrumentNamer:
         self._rows = [row - self._stored.start for row in rows]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
-        # The latest frames are moved to the beginning when they reach the end.
         stored = self._stored.stop - self._stored.start
-        self._recent = np.zeros((stored, 4 * self.history_frames, PITCHES), np.float32)
-        self._stop = self.history_frames  # of the columns in use
-        self._first = -self.history_frames  # the frame of column 0
+        self._recent = np.zeros((stored, self.history_frames, PITCHES), np.float32)
+        self._stop = 0  # the frame after the last column
         self._sounding: dict[int, NoteEvent] = {}
         self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
 
@@ -69,7 +67,7 @@ class InstrumentNamer:
         """Continue where another namer of the same stream stopped; ``first_frame`` will be
         remembered first."""
         self.belief = point.belief
-        self._first = first_frame - self.history_frames
+        self._stop = first_frame
         self._sounding = {event.note_id: event for event in point.sounding}
         first = point.frames - self._update_frames
         undecided = (event for event in point.sounding if event.frame >= first)
@@ -84,21 +82,17 @@ class InstrumentNamer:
             probabilities: [heads, n, 128]; at the end of a stream n may leave out new frames.
         """
         if self.classes:
-            self._make_room(new)
+            kept = self._recent[:, -self.history_frames :]
+            coming = np.zeros((len(kept), new, PITCHES), np.float32)
+            self._recent = np.concatenate([kept, coming], axis=1)
+            self._stop += new
             at = first - self._first
             self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._stored]
 
-    def _make_room(self, new: int) -> None:
-        kept, recent = self.history_frames, self._recent
-        if self._stop + new > recent.shape[1]:
-            if kept + new > recent.shape[1]:
-                self._recent = np.empty((len(recent), kept + new, PITCHES), np.float32)
-            begin = self._stop - kept
-            self._recent[:, :kept] = recent[:, begin : self._stop].copy()
-            self._first += begin
-            self._stop = kept
-        self._recent[:, self._stop : self._stop + new] = 0
-        self._stop += new
+    @property
+    def _first(self) -> int:
+        """The frame of column 0."""
+        return self._stop - self._recent.shape[1]
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
         """The tracker's events at ``frame`` with names, followed by corrections."""
@@ -139,7 +133,7 @@ class InstrumentNamer:
     def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
         """The probability of each class, from the frames around the onset up to ``frame``."""
         at = np.arange(max(0, event.frame - REACH), min(event.frame + REACH, frame) + 1)
-        at = at[at < self._first + self._stop]  # at the stream's end no more come
+        at = at[at < self._stop]  # at the stream's end no more come
         near = self._recent[:, at - self._first, event.pitch][self._rows]
         near = as_probabilities(near).astype(np.float64)
         weights = 1 - np.abs(at - event.frame) / (REACH + 1)

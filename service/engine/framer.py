@@ -47,8 +47,6 @@ class Framer:
         Raises:
             EngineClosedError: the engine accepts no more streams.
         """
-        self._engine = engine
-        self._priority = priority
         self._schedule = schedule
         self._max_pending_windows = max_pending_windows
         self._on_frames = on_frames

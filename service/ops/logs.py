@@ -24,7 +24,7 @@ class TextFormatter(logging.Formatter):
         line = super().formatMessage(record)
         if session := session_id.get():
             line += f" [{session}]"
-        fields = _fields(record)
+        fields = getattr(record, "fields", {})
         return line + "".join(f" {name}={value}" for name, value in fields.items())
 
 
@@ -41,15 +41,10 @@ class JsonFormatter(logging.Formatter):
         }
         if session := session_id.get():
             line["session_id"] = session
-        line |= {name: value for name, value in _fields(record).items() if name not in line}
+        line = {**line, **getattr(record, "fields", {}), **line}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
-
-
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    fields: dict[str, Any] = getattr(record, "fields", {})
-    return fields
 
 
 def configure(log_format: Literal["text", "json"]) -> None:

@@ -45,15 +45,14 @@ class Performance:
     def body(self) -> dict[str, Any]:
         """The values of a JSON answer, without what was chosen (``listening.chosen``)."""
         return {
-            "notes": [_without_none(asdict(note)) for note in self.notes],
+            "notes": [
+                {name: value for name, value in asdict(note).items() if value is not None}
+                for note in self.notes
+            ],
             "pedal": [asdict(press) for press in self.pedal],
             "duration_s": self.totals.audio_s,
             "frames": self.totals.frames,
         }
-
-
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 FileItem = Event | FileProgress | Performance

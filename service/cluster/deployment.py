@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, cast
@@ -30,7 +31,7 @@ from service.cluster.calls import Description, ReplicaLostError, WindowRequest
 from service.cluster.drain import POLL_S, drain_when_stopping
 from service.cluster.engine import RemoteEngine
 from service.cluster.flow import UnreadLimit
-from service.cluster.model import ModelWorker, StepTime, weights_digest
+from service.cluster.model import ModelWorker, weights_digest
 from service.engine.batching import EngineError, Priority, Probabilities
 from service.ops import logs
 from service.ops.metrics import STEP_BUCKETS_S
@@ -86,11 +87,14 @@ async def _answer(response: DeploymentResponse) -> Any:
         raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
 
 
-class Steps(StepTime):
-    """Also reports steps to Ray's metrics, under their name in the single process."""
+class Steps:
+    """The time that the engine computes; implements ``EngineObserver``. Steps also go to Ray's
+    metrics, under their name in the single process."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._lock = threading.Lock()
+        self._step_s = 0.0
+        self._asked_s = time.monotonic()
         self._seconds = Histogram(
             "rse_step_seconds",
             description="Time of the model for a batch",
@@ -99,8 +103,20 @@ class Steps(StepTime):
         )
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        super().batch_done(priority, windows, step_s, waited_s)
+        with self._lock:
+            self._step_s += step_s
         self._seconds.observe(step_s, {"way": priority.name.lower()})
+
+    def batch_failed(self, priority: Priority) -> None:
+        """Reported by the session of the request."""
+
+    def share(self, workers: int) -> float:
+        """Fraction of these workers' time since the last call."""
+        with self._lock:
+            now_s = time.monotonic()
+            elapsed_s, self._asked_s = now_s - self._asked_s, now_s
+            step_s, self._step_s = self._step_s, 0.0
+        return step_s / (workers * elapsed_s) if elapsed_s > 0 else 0.0
 
 
 @serve.deployment(

@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import json
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 
 from service.cluster.calls import Description, OtherWeightsError, WindowRequest, refill_windows
-from service.engine.batching import Priority, Probabilities, Window
+from service.engine.batching import Probabilities, Window
 from service.engine.interface import EngineLike, EngineStreamLike, Transcriber
 from service.ops.health import version_of
 from service.settings import ClusterSettings
@@ -37,30 +36,6 @@ def weights_digest(transcriber: Transcriber) -> str:
             digest.update(f"{name} {tensor.dtype} {tensor.device.type}".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-class StepTime:
-    """The fraction of time that the engine computes; implements ``EngineObserver``."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._step_s = 0.0
-        self._asked_s = time.monotonic()
-
-    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        with self._lock:
-            self._step_s += step_s
-
-    def batch_failed(self, priority: Priority) -> None:
-        """Reported by the session of the request."""
-
-    def share(self, workers: int) -> float:
-        """Fraction of these workers' time since the last call."""
-        with self._lock:
-            now_s = time.monotonic()
-            elapsed_s, self._asked_s = now_s - self._asked_s, now_s
-            step_s, self._step_s = self._step_s, 0.0
-        return step_s / (workers * elapsed_s) if elapsed_s > 0 else 0.0
 
 
 @dataclass(slots=True)

@@ -31,12 +31,12 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import Disconnected, Event, SessionEvent
+from clients.events import Disconnected, Event
 from clients.midi.notes import NoteList
 from clients.resumption.event_queue import EventQueue
 from clients.resumption.performance import Performance
 from service.protocol.client_messages import Start
-from service.protocol.server_messages import Done, Ready
+from service.protocol.server_messages import Done, Ready, SessionEvent
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` accepts before it waits for the service
 KEEPALIVE_S = 5.0

@@ -3,15 +3,7 @@
 from dataclasses import dataclass
 
 from clients.errors import TranscriptionError
-from service.protocol.server_messages import (
-    Lagging,
-    NoteOff,
-    NoteOn,
-    NoteUpdate,
-    Pedal,
-    Progress,
-    Ready,
-)
+from service.protocol.server_messages import Ready, SessionEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +29,5 @@ class Gap:
     lost_samples: int
     time_s: float
 
-
-SessionEvent = NoteOn | NoteUpdate | NoteOff | Pedal | Progress | Lagging
-"""What a session says while it runs."""
 
 Event = SessionEvent | Connected | Disconnected | Gap

@@ -33,7 +33,7 @@ from clients.recordings import (
 )
 from clients.upload import Sockets, transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding, Mode
-from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+from service.protocol.server_messages import EVENTS, NoteOff
 
 try:
     from rich.console import Console
@@ -46,7 +46,6 @@ except ImportError as missing:
 PIPE = "-"
 JSON = (".json",)
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
-EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
 
 
 @dataclass(slots=True)

@@ -16,7 +16,6 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import SessionEvent
 from service.protocol.client_messages import Flush, Keepalive, Resume, Start, Stop, to_json
 from service.protocol.server_messages import (
     Done,
@@ -27,6 +26,7 @@ from service.protocol.server_messages import (
     Progress,
     Ready,
     ServerMessage,
+    SessionEvent,
     Unknown,
     parse_server_message,
 )

@@ -4,8 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Container
 
-from clients.events import Event, SessionEvent
-from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal, Progress
+from clients.events import Event
+from service.protocol.server_messages import (
+    NoteOff,
+    NoteOn,
+    NoteUpdate,
+    Pedal,
+    Progress,
+    SessionEvent,
+)
 
 
 class EventQueue:

@@ -4,11 +4,11 @@ import base64
 
 from clients.connection.backlog import Backlog
 from clients.errors import TranscriptionError
-from clients.events import Connected, Gap, SessionEvent
+from clients.events import Connected, Gap
 from clients.midi.notes import NoteList
 from clients.resumption.event_queue import EventQueue
 from service.protocol.client_messages import Checkpoint, Resume, Start
-from service.protocol.server_messages import Done, Lagging, Progress, Ready
+from service.protocol.server_messages import Done, Lagging, Progress, Ready, SessionEvent
 
 
 class Part:

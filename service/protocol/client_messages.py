@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -166,21 +166,23 @@ class Flush(_ClientMessage):
     id: str = Field(max_length=128)
 
 
-CLIENT_MESSAGES: tuple[type[BaseModel], ...] = (Start, Stop, Keepalive, Flush)
+ClientMessage = Start | Stop | Keepalive | Flush
 
-ClientMessage = Annotated[Start | Stop | Keepalive | Flush, Field(discriminator="type")]
+CLIENT_MESSAGES: tuple[type[BaseModel], ...] = get_args(ClientMessage)
 
-_CLIENT: TypeAdapter[Start | Stop | Keepalive | Flush] = TypeAdapter(ClientMessage)
+_CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
+    Annotated[ClientMessage, Field(discriminator="type")]
+)
 
 
-def to_json(message: Start | Stop | Keepalive | Flush) -> str:
+def to_json(message: ClientMessage) -> str:
     """A message as JSON, without fields left to the server."""
     return json.dumps(
         {"type": message.type, **message.model_dump(mode="json", exclude_defaults=True)}
     )
 
 
-def parse_message(text: str) -> Start | Stop | Keepalive | Flush:
+def parse_message(text: str) -> ClientMessage:
     """Parses a text message of a client; raises `ProtocolError`."""
     try:
         return _CLIENT.validate_json(text)

@@ -175,6 +175,12 @@ ServerMessage = (
 
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = get_args(ServerMessage)
 
+SessionEvent = NoteOn | NoteUpdate | NoteOff | Pedal | Progress | Lagging
+"""What a session says while it runs, beside frames."""
+
+EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
+"""By type, the messages of notes and of the pedal."""
+
 _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
     Annotated[ServerMessage, Field(discriminator="type")]
 )

@@ -6,21 +6,13 @@ from service.notes.belief import MOST_KEPT, Belief
 from service.notes.events import Event, NoteEvent
 from service.notes.resume import ResumePoint, impossible
 from service.protocol.client_messages import Checkpoint, SoundingNote
-from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+from service.protocol.server_messages import EVENTS, NoteOff, NoteOn, NoteUpdate, Pedal
 
 _MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
 
 
-_MESSAGES: dict[str, type[NoteOn | NoteUpdate | NoteOff | Pedal]] = {
-    "note_on": NoteOn,
-    "note_update": NoteUpdate,
-    "note_off": NoteOff,
-    "pedal": Pedal,
-}
-
-
 def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
-    return _MESSAGES[event.kind].model_validate(event, from_attributes=True)
+    return EVENTS[event.kind].model_validate(event, from_attributes=True)
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:

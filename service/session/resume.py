@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.config import HOP, WINDOW
+from model.config import WINDOW
 from service.audio.resample import RateRatio
 from service.engine.windows import WindowSchedule
 from service.notes.resume import ResumePoint, impossible
@@ -61,12 +61,6 @@ class Replay:
             first_block=first_block,
             from_sample=ratio.first_input(window_begins),
         )
-
-    @staticmethod
-    def longest(schedule: WindowSchedule, history_frames: int, refill_hops: int) -> int:
-        """Maximum samples, at the model's rate, from the first to that of the frame."""
-        frames = history_frames + refill_hops + 3 * schedule.block_frames  # to whole blocks
-        return HOP * frames + WINDOW
 
     def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
         """Raises OptionsError if the point does not allow this replay or its notes come later."""

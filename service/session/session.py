@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP
+from model.config import HOP, WINDOW
 from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler
 from service.engine.batching import Priority
@@ -155,8 +155,9 @@ class TranscriptionSession:
     @property
     def replay_ms(self) -> float:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
-        longest = Replay.longest(self._schedule, self._listener.history_frames, self._refill_hops)
-        return 1000.0 * longest / self.config.sample_rate + self._held_ms
+        frames = self._listener.history_frames + self._refill_hops
+        frames += 3 * self._schedule.block_frames  # to whole blocks
+        return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms
 
     @property
     def totals(self) -> Totals:

@@ -99,7 +99,7 @@ def create_app(
     app.state.service = state
     problems.install(app)
     app.include_router(health.health_router(settings, state.slot, state.sessions, state.draining))
-    app.include_router(token_router(state.tokens, state.full, settings.retry_after_s))
+    app.include_router(token_router(state.tokens, state.full))
     app.include_router(metrics.router)
     app.include_router(upload.router)
     app.include_router(websocket.router)

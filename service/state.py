@@ -83,20 +83,19 @@ class ServiceState:
         if model not in (None, self.settings.model, loaded):
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
-    def full(self) -> ProtocolError | None:
+    def full(self) -> Problem | None:
         """Why no session of any client can begin now; None if one can."""
         return self.session_refusal(self.sessions.has(self.sessions.first_size), True)
 
-    def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
+    def session_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why a session is refused; None if it is admitted."""
-        if (fault := self._fault()) is not None:
-            return fault
-        if not placed:
-            return self.sessions.refusal()
-        if not client_placed:
+        fault = self._fault()
+        if fault is None and not placed:
+            fault = self.sessions.refusal()
+        if fault is None and not client_placed:
             message = "this client has its maximum number of sessions"
-            return ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-        return None
+            fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
+        return self._later(fault)
 
     def upload_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why an upload is refused; None if it is admitted."""
@@ -107,6 +106,9 @@ class ServiceState:
         if fault is None and not client_placed:
             message = f"you already have {_count(self.client_uploads.each, 'upload')}, the maximum"
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
+        return self._later(fault)
+
+    def _later(self, fault: ProtocolError | None) -> Problem | None:
         if fault is None:
             return None
         return busy(fault.code, fault.message, self.settings.retry_after_s)

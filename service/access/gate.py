@@ -26,10 +26,10 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.access.problems import Problem, deny, offered_token, record_refusal, refuse
+from service.access.problems import Problem, busy, deny, offered_token, record_refusal, refuse
 from service.access.rate import RateLimiter
 from service.access.tokens import TokenBook
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ErrorCode
 from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Gate:
     settings: Settings
     keys: KeyRing
     tokens: TokenBook
-    full: Callable[[], ProtocolError | None]
+    full: Callable[[], Problem | None]
     refused: Counter
 
     def __post_init__(self) -> None:
@@ -95,38 +95,34 @@ class Gate:
         set_client(scope, identity)
         wait_s = self._rate.admit(identity.name, identity.max_requests_per_s)
         if wait_s:
-            fault = ProtocolError(
-                ErrorCode.TOO_MANY_REQUESTS,
-                f"more than {identity.max_requests_per_s or self.settings.max_requests_per_s:g} "
-                "requests a second",
-            )
-            await self._answer(fault, scope, receive, send, {"Retry-After": str(math.ceil(wait_s))})
+            most = identity.max_requests_per_s or self.settings.max_requests_per_s
+            message = f"more than {most:g} requests a second"
+            fault = busy(ErrorCode.TOO_MANY_REQUESTS, message, math.ceil(wait_s))
+            await self._answer(fault, scope, receive, send)
         elif client is None and scope["path"] not in OPEN_PATHS:
-            fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
-            extra = {"WWW-Authenticate": "Bearer"}
             # With no room left, the token's owner does not matter.
-            if token is not None and (refusal := self.full()) is not None:
-                fault, extra = refusal, {"Retry-After": str(self.settings.retry_after_s)}
-            await self._answer(fault, scope, receive, send, extra)
+            fault = self.full() if token is not None else None
+            if fault is None:
+                message = "a valid API key or token is needed"
+                challenge = {"WWW-Authenticate": "Bearer"}
+                fault = Problem(ErrorCode.UNAUTHORIZED, message, challenge)
+            await self._answer(fault, scope, receive, send)
         else:
             if token is not None:
                 self.tokens.spend(token)
             await self.app(scope, receive, send)
 
-    def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
+    def _foreign(self, scope: Scope, headers: Headers) -> Problem | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
         any_private = self._open and not self._hosts
         if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
-            return ProtocolError(
-                ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"
-            )
+            return Problem(ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS")
         if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
             return None
         if not origin_allowed(headers.get("origin"), host, self.settings.allowed_origins):
-            return ProtocolError(
-                ErrorCode.ORIGIN_NOT_ALLOWED, "this origin is not in RSE_ALLOWED_ORIGINS"
-            )
+            message = "this origin is not in RSE_ALLOWED_ORIGINS"
+            return Problem(ErrorCode.ORIGIN_NOT_ALLOWED, message)
         return None
 
     def _authenticate(self, scope: Scope, headers: Headers, token: str | None) -> Client | None:
@@ -142,18 +138,16 @@ class Gate:
 
     async def _answer(
         self,
-        fault: ProtocolError,
+        fault: Problem,
         scope: Scope,
         receive: Receive,
         send: Send,
-        headers: dict[str, str] | None = None,
         hidden: bool = False,
     ) -> None:
         """Refuses; `hidden` does not open a socket to tell a page the reason."""
         record_refusal(self.refused, fault, client_of(scope))
         if scope["type"] == "http":
-            response = Problem(fault.code, fault.message, headers).response()
-            await response(scope, receive, send)
+            await fault.response()(scope, receive, send)
         else:
             websocket = WebSocket(scope, receive, send)
-            await (deny if hidden else refuse)(websocket, fault, headers)
+            await (deny if hidden else refuse)(websocket, fault)

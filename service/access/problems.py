@@ -128,9 +128,7 @@ def asks_for_status(headers: Headers) -> bool:
     return headers.get("x-refuse-with") == "status"
 
 
-async def refuse(
-    websocket: WebSocket, error: ProtocolError, headers: dict[str, str] | None = None
-) -> None:
+async def refuse(websocket: WebSocket, error: Problem) -> None:
     """Refuses before the upgrade, or for a browser on an accepted socket.
 
     Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`.
@@ -143,23 +141,18 @@ async def refuse(
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         if by_status:
             # nginx can try the next server after a 403, but not after a 401.
-            await deny(websocket, error, headers, 403 if token_of_another else status)
+            await deny(websocket, error, 403 if token_of_another else status)
         elif "origin" in websocket.headers:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
             await websocket.send_text(Error.of(error).model_dump_json())
             await websocket.close(error.code.close_code, error.code)
         else:
-            await deny(websocket, error, headers)
+            await deny(websocket, error)
 
 
-async def deny(
-    websocket: WebSocket,
-    error: ProtocolError,
-    headers: dict[str, str] | None = None,
-    status: int | None = None,
-) -> None:
+async def deny(websocket: WebSocket, error: Problem, status: int | None = None) -> None:
     """Answers the handshake with an HTTP error; `status` replaces the error's own."""
-    response = Problem(error.code, error.message, headers).response()
+    response = error.response()
     response.status_code = status or response.status_code
     await websocket.send_denial_response(response)
 

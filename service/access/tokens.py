@@ -20,8 +20,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.access.clients import Client, client_of
-from service.access.problems import asks_for_status, busy, responses
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.access.problems import Problem, asks_for_status, responses
+from service.protocol.faults import ErrorCode
 
 MAX_SPENT = 10_000  # used tokens remembered until they expire; beyond it no token is valid
 
@@ -96,9 +96,7 @@ class Token(BaseModel):
     expires_in_s: float
 
 
-def token_router(
-    tokens: TokenBook, full: Callable[[], ProtocolError | None], retry_after_s: int
-) -> APIRouter:
+def token_router(tokens: TokenBook, full: Callable[[], Problem | None]) -> APIRouter:
     """The endpoint; `full` returns why no session can begin now."""
     router = APIRouter(tags=["access"])
 
@@ -119,7 +117,7 @@ def token_router(
         Servers behind a proxy do not share tokens, so a full one makes the proxy try another.
         """
         if asks_for_status(request.headers) and (refusal := full()) is not None:
-            raise busy(refusal.code, refusal.message, retry_after_s)
+            raise refusal
         response.headers["Cache-Control"] = "no-store"
         return Token(token=tokens.issue(client_of(request.scope)), expires_in_s=tokens.lifetime_s)
 

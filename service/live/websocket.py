@@ -66,7 +66,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
         refusal = state.session_refusal(place is not None, client_placed)
         if refusal is not None:
             record_refusal(state.metrics.refused, refusal, client)
-            await refuse(websocket, refusal, {"Retry-After": str(state.settings.retry_after_s)})
+            await refuse(websocket, refusal)
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
         log = SessionLog(state.metrics, client)

@@ -153,7 +153,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             stack.callback(midi_out.close)
         recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
         stack.enter_context(terminal)
-        stack.enter_context(microphone)
+        stack.callback(microphone.close)
         microphone.open(recorder.put, recorder.finish)
         with _interrupts(microphone, recorder):
             client.start()

@@ -5,7 +5,7 @@ import importlib
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def input_devices(sounddevice: ModuleType) -> list[str]:
 
 
 class Microphone:
-    """One channel of an input device, given away as 16-bit PCM while it is entered.
+    """One channel of an input device, given away as 16-bit PCM while it is open.
 
     Args:
         sounddevice: the module, or one like it.
@@ -120,12 +120,6 @@ class Microphone:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:

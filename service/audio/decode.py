@@ -26,10 +26,6 @@ _UNKNOWN_BYTES = 0x7F000000  # what a pipe's header states at least, for want of
 _TOLERANCE_S = 0.1  # headers that are a little wrong are no damage
 
 
-class DecodeError(ProtocolError):
-    """A file without decodable audio, damaged, or too long."""
-
-
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # it has no types
     """A sound file that is read from the beginning to the end.
 
@@ -61,7 +57,7 @@ class AudioDecoder:
                 the file's header says so, else when they have been read.
 
         Raises:
-            DecodeError: not an audio file that libsndfile knows, or one without a sample.
+            ProtocolError: not an audio file that libsndfile knows, or one without a sample.
             OptionsError: a sample rate that the resampler is not made for.
         """
         self._lock = threading.Lock()
@@ -71,15 +67,15 @@ class AudioDecoder:
         counted = _frames_are_counted(file)
         file.seek(0)
         if not size:
-            raise DecodeError(ErrorCode.EMPTY_AUDIO, "the file is empty")
+            raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
         if pcm is not None and size % pcm.frame_bytes:
             message = "the PCM ends within a sample: are encoding and channels right?"
-            raise DecodeError(ErrorCode.UNDECODABLE, message)
+            raise ProtocolError(ErrorCode.UNDECODABLE, message)
         try:
             self._sound = _ForwardSoundFile(file, **_raw(pcm))
         except (soundfile.SoundFileError, TypeError, ValueError) as error:
             message = f"not a readable audio file: {_reason(error)}"
-            raise DecodeError(ErrorCode.UNDECODABLE, message) from error
+            raise ProtocolError(ErrorCode.UNDECODABLE, message) from error
         try:
             self.audio = AudioFormat(
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._sound.samplerate, channels=1
@@ -94,7 +90,7 @@ class AudioDecoder:
                 # A WAV's recorder writes the length at the end.
                 if size > _MOST_HEADER_BYTES and "data : 0\n" in self._sound.extra_info:
                     message += " by its header, as if its recorder had been interrupted"
-                raise DecodeError(ErrorCode.EMPTY_AUDIO, message)
+                raise ProtocolError(ErrorCode.EMPTY_AUDIO, message)
         except ValueError:
             self._sound.close()
             raise
@@ -110,7 +106,7 @@ class AudioDecoder:
         """The next block, shape [n], the channels mixed; None at the end or once closed.
 
         Raises:
-            DecodeError: the file is damaged or cut off here, or the limit is passed. All blocks
+            ProtocolError: the file is damaged or cut off here, or the limit is passed. All blocks
                 before were good.
             BadAudioError: a sample of a float file is NaN or infinite.
         """
@@ -152,10 +148,10 @@ class AudioDecoder:
         except soundfile.SoundFileError as error:
             raise self._damaged(_reason(error)) from error
 
-    def _damaged(self, reason: str) -> DecodeError:
+    def _damaged(self, reason: str) -> ProtocolError:
         at_s = self._position / self._sound.samplerate
         message = f"the file is damaged after {at_s:.1f} s: {reason}"
-        return DecodeError(ErrorCode.UNDECODABLE, message)
+        return ProtocolError(ErrorCode.UNDECODABLE, message)
 
     def _promise(self, counted: bool) -> float:
         """Seconds that a whole file would have by its header; 0 where that is not known."""
@@ -173,7 +169,7 @@ class AudioDecoder:
                 if most_s >= 2 * unit_s:
                     limit = f"{most_s / unit_s:g} {units}"
             message = f"the recording is longer than {limit}"
-            raise DecodeError(ErrorCode.AUDIO_TOO_LONG, message)
+            raise ProtocolError(ErrorCode.AUDIO_TOO_LONG, message)
 
 
 def _frames_are_counted(file: BinaryIO) -> bool:

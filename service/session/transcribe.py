@@ -83,10 +83,9 @@ async def transcribe_file(
         max_notes, max_pending_windows, on_frames: see ``TranscriptionSession``.
 
     Raises:
-        DecodeError: not an audio file, empty, too long, or damaged (see its ``code``).
-        OptionsError: a sample rate outside of 8,000 to 192,000 Hz.
-        BadAudioError: a sample is NaN or infinite.
-        ProtocolError: more than ``max_notes``.
+        ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, a
+            sample that is NaN or infinite, or a sample rate outside of 8,000 to 192,000 Hz (see its
+            ``code``).
         EngineError: the model failed.
     """
     with await _open(file, max_duration_s, pcm) as decoder:

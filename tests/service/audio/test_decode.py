@@ -10,7 +10,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio import decode
-from service.audio.decode import AudioDecoder, DecodeError
+from service.audio.decode import AudioDecoder
+from service.protocol.faults import ProtocolError
 from tests.fakes import play
 from tests.service.apps import sound_file
 
@@ -55,7 +56,7 @@ def test_blocks_are_the_file(
 
 def test_a_header_that_says_too_much_is_refused_at_once() -> None:
     data = sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)
-    with pytest.raises(DecodeError, match=r"longer than 1.5 seconds") as caught:
+    with pytest.raises(ProtocolError, match=r"longer than 1.5 seconds") as caught:
         AudioDecoder(io.BytesIO(data), max_duration_s=1.5)
     assert caught.value.code == "audio_too_long"
     with AudioDecoder(io.BytesIO(data), max_duration_s=2.0) as decoder:
@@ -72,7 +73,7 @@ def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.Mon
         assert sum(map(len, decoder)) == 2 * RATE_HZ
     with (
         AudioDecoder(io.BytesIO(data), max_duration_s=1.5) as decoder,
-        pytest.raises(DecodeError, match=r"longer than 1.5 seconds"),
+        pytest.raises(ProtocolError, match=r"longer than 1.5 seconds"),
     ):
         list(decoder)
 
@@ -82,7 +83,7 @@ def test_a_damaged_file_gives_what_lies_before(monkeypatch: pytest.MonkeyPatch) 
     data = sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)
     decoder = AudioDecoder(io.BytesIO(data[: len(data) // 2]))
     blocks: list[NDArray[np.float32]] = []
-    with pytest.raises(DecodeError, match=r"damaged after 0.\d s: .*lost sync"):
+    with pytest.raises(ProtocolError, match=r"damaged after 0.\d s: .*lost sync"):
         blocks.extend(decoder)
     got = np.concatenate(blocks)
     assert len(got) > RATE_HZ // 2
@@ -107,7 +108,7 @@ def test_a_file_that_was_cut_off_is_damaged(
     data = before + sound_file(sound, container, subtype, RATE_HZ)
     decoder = AudioDecoder(io.BytesIO(data[: len(data) * 3 // 4]))
     blocks: list[NDArray[np.float32]] = []
-    with pytest.raises(DecodeError, match=r"damaged after 1.[45] s: its header states 2.0 s"):
+    with pytest.raises(ProtocolError, match=r"damaged after 1.[45] s: its header states 2.0 s"):
         blocks.extend(decoder)
     assert sum(map(len, blocks)) == pytest.approx(1.5 * RATE_HZ, rel=0.1)
 
@@ -124,7 +125,7 @@ def test_a_wav_from_a_pipe_is_whole(stated: int) -> None:
 def test_a_wav_whose_recorder_was_interrupted_is_no_empty_recording() -> None:
     data = bytearray(sound_file(tone(), "WAV", "PCM_16", RATE_HZ))
     data[4:8], data[40:44] = (36).to_bytes(4, "little"), bytes(4)
-    with pytest.raises(DecodeError, match="as if its recorder had been interrupted"):
+    with pytest.raises(ProtocolError, match="as if its recorder had been interrupted"):
         AudioDecoder(io.BytesIO(data))
 
 

@@ -53,9 +53,7 @@ class Listener:
         else:
             self._tracker = AnytimeTracker(settings, frame_seconds, tracked, last_age)
         self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings)
-        self._pedal = PedalTracker(
-            settings.pedal_on_threshold, settings.pedal_off_threshold, frame_seconds
-        )
+        self._pedal = PedalTracker(settings, frame_seconds)
         self._presence = settings.pedal_presence_threshold
         self._pedal_row = heads.index("pedal") if "pedal" in heads else None
         self._resumed = 0  # earlier frames were decided elsewhere

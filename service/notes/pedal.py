@@ -3,6 +3,7 @@
 from collections import deque
 
 from service.notes.events import PedalEvent
+from service.notes.tracker_settings import TrackerSettings
 
 MEAN_FRAMES = 8
 """The curve is smoothed over so many frames (93 ms), less than a foot needs: the network flickers
@@ -14,9 +15,8 @@ class PedalTracker:
     it at one threshold and lifts it below another. Presses and lifts are dated to the middle of
     these frames, so they are as late as early."""
 
-    def __init__(self, on_threshold: float, off_threshold: float, frame_seconds: float) -> None:
-        self._on = on_threshold
-        self._off = off_threshold
+    def __init__(self, settings: TrackerSettings, frame_seconds: float) -> None:
+        self._settings = settings
         self._frame_seconds = frame_seconds
         self._latest = deque([0.0] * MEAN_FRAMES, MEAN_FRAMES)  # silence precedes a stream
         self.down = False
@@ -26,7 +26,9 @@ class PedalTracker:
         now beyond the threshold that ends the pedal's state."""
         self._latest.append(probability)
         mean = sum(self._latest) / MEAN_FRAMES
-        return mean < self._off if self.down else mean >= self._on
+        if self.down:
+            return mean < self._settings.pedal_off_threshold
+        return mean >= self._settings.pedal_on_threshold
 
     def move(self, frame: int) -> PedalEvent:
         """Presses or lifts the pedal, given the frame that was heard last."""

@@ -23,7 +23,7 @@ from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import Truth, recorded_material, rendered_material
+from training.shipping.pieces import Truth, recorded_material, rendered_material
 from training.shipping.tracking import full_age, run_windows, tracked
 from training.shipping.tune import SEED
 

@@ -31,7 +31,7 @@ from training.music.synth.acoustics.backgrounds import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.music.synth.tones import tones
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import (
+from training.shipping.pieces import (
     Material,
     Truth,
     known_truth,

@@ -20,7 +20,7 @@ from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import frame_f1, matched_onsets, note_f1
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import Chooser, command
-from training.shipping.recorded_pieces import Pieces, recorded_material, rendered_material
+from training.shipping.pieces import Pieces, recorded_material, rendered_material
 
 logger = logging.getLogger(__name__)
 

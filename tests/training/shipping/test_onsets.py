@@ -11,7 +11,7 @@ from tests.training.music.synth.acoustics.test_backgrounds import write_noise
 from training.music.metrics import note_list
 from training.music.synth.config import SynthConfig
 from training.shipping.onsets import Examples, fit, made_up, of_stream, unmusical
-from training.shipping.recorded_pieces import Truth
+from training.shipping.pieces import Truth
 
 
 def test_it_learns_a_rule_that_one_threshold_cannot_state() -> None:

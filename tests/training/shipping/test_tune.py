@@ -13,7 +13,7 @@ from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.networks import TINY
 from training.music.synth.config import SynthConfig
-from training.shipping.recorded_pieces import Pieces, rendered_material
+from training.shipping.pieces import Pieces, rendered_material
 from training.shipping.tune import (
     GRID,
     MAX_CORRECTION,

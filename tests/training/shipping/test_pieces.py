@@ -10,7 +10,7 @@ from training.music.metrics import NoteList, note_list
 from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording
-from training.shipping.recorded_pieces import Material, Pieces, known_onset_f1, truth_of
+from training.shipping.pieces import Material, Pieces, known_onset_f1, truth_of
 
 FRAME_S = HOP / SAMPLE_RATE
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]

@@ -77,31 +77,31 @@ SYNTH = "training data: for its held-out sounds"
 SHOW = partial(print, flush=True)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
+    options = _parser(prog).parse_args(arguments)
     try:
         status: int = options.run(options)
     except (ValueError, OSError) as error:
-        print(f"{PROG}: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return 1
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=PROG,
+        prog=prog,
         usage="%(prog)s WHAT [options]",
         description=(__doc__ or "").partition("\n")[0],
         epilog="Each has its own --help; python -m pydoc training.evaluate describes the figures.",
     )
-    commands = parser.add_subparsers(required=True, metavar="WHAT", prog=PROG)
+    commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
 
     def command(
         run: Callable[[argparse.Namespace], int], about: str, data: str | None, lookahead_ms: float
     ) -> argparse.ArgumentParser:
         """A sub-command with what all have in common; ``data``: what is in its --data-dir."""
         name = run.__name__.removeprefix("_")
-        one = commands.add_parser(name, usage=f"{PROG} {name} [options]", help=about)
+        one = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
         one.set_defaults(run=run, mode=Mode.BLOCK, pictures=None, label_shift_ms=0.0)
         several = run in (_real, _musicnet)
         add = one.add_argument

@@ -33,10 +33,10 @@ from training.presets import COMMANDS, MusicRun, Run, presets_of
 
 DEFAULT_PRESET = "laptop"
 PROG = "python -m training.run"
-DESCRIPTION = f"""\
+DESCRIPTION = """\
 Trains a network; Ctrl-C stops and saves, --resume continues.
 
-  {PROG} musicnet --preset live --out runs/live
+  {prog} musicnet --preset live --out runs/live
 """
 MORE = """\
   --out DIR        weights, state and metrics of the run (default: runs/TASK)
@@ -45,12 +45,12 @@ MORE = """\
 """
 
 
-def parse(arguments: list[str]) -> Run:
+def parse(arguments: list[str], prog: str = PROG) -> Run:
     """The run that a command line describes. Exits if it is invalid or asks for help."""
     parser = argparse.ArgumentParser(
-        prog=PROG,
+        prog=prog,
         usage="%(prog)s TASK [--preset PRESET] [options]",
-        description=DESCRIPTION,
+        description=DESCRIPTION.format(prog=prog),
         epilog=MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
@@ -91,7 +91,7 @@ def parse(arguments: list[str]) -> Run:
         parser.error(f"{known.command} has no preset {known.preset!r}: {sorted(chosen)}")
     run: Run = tyro.cli(
         COMMANDS[known.command],
-        prog=f"{PROG} {known.command} --preset {known.preset}",
+        prog=f"{prog} {known.command} --preset {known.preset}",
         default=adjusted(chosen[known.preset], known),
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
@@ -142,15 +142,15 @@ def make_trainer(run: Run) -> Trainer:
     return trainer
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
         signal.signal(stop, signal.default_int_handler)
     try:
-        metrics = train(parse(sys.argv[1:] if arguments is None else arguments))
+        metrics = train(parse(sys.argv[1:] if arguments is None else arguments, prog))
         leave()
     except (ArithmeticError, OSError, ValueError) as error:
-        print(f"{PROG}: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return 1
     if metrics:  # the first of several processes
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))

@@ -112,7 +112,9 @@ class Session:
         except TimeoutError:
             raise ConnectError(f"no answer from {self._url}", retryable=True) from None
         if self.ready is None:
-            raise self.over()
+            raise self.failure or ConnectError(
+                f"{self._url} closed the connection at once", retryable=True
+            )
         return self.ready
 
     async def close(self) -> None:

@@ -192,30 +192,30 @@ def transcribe_array(
             if event.kind == "note_on":
                 known_s[event.note_id] = needed_samples / rate
 
-    session = TranscriptionSession(
-        engine,
-        AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
-        options,
-        priority=Priority.FILE,
-        # Copied, for a block is a view of its whole window.
-        on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
-        on_events=remember,
-    )
-
-    async def run() -> None:
+    async def run() -> TranscriptionSession:
+        session = TranscriptionSession(
+            engine,
+            AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
+            options,
+            priority=Priority.FILE,
+            # Copied, for a block is a view of its whole window.
+            on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
+            on_events=remember,
+        )
         try:
             await session.push_samples(samples)
             await session.finish()
         finally:
             session.abort()
+        return session
 
-    asyncio.run(run())
-    notes = session.score.notes
+    score = asyncio.run(run()).score
+    notes = score.notes
     end_s = len(samples) / rate  # for notes known only at the end
     return ArrayTranscription(
         notes,
         heads,
         np.concatenate(kept, axis=1),
-        session.score.pedal,
+        score.pedal,
         np.array([known_s.get(note.note_id, end_s) for note in notes]),
     )

@@ -53,6 +53,7 @@ async def stream(url: str, pcm: np.ndarray, options: Start, chunk_s: float = CHU
     lag: list[tuple[float, float]] = []
     frames: list[tuple[float, int]] = []
     step = round(chunk_s * options.sample_rate)
+    gc.freeze()  # walking all that is imported would stop every stream here for 0.15 s
     async with TranscriptionClient(url, options) as client:
         assert client.ready is not None
         delay_ms, off_delay_ms = client.ready.delay_ms, client.ready.note_off_delay_ms
@@ -123,7 +124,6 @@ def run(
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         server = start("service", "--port", "{port}", "--model", model)
         used_s = cpu_s(server.process.pid)
-        gc.freeze()  # walking what is imported would stop the stream for 0.15 s
         result = asyncio.run(stream(server.url, pcm, options, MICROPHONE_CHUNK_S))
         used_s = cpu_s(server.process.pid) - used_s
         server.terminate()

@@ -6,6 +6,7 @@ colours of its terminal, chance.
 
 import os
 import shutil
+import signal
 import sys
 from ctypes.util import find_library
 from pathlib import Path
@@ -30,6 +31,14 @@ os.environ.update(COLUMNS="80", LINES="25", RSE_MAX_SESSIONS="12")  # auto takes
 # No proxy stands between two programs of one machine.
 for _name in ("no_proxy", "NO_PROXY"):
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1,localhost"]))
+
+# A shell's background jobs ignore Ctrl-C, and so would all programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A shell's background jobs ignore Ctrl-C, and so would all programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine takes longer over an example now and then: that is no fault of the code. All runs
 # try the same examples, so that a change is not refused for what it has not touched; `make fuzz`

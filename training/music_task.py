@@ -29,7 +29,7 @@ from model.config import (
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Share
 from training.music.distillation import DistillationConfig, Teacher
-from training.music.losses import HeadWeights, heads_loss, released_loss
+from training.music.losses import ClassShares, HeadWeights, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, synth_stream
@@ -99,6 +99,7 @@ class MusicTask:
         self.teacher = (
             Teacher(config.distillation, config.model) if config.distillation.teacher else None
         )
+        self._shares = ClassShares()
         self._validation: Batch | None = None
 
     def batches(
@@ -126,7 +127,9 @@ class MusicTask:
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
             heads = transcriber.config.heads
-            return heads_loss(logits, heads, labels, self.frames, pitches, self.weights)
+            return heads_loss(
+                logits, heads, labels, self.frames, pitches, self.weights, self._shares
+            )
         strided = transcriber.network
         assert isinstance(strided, StridedNetwork)
         raw = strided.raw(audio)

@@ -33,6 +33,22 @@ class HeadWeights:
     """Who plays it."""
 
 
+class ClassShares:
+    """Shares of the instrument classes among the notes of about the last hundred batches.
+
+    A small batch has notes of few classes, and shares within it would make the rarest of them
+    weigh most.
+    """
+
+    def __init__(self) -> None:
+        self._notes = torch.zeros(len(INSTRUMENT_HEADS))
+
+    def updated(self, notes: Tensor) -> Tensor:
+        """Shares, [classes], after a batch with so many notes of each class, [classes]."""
+        self._notes = 0.99 * self._notes.to(notes) + notes
+        return self._notes / self._notes.sum().clamp(min=1)
+
+
 def heads_loss(
     logits: Tensor,
     heads: Sequence[str],
@@ -40,6 +56,7 @@ def heads_loss(
     frames: slice,
     pitches: slice,
     weights: HeadWeights,
+    shares: ClassShares,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Weighted cross-entropy of all heads, most summed over notes and averaged over frames.
 
@@ -70,7 +87,7 @@ def heads_loss(
                 losses = _entropy(values[..., 0], pedal.clamp(max=1)) * count
                 parts[head] = losses.sum() / count.sum().clamp(min=1)
     if classes:
-        parts["instrument"] = _instrument_loss(players, labels, cells)
+        parts["instrument"] = _instrument_loss(players, labels, cells, shares)
     total = sum(
         (getattr(weights, name) * part for name, part in parts.items()), logits.new_zeros(())
     )
@@ -78,12 +95,15 @@ def heads_loss(
 
 
 def _instrument_loss(
-    logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice]
+    logits: Tensor,
+    labels: Targets[Tensor],
+    cells: tuple[slice, slice, slice],
+    shares: ClassShares,
 ) -> Tensor:
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
     averaged over notes that begin.
 
-    A note weighs as the inverse square root of its class's share of the batch: pianos play most
+    A note weighs as the inverse square root of its class's share: pianos play most
     notes, and a head that always says so would be right too often to learn anything else.
 
     logits: (batch, classes, frames, pitches).
@@ -91,10 +111,11 @@ def _instrument_loss(
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
-    share = labels.onset[cells][where]
-    share = share * (truth @ (share @ truth).clamp(min=1e-6).rsqrt())
+    weight = labels.onset[cells][where]
+    share = shares.updated(weight @ truth)
+    weight = weight * (truth @ share.clamp(min=1e-4).rsqrt())
     found = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
-    return (_entropy(found, truth).sum(dim=1) * share).sum() / share.sum().clamp(min=1)
+    return (_entropy(found, truth).sum(dim=1) * weight).sum() / weight.sum().clamp(min=1)
 
 
 def released_loss(

@@ -1,7 +1,9 @@
 """Rendered pieces and recordings with scores, for judging the note tracker's settings.
 
-Scores of recordings do not determine key releases, so only onsets count there. Where a score leaves
-open whether a note begins, found and missed notes do not count.
+Where the score of a recording leaves open whether a note begins, found and missed notes do not
+count. Nor does a score say when keys are released, but players hold most notes for about as long as
+they are written. That is a coarse measure of ends, but of real ones: rendered pieces hardly tell
+whether a note ends after one frame or seven below its threshold, and recordings do (`RESULTS.md`).
 """
 
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ from training.shipping.tracking import lookahead_probabilities, note_heads, trac
 
 @dataclass(frozen=True)
 class Truth:
-    """The onsets that a score determines."""
+    """The notes that a score determines."""
 
     notes: NoteList
     """As written."""
@@ -68,8 +70,9 @@ class Pieces:
             yield truth, tracked(settings, probabilities, self.frame_s, self.heads)
 
     def objective(self, settings: TrackerSettings) -> float:
-        """Mean onset F1 over pieces."""
-        return float(np.mean([known_onset_f1(*pair) for pair in self.tracked(settings)]))
+        """Mean over pieces of onset F1 plus half of onset+offset F1."""
+        found = [known_f1(*pair) + 0.5 * known_f1(*pair, True) for pair in self.tracked(settings)]
+        return float(np.mean(found))
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
         """Delays of the found notes, in seconds, over all pieces."""
@@ -119,9 +122,10 @@ def truth_of(recording: ScoredRecording, frames: int, frame_s: float) -> Truth:
     return Truth(rendered_notes(recording.notes.where(inside)), unknown, frame_s)
 
 
-def known_onset_f1(truth: Truth, notes: NoteList) -> float:
-    """F1 of the onsets that the score determines; 0 if there are none and none is found."""
-    written, found = matched_onsets(truth.notes, notes).T
+def known_f1(truth: Truth, notes: NoteList, offsets: bool = False) -> float:
+    """F1 of the notes whose onsets the score determines, if ``offsets`` by their ends as well; 0 if
+    there are none and none is found."""
+    written, found = matched_onsets(truth.notes, notes, offsets).T
     written_known = truth.knows(truth.notes.onset_s, truth.notes.pitch)
     hits = int(written_known[written].sum())
     wrong = np.ones(len(notes), bool)

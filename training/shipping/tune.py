@@ -42,11 +42,11 @@ WIDE_STEP = 4  # of the first pass along a grid
 REACH = 2  # steps in a row that may fail before a direction is given up
 ROUNDS = 4
 MAX_CORRECTION = 0.4  # frames
-REAL_WEIGHT = 2.0  # of onset F1 on recordings, against the objective of rendered pieces
+REAL_WEIGHT = 2.0  # of the objective on recordings, against that on rendered pieces
 
 
 class RenderedPieces(Pieces):
-    """Pieces whose ends and velocities are known as well."""
+    """Pieces whose ends and velocities are known exactly."""
 
     def objective(self, settings: TrackerSettings) -> float:
         """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""

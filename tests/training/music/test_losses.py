@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from model.config import HEADS, INSTRUMENTS, NOTE_HEADS, PITCHES
-from training.music.losses import HeadWeights, heads_loss, released_loss
+from training.music.losses import ClassShares, HeadWeights, heads_loss, released_loss
 from training.music.targets import Targets
 
 
@@ -42,14 +42,18 @@ def test_frames_and_pitches_outside_do_not_count() -> None:
     logits = torch.randn(2, 3, 63, PITCHES)
     labels = random_labels(2)
     frames, pitches = slice(10, 60), slice(21, 109)
-    total, parts = heads_loss(logits, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    total, parts = heads_loss(
+        logits, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3), ClassShares()
+    )
     assert total.item() == pytest.approx(
         (parts["frame"] + 2 * parts["onset"] + 3 * parts["velocity"]).item()
     )
     changed = logits.clone()
     changed[:, :, :10] += 5
     changed[..., :21] += 5
-    again, _ = heads_loss(changed, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3))
+    again, _ = heads_loss(
+        changed, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3), ClassShares()
+    )
     assert again == total
 
 
@@ -59,7 +63,7 @@ def test_each_head_is_compared_with_its_own_labels() -> None:
     everything = slice(None)
     for heads in (NOTE_HEADS, ("frame", "offset")):
         right = torch.stack([torch.logit(getattr(labels, head)) for head in heads], dim=1)
-        arguments = (heads, labels, everything, everything, HeadWeights())
+        arguments = (heads, labels, everything, everything, HeadWeights(), ClassShares())
         _, least = heads_loss(right, *arguments)
         assert set(least) == set(heads)
         for row, head in enumerate(heads):
@@ -79,7 +83,7 @@ def test_what_is_not_known_does_not_count() -> None:
     labels.instrument[:, :, 70] = 0
     labels.pedal[:, 5] = 1.1
     logits = torch.randn(1, len(HEADS), 63, PITCHES)
-    arguments = (HEADS, labels, everything, everything, HeadWeights())
+    arguments = (HEADS, labels, everything, everything, HeadWeights(), ClassShares())
     total, parts = heads_loss(logits, *arguments)
     assert set(parts) == {*NOTE_HEADS, "pedal", "instrument"}
     rows = {head: logits.clone() for head in (*NOTE_HEADS, "pedal", "instrument")}
@@ -107,7 +111,9 @@ def test_a_rare_instrument_weighs_more_than_its_share() -> None:
         labels.instrument[:, 20, pitches] = number
     logits = torch.zeros(1, len(HEADS), 63, PITCHES, requires_grad=True)
     everything = slice(None)
-    _, parts = heads_loss(logits, HEADS, labels, everything, everything, HeadWeights())
+    _, parts = heads_loss(
+        logits, HEADS, labels, everything, everything, HeadWeights(), ClassShares()
+    )
     parts["instrument"].backward()
     assert logits.grad is not None
     pull = logits.grad[:, -len(INSTRUMENTS) :, 20].abs().sum(dim=(0, 1))

@@ -10,7 +10,7 @@ from training.music.metrics import NoteList, note_list
 from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording
-from training.shipping.pieces import Material, Pieces, known_onset_f1, truth_of
+from training.shipping.pieces import Material, Pieces, known_f1, truth_of
 
 FRAME_S = HOP / SAMPLE_RATE
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
@@ -39,16 +39,16 @@ def found(*notes: tuple[float, int]) -> NoteList:
 def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
     truth = truth_of(recording([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES), 500, FRAME_S)
     all_but_the_doubtful = found((1.0, 57), (3.0, 81), (4.0, 57))
-    assert known_onset_f1(truth, all_but_the_doubtful) == 1.0
-    assert known_onset_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert known_f1(truth, all_but_the_doubtful) == 1.0
+    assert known_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
     more = found((1.0, 57), (2.3, 69), (3.0, 81), (4.0, 57), (5.5, 40))
-    assert known_onset_f1(truth, more) == 1.0
-    assert known_onset_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
-    assert known_onset_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
+    assert known_f1(truth, more) == 1.0
+    assert known_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
+    assert known_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
         pytest.approx(2 * 3 / (3 + 4))
     )
     frames_alone = truth_of(recording([(1.9, 2.6, 69, 1)], TONES), 500, FRAME_S)
-    assert known_onset_f1(frames_alone, all_but_the_doubtful) < 1
+    assert known_f1(frames_alone, all_but_the_doubtful) < 1
 
 
 def test_recordings_are_transcribed_and_scored() -> None:

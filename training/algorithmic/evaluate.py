@@ -1,7 +1,8 @@
 """Accuracy against length: ``python -m training.algorithmic.evaluate RUN_DIR``.
 
 Networks trained on lengths up to 64 are tried on 8, 16, ..., 4096 (paper, figure "generalization
-to longer sequences"). The table goes to RUN_DIR/generalisation.json.
+to longer sequences"). The table goes to RUN_DIR/generalisation.json, with --mirrored to
+RUN_DIR/generalisation_mirrored.json.
 """
 
 import json
@@ -24,6 +25,7 @@ LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
 EXAMPLES = 1024  # of each length (released code)
 BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
 RESULT = "generalisation.json"
+RESULT_MIRRORED = "generalisation_mirrored.json"
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,10 @@ def evaluate_run(
     result = {
         "task": task,
         "weights": weights,
-        "mirrored": mirrored,
         "scores": [*map(asdict, scores)],
     }
-    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
+    name = RESULT_MIRRORED if mirrored else RESULT
+    write_whole(folder / name, json.dumps(result, indent=1).encode())
     return scores
 
 

@@ -33,6 +33,9 @@ class HeadWeights:
     """Who plays it."""
 
 
+BATCH_KEPT = 0.99  # of the counts of earlier batches, from batch to batch
+
+
 class ClassShares:
     """Shares of the instrument classes among the notes of about the last hundred batches.
 
@@ -45,7 +48,7 @@ class ClassShares:
 
     def updated(self, notes: Tensor) -> Tensor:
         """Shares, [classes], after a batch with so many notes of each class, [classes]."""
-        self._notes = 0.99 * self._notes.to(notes) + notes
+        self._notes = BATCH_KEPT * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 
 

@@ -51,6 +51,15 @@ def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
     assert known_f1(frames_alone, all_but_the_doubtful) < 1
 
 
+def test_ends_count_where_onsets_are_known() -> None:
+    truth = truth_of(recording([(1.9, 2.6, 69, 2)], TONES), 500, FRAME_S)
+    short = found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s in place of 0.5
+    assert known_f1(truth, short) == 1.0
+    assert known_f1(truth, short, offsets=True) == 0.0
+    rows = [(onset, offset, pitch, 64) for pitch, onset, offset in TONES[2:]]
+    assert known_f1(truth, note_list(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
+
+
 def test_recordings_are_transcribed_and_scored() -> None:
     played = recording([], TONES)
     pieces = Pieces(FakeTranscriber(), beginning(played))  # type: ignore[arg-type]

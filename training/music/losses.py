@@ -106,8 +106,8 @@ def _instrument_loss(
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
     averaged over notes that begin.
 
-    A note weighs as the inverse square root of its class's share: pianos play most
-    notes, and a head that always says so would be right too often to learn anything else.
+    A note weighs as the inverse square root of its class's share: pianos play most notes, and a
+    head that always says so would be right too often to learn anything else.
 
     logits: (batch, classes, frames, pitches).
     """

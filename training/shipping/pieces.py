@@ -70,9 +70,14 @@ class Pieces:
             yield truth, tracked(settings, probabilities, self.frame_s, self.heads)
 
     def objective(self, settings: TrackerSettings) -> float:
-        """Mean over pieces of onset F1 plus half of onset+offset F1."""
-        found = [known_f1(*pair) + 0.5 * known_f1(*pair, True) for pair in self.tracked(settings)]
-        return float(np.mean(found))
+        """Mean score of the pieces."""
+        frames = [probabilities.shape[1] for probabilities, _ in self.pieces]
+        tracked = zip(self.tracked(settings), frames, strict=True)
+        return float(np.mean([self.score(*pair, count) for pair, count in tracked]))
+
+    def score(self, truth: Truth, found: NoteList, frames: int) -> float:
+        """Onset F1 plus half of onset+offset F1 of a piece of so many frames."""
+        return known_f1(truth, found) + 0.5 * known_f1(truth, found, offsets=True)
 
     def onset_errors_s(self, settings: TrackerSettings) -> NDArray[np.float64]:
         """Delays of the found notes, in seconds, over all pieces."""

@@ -1,9 +1,10 @@
 """Choose the note tracker's settings: ``python -m training.shipping.tune --model live --write``.
 
 Uses validation scores rendered with held-out instruments and, with ``--real DIR``, the validation
-split of real recordings with scores, which cause false notes that no rendering has; recordings for
-evaluation are never used. The network runs once per look-ahead; then the settings are improved one
-at a time along their grids, first in wide steps, until the objective no longer improves.
+split of real recordings with scores, which cause false notes and have ends that no rendering has;
+recordings for evaluation are never used. The network runs once per look-ahead; then the settings
+are improved one at a time along their grids, first in wide steps, until the objective no longer
+improves.
 ``--write`` stores them in the weights' card.
 """
 
@@ -17,10 +18,10 @@ import numpy as np
 
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.music.metrics import frame_f1, matched_onsets, note_f1
+from training.music.metrics import NoteList, frame_f1, matched_onsets
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import Chooser, command
-from training.shipping.pieces import Pieces, recorded_material, rendered_material
+from training.shipping.pieces import Pieces, Truth, recorded_material, rendered_material
 
 logger = logging.getLogger(__name__)
 
@@ -48,16 +49,10 @@ REAL_WEIGHT = 2.0  # of the objective on recordings, against that on rendered pi
 class RenderedPieces(Pieces):
     """Pieces whose ends and velocities are known exactly."""
 
-    def objective(self, settings: TrackerSettings) -> float:
-        """Mean over pieces of onset F1 plus half of frame F1 and of onset+offset F1."""
-        total = 0.0
-        tracked = self.tracked(settings)
-        for (probabilities, _), (truth, found) in zip(self.pieces, tracked, strict=True):
-            pair = truth.notes, found
-            rolls = (notes.roll(probabilities.shape[1], self.frame_s) for notes in pair)
-            total += note_f1(*pair, offsets=False) + 0.5 * note_f1(*pair, offsets=True)
-            total += 0.5 * frame_f1(*rolls)
-        return total / len(self.pieces)
+    def score(self, truth: Truth, found: NoteList, frames: int) -> float:
+        """And half of frame F1."""
+        rolls = (notes.roll(frames, self.frame_s) for notes in (truth.notes, found))
+        return super().score(truth, found, frames) + 0.5 * frame_f1(*rolls)
 
     def velocity_scale(self, settings: TrackerSettings) -> float:
         """The ``velocity_scale`` that makes the found notes as loud as they were played, in the

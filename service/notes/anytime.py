@@ -28,8 +28,8 @@ When window n arrives, the pitch
 * is struck again if it sounds and the same holds, with at least ``restrike_threshold``. The old
   note ends where its frame probability fell just before, or else where the new one begins;
 * ends at the first frame f >= max(free, n - A - R + 1) such that y_n[f ... f + R - 1] lie below
-  frame_off_threshold, whatever their age (lower thresholds for young frames ended notes later and
-  no better on validation material);
+  frame_off_threshold (``pedal_frame_off_threshold`` where the pedal is down), whatever their age
+  (lower thresholds for young frames ended notes later and no better on validation material);
 * ends at frame n - A if the offset probability peaks there (``offset_threshold``), and begins
   there, if silent, after a long run of high frame probability (``frame_start_threshold``). These
   two wait for the full look-ahead, as in ``service.notes.tracker``.
@@ -224,7 +224,7 @@ class AnytimeTracker(Tracker):
         free = self._free[pitches] - first
         # Frames that only now turn out to be low are too old to end a note.
         oldest = self._last - self.settings.release_frames + 1
-        low = known[self._frame, oldest:, pitches] < self.settings.frame_off_threshold
+        low = self._low(known[:, oldest:, pitches]).T
         starts = np.arange(oldest, oldest + self.last_age + 1)  # columns where a release begins
         released = (starts >= free[:, None]) & (starts < given)
         for shift in range(self.settings.release_frames):

@@ -2,8 +2,8 @@
 
 Beginnings are known no later than ends. When frame n has arrived, a pitch
 
-* ends at frame n - ``off_delay_frames`` if its frame probability stays below a lower threshold
-  for several frames from there on;
+* ends at frame n - ``off_delay_frames`` if its frame probability stays below a threshold, lower
+  where the sustain pedal is down, for several frames from there on;
 * ends at frame n - ``on_delay_frames`` if the offset probability (in models with that head) peaks
   there and the frame probability has dropped since;
 * begins at frame n - ``on_delay_frames`` if the onset probability peaks above its threshold there
@@ -19,6 +19,7 @@ Live events cannot be retracted, so a note that turns out to be short gets the m
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,9 +105,7 @@ class NoteTracker(Tracker):
         settings, delay, radius = self.settings, self._on_delay, self.settings.onset_radius_frames
         frame = self._recent[self._frame]
 
-        def over(
-            reduce: np.ufunc, values: NDArray[np.float32], first: int, last: int
-        ) -> NDArray[np.float32]:
+        def over(reduce: np.ufunc, values: NDArray[Any], first: int, last: int) -> NDArray[Any]:
             """Row i: the frames from ``first`` to ``last``, counted from the i-th new one."""
             out = values[self._past + first : self._past + first + count]
             for shift in range(self._past + first + 1, self._past + last + 1):
@@ -118,13 +117,12 @@ class NoteTracker(Tracker):
             values = self._recent[row, first : first + count + 2 * radius]
             return onsets.peaks(values, radius, threshold)[radius : radius + count]
 
-        released = over(
-            np.maximum, frame, -self._off_delay, settings.release_frames - 1 - self._off_delay
-        )
+        low = self._low(self._recent)
+        last = settings.release_frames - 1 - self._off_delay
+        released = over(np.logical_and, low, -self._off_delay, last)
         never = np.zeros((count, PITCHES), np.bool_)
         silent = np.zeros((count, PITCHES), np.float32)
-        low = released < settings.frame_off_threshold
-        evidence = _FrameEvidence(silent, never, never, never, release=low)
+        evidence = _FrameEvidence(silent, never, never, never, release=released)
         if self._start_threshold is not None:
             run = over(np.minimum, frame, 1 - self._start_frames, 0)
             evidence.start = run >= self._start_threshold

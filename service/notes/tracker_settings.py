@@ -30,6 +30,9 @@ class TrackerSettings(BeliefSettings):
             onset; in models without an onset head, the one that begins a note.
         frame_off_threshold: a note ends when its frame probability stays below this...
         release_frames: ... for this many frames.
+        pedal_frame_off_threshold: takes the place of ``frame_off_threshold`` at frames where the
+            probability of the sustain pedal is ``pedal_on_threshold`` or more: then strings ring
+            on, which the network hears as doubt. None: no difference.
         offset_threshold: minimum offset probability of a peak that ends a note, if the frame
             probability is then below ``frame_on_threshold``. None: peaks do not end notes.
         frame_start_threshold: a note without an onset begins when its frame probability is at
@@ -63,6 +66,7 @@ class TrackerSettings(BeliefSettings):
     frame_on_threshold: Threshold = 0.4
     frame_off_threshold: Fraction = 0.25
     release_frames: Count = 3
+    pedal_frame_off_threshold: Fraction | None = None
     offset_threshold: Threshold | None = None
     frame_start_threshold: Threshold | None = 0.7
     frame_start_frames: Count = 6
@@ -77,12 +81,12 @@ class TrackerSettings(BeliefSettings):
 
     def __post_init__(self) -> None:
         for lower, upper in (
-            ("frame_off_threshold", "frame_on_threshold"),
             ("frame_off_threshold", "frame_start_threshold"),
+            ("pedal_frame_off_threshold", "frame_off_threshold"),
             ("pedal_off_threshold", "pedal_on_threshold"),
         ):
             low, high = getattr(self, lower), getattr(self, upper)
-            if high is not None and low > high:
+            if None not in (low, high) and low > high:
                 raise ValueError(f"{lower} {low} is above {upper} {high}")
         if self.onset_classifier and self.onset_radius_frames < AFTER:
             complaint = f"onset_radius_frames must be {AFTER} or more"

@@ -42,8 +42,8 @@ class Tracker(ABC):
     ) -> None:
         """Args:
         frame_seconds: seconds from frame to frame.
-        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity" and
-            "offset" are used if present.
+        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity",
+            "offset" and "pedal" are used if present.
         """
         self.settings = settings
         self._frame_seconds = frame_seconds
@@ -53,6 +53,7 @@ class Tracker(ABC):
         self._onset = rows.get("onset")
         self._velocity = rows.get("velocity")
         self._offset = rows.get("offset") if settings.offset_threshold is not None else None
+        self._pedal = rows.get("pedal")
         self._classifier = settings.onset_classifier
         if self._classifier:
             self._cell_rows = onsets.cell_rows(heads)
@@ -173,11 +174,19 @@ class Tracker(ABC):
     ) -> int:
         """Where a note ends that is struck again at ``frame``, which is in column ``at``: the first
         of the consecutive frames below the off threshold that lead up to the strike."""
+        low = self._low(known[:, : at + 1, pitch])
         fell = frame
-        low = self.settings.frame_off_threshold
-        while fell > earliest and known[self._frame, at - frame + fell - 1, pitch] < low:
+        while fell > earliest and low[at - frame + fell - 1]:
             fell -= 1
         return fell
+
+    def _low(self, known: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Where the frame probability is below the threshold that ends a note: of [heads, ...]."""
+        frame, with_pedal = known[self._frame], self.settings.pedal_frame_off_threshold
+        low = frame < self.settings.frame_off_threshold
+        if self._pedal is not None and with_pedal is not None:
+            low &= (frame < with_pedal) | (known[self._pedal] < self.settings.pedal_on_threshold)
+        return low
 
     def _hold(self, event: NoteEvent) -> None:
         self._sounding[event.pitch] = event

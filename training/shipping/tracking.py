@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import NOTE_HEADS, ModelConfig
+from model.config import ModelConfig
 from service.engine.batching import Priority
 from service.engine.engine import Engine
 from service.engine.framer import Framer, OnFrames
@@ -30,7 +30,7 @@ def full_age(config: ModelConfig) -> int:
 
 def note_heads(heads: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
     """The heads that the tracker reads, and their rows."""
-    rows = [row for row, head in enumerate(heads) if head in NOTE_HEADS]
+    rows = [row for row, head in enumerate(heads) if not head.startswith("instrument:")]
     return tuple(heads[row] for row in rows), rows
 
 

@@ -33,6 +33,7 @@ GRID: dict[str, Sequence[Any]] = {
     "restrike_threshold": (*_PROBABILITIES, None),
     "frame_on_threshold": _PROBABILITIES,
     "frame_off_threshold": _PROBABILITIES,
+    "pedal_frame_off_threshold": (*_PROBABILITIES, None),
     "release_frames": tuple(range(1, 9)),  # more would report ends later than 0.2 s
     "min_note_frames": (2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
     "frame_start_threshold": (*_PROBABILITIES, None),
@@ -177,8 +178,9 @@ def settings_for(
         return sum(w * pieces.objective(settings) for w, pieces in zip(weights, kinds, strict=True))
 
     grid = dict(GRID)
-    if "offset" not in rendered.heads:
-        del grid["offset_threshold"]
+    for head, name in (("offset", "offset_threshold"), ("pedal", "pedal_frame_off_threshold")):
+        if head not in rendered.heads:
+            del grid[name]
     start = TrackerSettings.from_card(transcriber.card)
     # Thresholds by age are chosen for an onset threshold (training.shipping.early).
     best = tune(objective, replace(start, early_onset_thresholds=()), grid)

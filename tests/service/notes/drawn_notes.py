@@ -15,7 +15,7 @@ from service.notes.tracking import Known
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")
-ALL_HEADS = (*HEADS, "offset")
+ALL_HEADS = (*HEADS, "offset", "pedal")
 Probabilities = NDArray[np.float32]
 
 

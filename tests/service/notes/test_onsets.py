@@ -72,7 +72,7 @@ def test_only_frames_near_a_peak_are_read_and_each_peak_is_judged_alone(seed: in
 
 
 def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:
-    drawn = silence(120, heads=4)
+    drawn = silence(120, heads=len(ALL_HEADS))
     draw(drawn, 60, 30, 60, height=0.1)  # too weak by itself
     plain = TrackerSettings(frame_start_threshold=None)
     assert track(drawn, (), plain, ALL_HEADS) == []

@@ -132,8 +132,24 @@ def test_hysteresis_keeps_a_fading_note() -> None:
     assert track(drawn, (), TrackerSettings(frame_off_threshold=0.2))[-1] == off
 
 
+@pytest.mark.parametrize(
+    "tracker", [NoteTracker, partial(AnytimeTracker, last_age=8)], ids=["block", "anytime"]
+)
+@pytest.mark.parametrize(("pedal", "threshold"), [(0.0, 0.3), (1.0, 0.1)])
+def test_a_note_ends_at_a_lower_probability_while_the_pedal_is_down(
+    tracker: Any, pedal: float, threshold: float
+) -> None:
+    drawn = silence(100, heads=len(ALL_HEADS))
+    draw(drawn, 60, 10, 80)
+    drawn[0, 10:80, 60] = np.linspace(0.9, 0.0, 70)
+    drawn[ALL_HEADS.index("pedal")] = pedal
+    chosen = TrackerSettings(frame_off_threshold=0.3, pedal_frame_off_threshold=0.1)
+    off = hear(tracker(chosen, FRAME_S, ALL_HEADS), drawn)[-1]
+    assert drawn[0, off.frame, 60] < threshold <= drawn[0, off.frame - 1, 60]
+
+
 def test_the_offset_head_ends_a_note_that_still_rings() -> None:
-    drawn = silence(80, heads=4)
+    drawn = silence(80, heads=len(ALL_HEADS))
     draw(drawn, 60, 10, 60)
     drawn[0, 40:60, 60] = 0.35  # between the two thresholds of the frames
     drawn[3, 39:42, 60] = 0.6, 0.9, 0.6
@@ -171,7 +187,8 @@ def test_a_model_without_onset_head() -> None:
     [
         {"onset_threshold": 1.5},
         {"release_frames": 0},
-        {"frame_on_threshold": 0.2, "frame_off_threshold": 0.3},
+        {"frame_off_threshold": 0.8},
+        {"pedal_frame_off_threshold": 0.3},
         {"default_velocity": 128},
         {"velocity_scale": 0.0},
         {"onset_correction_frames": 0.5},
@@ -200,9 +217,9 @@ def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
     frames = draw_from(st.integers(0, 80))
     levels = draw_from(st.integers(2, 40))
     rng = np.random.default_rng(seed)
-    out = silence(frames, heads=4)
-    steps = rng.integers(0, levels + 1, (4, frames, 4)) / levels
-    hold = rng.random((4, frames, 4)) < draw_from(st.floats(0, 0.95))
+    out = silence(frames, heads=len(ALL_HEADS))
+    steps = rng.integers(0, levels + 1, (len(ALL_HEADS), frames, 4)) / levels
+    hold = rng.random((len(ALL_HEADS), frames, 4)) < draw_from(st.floats(0, 0.95))
     for i in range(1, frames):
         steps[:, i] = np.where(hold[:, i], steps[:, i - 1], steps[:, i])
     out[:, :, [0, 60, 61, 127]] = steps
@@ -218,6 +235,7 @@ tracker_settings = st.builds(
     frame_on_threshold=st.floats(0.3, 0.9),
     frame_off_threshold=st.floats(0.0, 0.3),
     release_frames=st.integers(1, 8),
+    pedal_frame_off_threshold=st.none() | st.just(0.0),
     offset_threshold=st.none() | st.floats(0.1, 0.9),
     frame_start_threshold=st.none() | st.floats(0.3, 0.9),
     frame_start_frames=st.integers(1, 8),

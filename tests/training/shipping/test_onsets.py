@@ -24,7 +24,7 @@ def test_it_learns_a_rule_that_one_threshold_cannot_state() -> None:
 
 
 def test_peaks_are_labelled_by_the_notes_that_begin_there() -> None:
-    drawn = silence(100, heads=4)
+    drawn = silence(100, heads=len(ALL_HEADS))
     for pitch, onset in ((60, 20.0), (72, 20.0), (64, 50.0), (50, 80.0)):
         draw(drawn, pitch, onset, int(onset) + 10)
     unknown = np.zeros((100, 128), bool)
@@ -41,7 +41,7 @@ def test_every_peak_in_speech_drums_and_noise_is_false(tmp_path: Path) -> None:
     frames, config = 40, SynthConfig(tmp_path, tmp_path)
     assert not list(unmusical(config, SAMPLE_RATE, 1, 1.0))  # nothing is recorded
     write_noise(tmp_path)
-    drawn = silence(frames, heads=4)
+    drawn = silence(frames, heads=len(ALL_HEADS))
     draw(drawn, 60, 20.0, 30)
     stretches = list(unmusical(config, SAMPLE_RATE, 10, frames * HOP / SAMPLE_RATE))
     assert len(stretches) > 10

@@ -58,11 +58,11 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
 def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
     material = rendered_material(synth_config, SAMPLE_RATE, 1, 4.0, SEED)
     pieces = RenderedPieces(TranscriptionModel(TINY), material)
-    assert pieces.heads == NOTE_HEADS
+    assert pieces.heads == (*NOTE_HEADS, "pedal")
     assert len(pieces.pieces) == 2  # one for each look-ahead
     for probabilities, truth in pieces.pieces:
         reference = truth.notes
-        assert probabilities.shape[::2] == (len(NOTE_HEADS), 128)
+        assert probabilities.shape[::2] == (len(pieces.heads), 128)
         probabilities[:] = 0.0  # as a perfect model would
         frames = probabilities.shape[1]
         probabilities[0] = reference.roll(frames, pieces.frame_s)

@@ -50,6 +50,8 @@ REAL_WEIGHT = 2.0  # of the objective on recordings, against that on rendered pi
 class RenderedPieces(Pieces):
     """Pieces whose ends and velocities are known exactly."""
 
+    ends = 0.5
+
     def score(self, truth: Truth, found: NoteList, frames: int) -> float:
         """And half of frame F1."""
         rolls = (notes.roll(frames, self.frame_s) for notes in (truth.notes, found))

@@ -19,7 +19,7 @@ import torch
 from model.commands import documented_parser
 from model.storage import write_whole
 from training.algorithmic import evaluate as algorithmic
-from training.algorithmic.generators import PROBLEMS
+from training.algorithmic.data import PROBLEMS
 from training.lambada import evaluate as lambada
 from training.lambada.text.passages import read_passages
 from training.loop.parallel import leave

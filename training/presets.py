@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from model.config import ACCURATE, LIGHT, PAPER, RELEASED_RSE, RSEConfig
-from training.algorithmic.generators import PROBLEMS
+from training.algorithmic.data import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.passages import CutConfig

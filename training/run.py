@@ -24,7 +24,7 @@ import tyro
 
 from model.storage import WeightsError
 from model.transcriber import TranscriptionModel
-from training.algorithmic.generators import PROBLEMS
+from training.algorithmic.data import PROBLEMS
 from training.loop.loop import Trainer
 from training.loop.parallel import leave
 from training.loop.run_folder import STATE

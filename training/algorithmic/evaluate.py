@@ -17,8 +17,14 @@ from torch import Tensor, nn
 from model.commands import documented_parser
 from model.storage import WeightsError, read_card, write_whole
 from model.symbols import load_symbol_network
-from training.algorithmic.data import Examples, distinct_examples
-from training.algorithmic.generators import LARGEST_KEY, PADDING, PROBLEMS, Problem
+from training.algorithmic.data import (
+    LARGEST_KEY,
+    PADDING,
+    PROBLEMS,
+    Examples,
+    Problem,
+    distinct_examples,
+)
 from training.loop.run_folder import saved_weights
 
 LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096

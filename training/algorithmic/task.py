@@ -22,12 +22,13 @@ from model.symbols import SymbolConfig, SymbolNetwork
 from training.algorithmic.data import (
     BINS,
     EXAMPLES_PER_LENGTH,
+    PROBLEMS,
     Examples,
     distinct_examples,
+    draw_keys,
     make_bins,
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
-from training.algorithmic.generators import PROBLEMS, draw_keys
 from training.loop.epochs import shuffled_rows
 from training.loop.parallel import WHOLE, Share
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss

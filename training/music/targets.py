@@ -1,4 +1,10 @@
-"""What networks learn to say about each frame.
+"""What networks learn to say about each frame, and how notes become that.
+
+Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``::
+
+    sample  s        s+128     s+256              s+8064   s+8192
+            |----------|---------|---- ... ---------|--------|
+    frame              0         1                  62
 
 Values are stored as bytes, so batches between processes are small.
 """
@@ -8,6 +14,9 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from model.config import FRAMES, HOP, PITCHES
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 
 ONSET_HOPS = 3
 """Onset and offset targets fall linearly from 1 at the event to 0 at this distance."""
@@ -46,3 +55,69 @@ class Targets(NamedTuple, Generic[T]):
 
 SCALES = Targets(1, ONSET_SCALE, VELOCITY_SCALE, ONSET_SCALE, 1, PEDAL_SCALE, 1, 1)
 """What the stored values are divided by; an unknown pedal is then above 1."""
+
+
+def segment_labels(
+    notes: Notes,
+    sample_rate: int,
+    start_sample: int = 0,
+    frames: int = FRAMES,
+    pedal: NDArray[np.float64] | None = None,
+    unknown: NDArray[np.float64] | None = None,
+) -> Targets[NDArray[np.uint8]]:
+    """The targets of a segment. ``pedal`` and ``unknown`` are as in ``render.Rendered``."""
+    frame = np.zeros((frames, PITCHES), np.uint8)
+    # In units of frames: note positions become comparable with frame numbers directly.
+    scale = sample_rate / HOP
+    shift = start_sample / HOP + 1
+    begin = notes.onset * scale - shift
+    end = notes.offset * scale - shift
+    pitch = notes.pitch.astype(np.intp)
+    # A tiny tolerance, so that a note exactly on a frame survives the rounding of its seconds.
+
+    def index(position: NDArray[np.float64]) -> NDArray[np.intp]:
+        return np.clip(np.ceil(position - 1e-6), 0, frames).astype(np.intp)
+
+    first, last = index(begin), index(end)
+    for i in np.flatnonzero(last > first):
+        frame[first[i] : last[i], pitch[i]] = 1
+    onset, note = _triangles(begin, pitch, frames)
+    offset, _ = _triangles(end, pitch, frames)
+    # One more element, for cells without a note.
+    velocity = np.append(np.clip(np.rint(notes.velocity), 0, VELOCITY_SCALE), 0).astype(np.uint8)
+    instrument = np.append(notes.instrument + 1, 0).astype(np.uint8)
+    depth = np.full(frames, PEDAL_UNKNOWN if pedal is None else 0, np.uint8)
+    for begin_s, end_s, down in () if pedal is None else pedal:
+        span = slice(*index(np.array([begin_s, end_s]) * scale - shift))
+        depth[span] = np.maximum(depth[span], np.uint8(np.rint(down * PEDAL_SCALE)))
+    doubts = np.zeros((2, frames, PITCHES), np.uint8)
+    for begin_s, end_s, at, what in () if unknown is None else unknown:
+        span = slice(*index(np.array([begin_s, end_s]) * scale - shift))
+        pitches = slice(None) if at < 0 else slice(int(at), int(at) + 1)
+        for row, bit in enumerate((FRAME_UNKNOWN, ONSET_UNKNOWN)):
+            if int(what) & bit:
+                doubts[row, span, pitches] = 1
+    return Targets(frame, onset, velocity[note], offset, instrument[note], depth, *doubts)
+
+
+def _triangles(
+    moment: NDArray[np.float64], pitch: NDArray[np.intp], frames: int
+) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """Triangles around the moments (in frames), and the nearest moment of each cell or -1."""
+    near = np.floor(moment).astype(np.intp)
+    height = np.zeros((frames, PITCHES), np.float64)
+    nearest = np.full((frames, PITCHES), -1, np.intp)
+    for step in range(1 - ONSET_HOPS, ONSET_HOPS + 1):
+        at = near + step
+        value = 1.0 - np.abs(at - moment) / ONSET_HOPS
+        keep = np.flatnonzero((at >= 0) & (at < frames) & (value > 0))
+        # Ascending order: where two moments share a cell, the higher target is written last.
+        keep = keep[np.argsort(value[keep], kind="stable")]
+        cells = (at[keep], pitch[keep])
+        better = value[keep] >= height[cells]
+        cells = (cells[0][better], cells[1][better])
+        height[cells] = value[keep][better]
+        nearest[cells] = keep[better]
+    target = np.rint(height * ONSET_SCALE).astype(np.uint8)
+    nearest[target == 0] = -1
+    return target, nearest

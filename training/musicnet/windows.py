@@ -29,8 +29,7 @@ from training.loop.parallel import Share
 from training.music.metrics import UNKNOWN_VELOCITY
 from training.music.notes import Notes, notes_of
 from training.music.synth.dataset import Batch, empty_batch
-from training.music.synth.labels import segment_labels
-from training.music.targets import ONSET_HOPS
+from training.music.targets import ONSET_HOPS, segment_labels
 from training.musicnet.layout import SOURCE_RATE, ArchiveError, Source, audio_length, read_intervals
 
 

@@ -23,8 +23,14 @@ from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.choosing import Chooser, command
-from training.shipping.pieces import Truth, recorded_material, rendered_material
-from training.shipping.tracking import full_age, run_windows, tracked
+from training.shipping.pieces import (
+    Truth,
+    full_age,
+    recorded_material,
+    rendered_material,
+    run_windows,
+    tracked,
+)
 from training.shipping.tune import SEED
 
 logger = logging.getLogger(__name__)

@@ -34,11 +34,14 @@ from training.shipping.choosing import Chooser, command
 from training.shipping.pieces import (
     Material,
     Truth,
+    full_age,
     known_truth,
+    lookahead_probabilities,
+    note_heads,
     recorded_material,
     rendered_material,
+    run_windows,
 )
-from training.shipping.tracking import full_age, lookahead_probabilities, note_heads, run_windows
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from training.commands import add_material
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping import early, naming, onsets, tune
-from training.shipping.card import write_card
-from training.shipping.sources import sources
+from training.shipping.card import sources, write_card
 
 logger = logging.getLogger(__name__)
 

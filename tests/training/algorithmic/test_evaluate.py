@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from model.config import LIVE, RSEConfig
 from model.storage import WeightsError, save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.algorithmic.data import Examples
+from training.algorithmic.data import PROBLEMS, Examples
 from training.algorithmic.evaluate import (
     Mirrored,
     draw_examples,
@@ -20,7 +20,6 @@ from training.algorithmic.evaluate import (
     main,
     score_examples,
 )
-from training.algorithmic.generators import PROBLEMS
 
 
 class Oracle(nn.Module):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.algorithmic.generators import LARGEST_KEY, PLUS, PROBLEMS, TIMES, Problem, draw_keys
+from training.algorithmic.data import LARGEST_KEY, PLUS, PROBLEMS, TIMES, Problem, draw_keys
 
 RELEASED = {"addition": "badd", "multiplication": "bmul", "sorting": "sort"}
 lengths = st.integers(1, 200)

@@ -16,8 +16,7 @@ from model.released.names import from_released
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import SHARED
-from training.loop.optimizer import parameter_groups, schedule
-from training.loop.released_optim import ReleasedRAdam, rectification
+from training.loop.optimizer import ReleasedRAdam, parameter_groups, rectification, schedule
 from training.loop.symbol_losses import (
     algorithmic_accuracy,
     algorithmic_loss,

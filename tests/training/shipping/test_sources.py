@@ -3,7 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from training.music.synth.config import SynthConfig
-from training.shipping.sources import attributions, shares_alike, sources
+from training.shipping.card import attributions, shares_alike, sources
 
 
 def test_everything_used_is_attributed(synth_config: SynthConfig) -> None:

@@ -21,10 +21,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import load_material, training_excerpt
-from training.music.synth.labels import segment_labels
 from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
-from training.music.targets import PEDAL_UNKNOWN, Targets
+from training.music.targets import PEDAL_UNKNOWN, Targets, segment_labels
 
 
 class Batch(NamedTuple):

@@ -16,7 +16,7 @@ from training.music.scored.corpus import load_recordings
 from training.music.synth.config import RecordingConfig, SynthConfig
 from training.music.synth.dataset import generate_batches
 from training.music.synth.excerpts import recorded_excerpt
-from training.music.synth.labels import segment_labels
+from training.music.targets import segment_labels
 
 PITCHES = (57, 69, 81, 93)
 PLAYED = [(PITCHES[i % 4], 1.0 + 0.5 * i, 1.4 + 0.5 * i) for i in range(20)]

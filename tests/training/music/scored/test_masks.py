@@ -19,8 +19,7 @@ from training.music.scored.masks import (
     unknown,
 )
 from training.music.scored.time_map import TimeMap
-from training.music.synth.labels import segment_labels
-from training.music.targets import Targets
+from training.music.targets import Targets, segment_labels
 
 SECONDS = 20.0
 NONE = np.zeros((0, 2))

@@ -19,11 +19,10 @@ from training.music.synth.dataset import (
     silence_edge,
     synth_stream,
 )
-from training.music.synth.labels import segment_labels
 from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
 from training.music.synth.validation import render_validation, validation_pieces
-from training.music.targets import PEDAL_UNKNOWN
+from training.music.targets import PEDAL_UNKNOWN, segment_labels
 
 
 def same(a: Batch, b: Batch) -> bool:

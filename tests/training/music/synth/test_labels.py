@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, notes_of
-from training.music.synth.labels import segment_labels
-from training.music.targets import ONSET_HOPS, ONSET_SCALE, PEDAL_SCALE
+from training.music.targets import ONSET_HOPS, ONSET_SCALE, PEDAL_SCALE, segment_labels
 
 NoteList = list[tuple[int, int, int, int]]  # onset and length in samples, pitch, velocity
 

@@ -54,18 +54,16 @@ import torch
 
 from model.storage import load, shipped
 from service.protocol.options import Mode, StreamOptions
-from training.commands import CACHE
 from training.evaluation.errors import analyse
 from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.junk import evaluate_junk, held_out_sounds, made_sounds, recorded_sounds
 from training.evaluation.real import evaluate_collection
 from training.evaluation.reports.pictures import draw_confusion
 from training.music.recordings import Collection, read_collection
-from training.music.synth.config import SynthConfig
-from training.musicnet.data import ArchiveConfig
+from training.music.synth.config import CACHE, SynthConfig
 from training.musicnet.evaluate import labelled_test_set, papers_figure
 from training.musicnet.layout import TEST
-from training.musicnet.windows import TEST_STRIDE
+from training.musicnet.windows import TEST_STRIDE, ArchiveConfig
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 

@@ -31,11 +31,10 @@ from training.loop.parallel import WHOLE, Share
 from training.music.distillation import DistillationConfig, Teacher
 from training.music.losses import ClassShares, HeadWeights, heads_loss, released_loss
 from training.music.metrics import frame_average_precision
-from training.music.synth.config import SynthConfig
-from training.music.synth.dataset import Batch, synth_stream
-from training.music.synth.validation import render_validation
+from training.music.synth.config import CACHE, SynthConfig
+from training.music.synth.dataset import Batch, render_validation, synth_stream
 from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets
-from training.musicnet.data import Archive, ArchiveConfig
+from training.musicnet.windows import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
 SEEDS_APART = 10**9  # between rendering processes: more than the steps of any run
@@ -48,9 +47,7 @@ class MusicConfig:
 
     model: ModelConfig = LIVE
     synth: SynthConfig = field(
-        default_factory=lambda: SynthConfig(
-            root=Path("data/synth"), cache=Path("~/.cache/rse-transcribe").expanduser()
-        )
+        default_factory=lambda: SynthConfig(root=Path("data/synth"), cache=CACHE)
     )
     """The note bank and the scores that audio is rendered from."""
     data: Literal["synth", "musicnet"] = "synth"

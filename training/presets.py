@@ -10,9 +10,9 @@ from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.passages import CutConfig
 from training.loop.config import LoopConfig
+from training.loop.loop import Task
 from training.music.distillation import DistillationConfig
 from training.music_task import MusicConfig, MusicTask
-from training.task import Task
 
 
 def released_learning_rate(maps: int) -> float:

@@ -29,8 +29,7 @@ from training.algorithmic.data import (
     make_bins,
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
-from training.loop.epochs import shuffled_rows
-from training.loop.parallel import WHOLE, Share
+from training.loop.parallel import WHOLE, Share, shuffled_rows
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0

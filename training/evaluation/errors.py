@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.protocol.options import StreamOptions
-from training.evaluation.collection import (
+from training.evaluation.real import (
     Heard,
     MakeTranscriber,
     Show,
@@ -21,8 +21,7 @@ from training.evaluation.collection import (
     conditions,
     judged,
 )
-from training.evaluation.reports.breakdown import OCTAVES
-from training.evaluation.reports.report import timing_words
+from training.evaluation.reports.report import OCTAVES, timing_words
 from training.music.metrics import (
     ONSET_TOLERANCE_S,
     NoteList,

@@ -2,35 +2,184 @@
 
 Audio is resampled, cut into windows, transcribed and tracked by the service's streaming code, so
 the figures are those of a live stream with the same look-ahead. Nothing is tuned here.
+
+A recording that cannot be read or transcribed, or whose labels mostly lie beyond its end, is
+reported and listed in the collection's ``failures``; it does not stop the others.
 """
 
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import soundfile
+import torch
 from numpy.typing import NDArray
 
-from service.protocol.options import StreamOptions
-from training.evaluation.collection import (
-    Heard,
-    MakeTranscriber,
-    Show,
-    checked,
-    conditions,
-    judged,
-)
-from training.evaluation.reports.breakdown import breakdowns
+from model.config import HOP
+from service.audio.pcm import BadAudioError
+from service.engine.batching import EngineError
+from service.engine.engine import Engine
+from service.engine.interface import Transcriber
+from service.protocol.options import OptionsError, StreamOptions
+from service.session.transcribe import ArrayTranscription, transcribe_array
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
-from training.evaluation.reports.report import Report, Result, confusion_of, report, row, tables
+from training.evaluation.reports.report import (
+    Report,
+    Result,
+    breakdowns,
+    confusion_of,
+    report,
+    row,
+    tables,
+)
+from training.music.label_files import LabelError
 from training.music.metrics import (
     DEFINITIONS,
     NoteList,
     confusion,
+    estimated_notes,
     matched_onsets,
     note_on_delays,
     scores,
 )
-from training.music.recordings import Collection
+from training.music.recordings import AudioError, Collection, Recording, read_audio
+
+END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
+
+Show = Callable[[str], object]
+MakeTranscriber = Callable[[], Transcriber]
+T = TypeVar("T")
+
+
+class Heard(NamedTuple):
+    """A recording as one way of streaming hears it, beside its labels."""
+
+    name: str
+    options: StreamOptions
+    reference: NoteList
+    estimated: NoteList
+    transcription: ArrayTranscription
+    frame_s: float
+
+
+def checked(collection: Collection, label_shift_s: float, show: Show) -> Collection:
+    """The collection without recordings that cannot be scored by their headers or labels: they
+    become failures. ``show`` is given a line for each, and for audio without labels."""
+    failures, found = dict(collection.failures), []
+    for recording in collection.recordings:
+        try:
+            _check_length(recording, label_shift_s, show)
+        except (AudioError, LabelError) as error:
+            failures[recording.name] = str(error)
+        else:
+            found.append(recording)
+    for path in collection.unlabelled:
+        show(f"skipped: {path} has no labels with its stem")
+    for reason in failures.values():
+        show(f"not scored: {reason}")
+    return Collection(collection.name, found, failures, collection.unlabelled)
+
+
+def judged(
+    collection: Collection,
+    make_transcriber: MakeTranscriber,
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    judge: Callable[[Heard], T],
+    jobs: int,
+    show: Show,
+) -> Iterator[tuple[str, list[T]]]:
+    """The name of each recording and what ``judge`` makes of each way of streaming it; failures are
+    added to those of the collection.
+
+    make_transcriber: called once for each recording, in one of ``jobs`` processes; picklable, like
+    ``judge``. label_shift_s: added to the labels' times.
+    """
+    recordings = collection.recordings
+    attempt = partial(_attempt, make_transcriber, streams, label_shift_s, judge)
+    with _mapper(min(jobs, max(1, len(recordings)))) as mapped:
+        for recording, outcome in zip(recordings, mapped(attempt, recordings), strict=True):
+            if isinstance(outcome, str):
+                collection.failures[recording.name] = outcome
+                show(f"not scored: {outcome}")
+            else:
+                yield recording.name, outcome
+
+
+def conditions(
+    collection: Collection, model: str, options: StreamOptions, label_shift_s: float
+) -> dict[str, Any]:
+    """Plain values for JSON: how a collection was streamed, and what was left out."""
+    return {
+        "model": model,
+        "mode": options.mode.value,
+        "lookahead_ms": options.lookahead_ms,
+        "block_frames": options.frames_per_window,
+        "label_shift_ms": 1000 * label_shift_s,
+        "failures": collection.failures,
+        "unlabelled": [str(path) for path in collection.unlabelled],
+    }
+
+
+def _attempt(
+    make_transcriber: MakeTranscriber,
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    judge: Callable[[Heard], T],
+    recording: Recording,
+) -> list[T] | str:
+    """The judgements of a recording, or the reason for none."""
+    try:
+        samples, rate = read_audio(recording.audio)
+    except AudioError as error:
+        return str(error)
+    reference = recording.notes.shifted(label_shift_s)
+    out = []
+    with Engine(make_transcriber()) as engine:
+        frame_s = HOP / engine.config.sample_rate
+        for options in streams:
+            try:
+                heard = transcribe_array(samples, rate, engine, options)
+            except (BadAudioError, OptionsError, EngineError) as error:
+                return f"{recording.audio}: {error}"
+            notes = estimated_notes(heard.notes)
+            out.append(judge(Heard(recording.name, options, reference, notes, heard, frame_s)))
+    return out
+
+
+def _check_length(recording: Recording, label_shift_s: float, show: Show) -> None:
+    """Raises AudioError for audio without a readable header and LabelError if most labels lie
+    beyond its end; reports it if some do."""
+    try:
+        length_s = soundfile.info(recording.audio).duration
+    except (soundfile.SoundFileError, OSError) as error:
+        raise AudioError(f"cannot read {recording.audio}: {error}") from None
+    beyond = recording.notes.onset_s + label_shift_s > length_s + END_TOLERANCE_S
+    if beyond.any():
+        words = (
+            f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
+            f"audio ({length_s:.1f} s)"
+        )
+        if beyond.mean() > 0.5:
+            raise LabelError(f"{words}; are their times in seconds?")
+        show(words)
+
+
+@contextmanager
+def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """The built-in map, or one over processes that share the cores; both keep the order."""
+    if jobs == 1:
+        yield map
+        return
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+        yield pool.map
 
 
 def evaluate_collection(

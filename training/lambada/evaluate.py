@@ -20,7 +20,7 @@ from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.task import VOCABULARY
 from training.lambada.text.novels import TextError
 from training.lambada.text.passages import most_frequent, read_passages
-from training.lambada.words.vocabulary import Vocabulary
+from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
 
 COMMON = 500

@@ -1,5 +1,7 @@
 """LAMBADA for the training loop (paper, section "LAMBADA question answering")."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
@@ -15,10 +17,8 @@ from torch import Tensor, nn
 from model.config import RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.storage import read_tensors, write_whole
-from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig
-from training.lambada.data import Encoded, place
-from training.lambada.network import WordNetwork
-from training.lambada.reader import PREPROCESSING, Reader
+from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
+from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
 from training.lambada.text.novels import Novels, is_collection, read_novels
 from training.lambada.text.passages import (
     CutConfig,
@@ -28,11 +28,55 @@ from training.lambada.text.passages import (
     read_training_passages,
     words_by_frequency,
 )
-from training.lambada.words.vectors import corpus_vectors, read_vectors
-from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
-from training.loop.epochs import shuffled_rows
-from training.loop.parallel import WHOLE, Share, is_first
+from training.lambada.words import (
+    Vocabulary,
+    common_names,
+    corpus_vectors,
+    known_words,
+    read_vectors,
+)
+from training.loop.parallel import WHOLE, Share, is_first, shuffled_rows
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
+
+
+class WordNetwork(SymbolNetwork):
+    """A network over symbols that drops whole words while it trains (released code)."""
+
+    def __init__(
+        self, config: SymbolConfig, word_dropout: float, table: Tensor | None = None
+    ) -> None:
+        """table: (vocabulary, word_features), the frozen embedding where the config has one."""
+        super().__init__(config)
+        self.word_dropout = word_dropout
+        if table is not None:
+            self.embedding = FrozenEmbedding(table)  # type: ignore[assignment]
+
+    def embed(self, symbols: Tensor) -> Tensor:
+        """(batch, length) -> (batch, length, m), some words zero and the others scaled up."""
+        x = super().embed(symbols)
+        if not self.training or not self.word_dropout:
+            return x
+        return x * nn.functional.dropout(torch.ones_like(x[:, :, :1]), self.word_dropout)
+
+
+class FrozenEmbedding(nn.Module):
+    """Looks words up in a table outside the network's state.
+
+    A million vectors take 1.2 GB: copies of the network share them, and files of weights omit them.
+    They stay in main memory, and only the rows of a batch travel to the device.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self._table = (table,)  # a tuple, which hides it from the module's own book-keeping
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenEmbedding:
+        return FrozenEmbedding(self._table[0])
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """(batch, length) -> (batch, length, word_features) on the device of the symbols."""
+        return self._table[0][symbols.cpu()].to(symbols.device)
+
 
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
 PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,46 @@ from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.parallel import Share, make_fabric, reduce
 from training.loop.run_folder import MetricsLog, read_state, write_state
-from training.task import Objective, Task
+
+
+class Task(Protocol):
+    """What the training loop needs from a task."""
+
+    network: nn.Module
+    score: str
+    """The metric of `validate` that selects the best weights; higher is better."""
+    windows: int
+    """Windows of audio or sequences of symbols in a batch, over all processes."""
+
+    def batches(
+        self, seed: int, step: int, share: Share
+    ) -> contextlib.AbstractContextManager[Iterator[Any]]:
+        """An endless stream of one process's shares of the batches from `step` on.
+
+        If it depends only on its arguments, a resumed run equals an uninterrupted one.
+        """
+
+    def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Loss and its parts."""
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Metrics of a network (with averaged weights)."""
+
+    def card(self) -> dict[str, Any]:
+        """The card of the weights: configuration, data, licences."""
+
+
+class Objective(nn.Module):
+    """A task's loss as a module, which DDP wraps to average the gradients of its network."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.network = task.network
+        self._loss = task.loss
+
+    def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        return self._loss(batch)
+
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, distributed
 
 if TYPE_CHECKING:
@@ -86,3 +89,14 @@ def make_fabric() -> Fabric:
         fabric = Fabric(accelerator=accelerator, devices=1)
     fabric.launch()
     return fabric
+
+
+def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> NDArray[np.int64]:
+    """The examples, of ``size``, in the batch at a step counted from 0: (batch_size,)."""
+    places = range(step * batch_size, (step + 1) * batch_size)
+    return np.array([_order(size, *seed, place // size)[place % size] for place in places])
+
+
+@lru_cache(16)
+def _order(size: int, *seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).permutation(size)

@@ -15,9 +15,14 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from training.music.label_tables import LabelError, read_alignment, read_columns, read_table
+from training.music.label_files import (
+    LabelError,
+    read_alignment,
+    read_columns,
+    read_midi,
+    read_table,
+)
 from training.music.metrics import NoteList
-from training.music.midi_labels import read_midi
 
 AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
 MIDI = {".mid", ".midi"}

@@ -15,9 +15,8 @@ from model.config import CENTRE_FRAME
 from model.transcriber import TranscriptionModel
 from training.music.metrics import frame_average_precision
 from training.music.recordings import Collection, Recording
-from training.musicnet.data import Archive, ArchiveConfig
 from training.musicnet.layout import as_notes, find, read_intervals, split
-from training.musicnet.windows import Windows
+from training.musicnet.windows import Archive, ArchiveConfig, Windows
 
 BATCH = 64  # windows predicted at once
 

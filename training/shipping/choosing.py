@@ -1,5 +1,6 @@
 """What chooses tracker settings on validation material, and its command line."""
 
+import argparse
 import dataclasses
 import logging
 import sys
@@ -11,8 +12,7 @@ from model.commands import documented_parser
 from model.storage import load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.commands import add_material
-from training.music.synth.config import SynthConfig
+from training.music.synth.config import CACHE, SynthConfig
 from training.shipping.card import write_card
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,12 @@ class Chooser(NamedTuple):
     seconds: float
     heads: frozenset[str] = frozenset()
     """That the network must have."""
+
+
+def add_material(parser: argparse.ArgumentParser) -> None:
+    """Where the material of rendered audio is, and its cache."""
+    parser.add_argument("--synth", type=Path, default=Path("data/synth"), help="training data")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="its cache")
 
 
 def command(

@@ -32,7 +32,7 @@ from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ScoredRecording, load_recordings
 from training.music.synth.acoustics.augment import augment, load_surroundings
 from training.music.synth.config import SynthConfig
-from training.music.synth.validation import validation_pieces
+from training.music.synth.dataset import validation_pieces
 
 LOOKAHEADS_MS = (100.0, 200.0)
 """Look-aheads at which settings are judged."""

@@ -15,11 +15,11 @@ import torch
 
 from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
-from training.commands import add_material
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping import early, naming, onsets, tune
 from training.shipping.card import sources, write_card
+from training.shipping.choosing import add_material
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.algorithmic.data import BINS, PROBLEMS, make_bins
-from training.loop.epochs import shuffled_rows
+from training.loop.parallel import shuffled_rows
 
 # Sizes that the released code's data set had when it was built, per bin.
 RELEASED_SIZES = {

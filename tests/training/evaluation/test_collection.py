@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from training.evaluation.collection import checked
+from training.evaluation.real import checked
 from training.music.recordings import read_collection
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from model.storage import WeightsError
-from training.lambada.data import encode_clean, encode_released, place
+from training.lambada.reader import encode_clean, encode_released, place
 from training.lambada.text.novels import read_novels
-from training.lambada.words.vocabulary import Vocabulary, common_names, known_words
+from training.lambada.words import Vocabulary, common_names, known_words
 
 WORDS = ("the", "owl", "saw")
 PASSAGE = "the owl saw zed ; zed saw yan and zed".split()

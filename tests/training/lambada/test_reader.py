@@ -8,9 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.lambada.data import Encoded, encode_clean, encode_released
-from training.lambada.reader import PREPROCESSING, Reader, vote_clean, vote_released
-from training.lambada.words.vocabulary import Vocabulary
+from training.lambada.reader import (
+    PREPROCESSING,
+    Encoded,
+    Reader,
+    encode_clean,
+    encode_released,
+    vote_clean,
+    vote_released,
+)
+from training.lambada.words import Vocabulary
 from training.loop.symbol_losses import ANSWER
 
 WORDS = "ada bea ada cid bea ada".split()  # answer: ada, at positions 0 and 2

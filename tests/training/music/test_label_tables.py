@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from model.config import INSTRUMENTS
-from training.music.label_tables import LabelError, read_table
+from training.music.label_files import LabelError, read_table
 
 HEADS = (b"id,onset,offset,velocity", b"0.5 1.5 60", b"names")  # which name too little
 ROWS = (b"0.5,0.6,60,64,128", b"0.5,0.4,60,64", b"0.5,1.0", b"0.5,x,60,64")

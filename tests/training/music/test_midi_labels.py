@@ -7,8 +7,7 @@ import mido
 import pytest
 
 from model.config import INSTRUMENTS
-from training.music.label_tables import LabelError
-from training.music.midi_labels import read_midi
+from training.music.label_files import LabelError, read_midi
 
 Said = tuple[float, mido.Message]  # seconds
 DOWN, UP = 127, 0

@@ -8,7 +8,7 @@ import pytest
 import soundfile
 
 from tests.training.music.test_label_tables import text
-from training.music.label_tables import LabelError
+from training.music.label_files import LabelError
 from training.music.recordings import read_collection
 
 

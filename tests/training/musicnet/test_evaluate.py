@@ -13,10 +13,9 @@ from model.storage import load
 from tests.training.musicnet.conftest import scale
 from training.evaluate import main
 from training.music.metrics import DELAY_FIGURES, FIGURES
-from training.musicnet.data import ArchiveConfig
 from training.musicnet.evaluate import labelled_test_set
 from training.musicnet.layout import find
-from training.musicnet.windows import open_tracks
+from training.musicnet.windows import ArchiveConfig, open_tracks
 
 
 def test_the_papers_figure_is_that_of_the_middle_frames(

@@ -15,9 +15,15 @@ from model.front_end.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import TRAIN, scale
 from training.loop.parallel import Share
 from training.musicnet import windows as cutting
-from training.musicnet.data import Archive, ArchiveConfig
 from training.musicnet.layout import find
-from training.musicnet.windows import Track, Windows, open_tracks, random_batches
+from training.musicnet.windows import (
+    Archive,
+    ArchiveConfig,
+    Track,
+    Windows,
+    open_tracks,
+    random_batches,
+)
 
 RELEASED_RATE = 11_000
 

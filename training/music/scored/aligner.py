@@ -1,4 +1,9 @@
-"""Aligns a score with a recording: notes with times and confidences."""
+"""Aligns a score with a recording: notes with times and confidences.
+
+Each note of the roughly aligned score moves to the onset that the model hears. Notes at the same
+score time form a chord. A chord moves to where its notes are heard, restrained by nearby chords;
+then each note moves to the likeliest onset of its own pitch near its chord.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +14,172 @@ from numpy.typing import NDArray
 from model.config import HOP
 from service.engine.engine import Engine
 from service.notes.onsets import peaks
+from service.notes.tracking import onset_shift
 from service.session.transcribe import transcribe_array
-from training.music.label_tables import LabelError
+from training.music.label_files import LabelError, read_midi
 from training.music.metrics import NoteList
-from training.music.midi_labels import read_midi
-from training.music.notes import nearest
+from training.music.notes import nearest, next_strokes
 from training.music.recordings import read_audio
-from training.music.scored.coarse import warp
-from training.music.scored.refine import FOUND, TOLERANCE_S, Aligned, refine
-from training.music.scored.time_map import TimeMap, read_time_map
+from training.music.scored.coarse import TimeMap, read_time_map, warp
+
+TOLERANCE_S = 0.06
+"""How far a note may lie from its chord."""
+ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
+"""Search widths around the chords' initial times, one after the other."""
+FOUND = 0.2
+"""Smallest onset probability, weighted by distance, of a note that is heard."""
+NEIGHBOURS_S = 1.0
+"""Distance within which chords influence each other."""
+STIFFNESS = 0.5
+"""Weight of the neighbours relative to a note of onset probability 1 in the chord."""
+SPREAD_S = 0.02
+"""Mean distance of nearby notes from their chords at which an unheard note is hardly placed."""
+PLACED = 0.5
+"""Highest confidence of an unheard note, which only its neighbours place."""
+HEARD_EARLY_S = 0.004
+"""Time by which the model's peaks precede the attacks: in recordings of a grand piano, the steepest
+rise of the energy follows them by 5 ms in the median, and the onset of rendered notes by 1 ms."""
+CHORD_S = 0.005  # score times nearer than this are one chord
+SHORTEST_S = 0.04
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Notes at recording times, by onset."""
+
+    notes: NoteList
+    """With the score's pitches; velocity 0 (unknown)."""
+    confidence: NDArray[np.float64]
+    """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
+    its chord is expected; of a note that was not heard, at most PLACED."""
+    heard: NDArray[np.bool_]
+    """[n], whether the model hears the onset."""
+    time_map: TimeMap
+    """Of all chords."""
+
+
+def refine(score: NoteList, rough: TimeMap, onset: NDArray[np.float32], frame_s: float) -> Aligned:
+    """Aligns the score's notes with the onsets heard.
+
+    Args:
+        score: written notes, by onset.
+        rough: their times to within about ROUGH_TOLERANCES_S[0].
+        onset: onset probabilities, (frames, PITCHES).
+        frame_s: from one frame to the next.
+    """
+    first = np.concatenate([[True], np.diff(score.onset_s) > CHORD_S])
+    chord = np.cumsum(first) - 1
+    written_s = score.onset_s[first]
+    chord_s = rough(written_s)
+    for width_s in ROUGH_TOLERANCES_S:
+        found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
+        chord_s = _moved(chord_s, chord, found_s, strength)
+    found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, TOLERANCE_S)
+    heard = strength >= FOUND
+    onset_s = np.where(heard, found_s, chord_s[chord])
+    time_map = TimeMap(written_s, chord_s)
+    support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], heard)
+    placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
+    confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
+    offset_s = _ends(score.pitch, onset_s, time_map(score.offset_s))
+    order = np.lexsort((score.pitch, onset_s))
+    notes = NoteList(
+        np.maximum(0, onset_s)[order],
+        np.maximum(0, offset_s)[order],
+        score.pitch[order],
+        np.zeros(len(score), np.int64),
+    )
+    return Aligned(notes, confidence[order], heard[order], time_map)
+
+
+def _peaks(
+    pitch: NDArray[np.int64],
+    expected_s: NDArray[np.float64],
+    onset: NDArray[np.float32],
+    frame_s: float,
+    width_s: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """For each note the likeliest onset of its pitch within ``width_s``: time and probability.
+
+    Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch.
+    """
+    reach = int(np.ceil(width_s / frame_s))
+    expected_s = expected_s - HEARD_EARLY_S  # where the model hears it
+    at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
+    inside = (at >= 1) & (at < len(onset) - 1)
+    at = np.clip(at, 1, len(onset) - 2)
+    distance_s = at * frame_s - expected_s[:, None]
+    earliest_s, latest_s = _reach(pitch, expected_s)
+    inside &= (at * frame_s >= earliest_s[:, None]) & (at * frame_s <= latest_s[:, None])
+    weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + frame_s), -1, 1)) ** 2
+    likely = np.where(inside, onset[at, pitch[:, None]] * weight, 0)
+    best = likely.argmax(axis=1)
+    rows = np.arange(len(pitch))
+    peak = at[rows, best]
+    cells = zip(peak.tolist(), pitch.tolist(), strict=True)
+    shift = np.array([onset_shift(onset[frame - 1 : frame + 2, key]) for frame, key in cells])
+    found_s = (peak + shift) * frame_s + HEARD_EARLY_S
+    return found_s, likely[rows, best].astype(float)
+
+
+def _reach(
+    pitch: NDArray[np.int64], expected_s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The time range of each note: half the way to its neighbours of the same pitch."""
+    again = next_strokes(pitch, expected_s)
+    latest = (expected_s + np.append(expected_s, np.inf)[again]) / 2
+    earliest = np.full(len(pitch) + 1, -np.inf)  # the last for those that are not struck again
+    earliest[again] = latest
+    return earliest[:-1], latest
+
+
+def _moved(
+    chord_s: NDArray[np.float64],
+    chord: NDArray[np.int64],
+    found_s: NDArray[np.float64],
+    strength: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Chord times from their own notes and nearby chords; increasing."""
+    weight = np.where(strength >= FOUND, strength, 0)
+    shift = found_s - chord_s[chord]
+    own = np.bincount(chord, weight, len(chord_s)).astype(float)
+    own_shift = np.bincount(chord, weight * shift, len(chord_s)) / np.maximum(own, 1e-9)
+    first = np.searchsorted(chord_s, chord_s - NEIGHBOURS_S)
+    last = np.searchsorted(chord_s, chord_s + NEIGHBOURS_S, side="right")
+    around = np.array(
+        [_weighted_median(own_shift[a:b], own[a:b]) for a, b in zip(first, last, strict=True)]
+    )
+    moved = chord_s + (own * own_shift + STIFFNESS * around) / (own + STIFFNESS)
+    return np.maximum.accumulate(moved)
+
+
+def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """0 if all weights are 0."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0.0
+
+
+def _around(
+    times_s: NDArray[np.float64], distance_s: NDArray[np.float64], heard: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Within NEIGHBOURS_S: the fraction of notes heard, and their mean distance."""
+    first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
+    last = np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
+    sums = np.cumsum([heard, np.abs(distance_s) * heard], axis=1)
+    sums = np.pad(sums, ((0, 0), (1, 0)))
+    count, distance = sums[:, last] - sums[:, first]
+    return count / (last - first), distance / np.maximum(1, count)
+
+
+def _ends(
+    pitch: NDArray[np.int64], onset_s: NDArray[np.float64], written_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Ends as written, but after the onset and before the next note of the pitch."""
+    end_s = np.maximum(written_s, onset_s + SHORTEST_S)
+    again_s = np.append(onset_s, np.inf)[next_strokes(pitch, onset_s)]
+    return np.maximum(np.minimum(end_s, again_s), onset_s)
+
 
 COLUMNS = ("onset_s", "offset_s", "pitch", "velocity", "confidence")
 

@@ -29,8 +29,8 @@ from training.music.metrics import ringing
 from training.music.notes import Notes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio
 from training.music.scored.aligner import align_files, unwritten
+from training.music.scored.coarse import TimeMap
 from training.music.scored.masks import RELEASE_S, Evidence, unknown
-from training.music.scored.time_map import TimeMap
 
 logger = logging.getLogger(__name__)
 

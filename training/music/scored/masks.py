@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes
-from training.music.scored.time_map import TimeMap
+from training.music.scored.coarse import TimeMap
 
 DOUBT = 0.25
 """Notes of lower confidence are trained neither as notes nor as silence."""

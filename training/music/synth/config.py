@@ -9,6 +9,8 @@ from pydantic import Field
 from model.ranges import Count, Fraction, FromZero, Positive, checked
 from training.music.synth.instruments.bank import HELD_OUT
 
+CACHE = Path("~/.cache/rse-transcribe").expanduser()
+
 
 @checked()
 class RecordingConfig:

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,45 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
-from training.music.synth.excerpts import load_material, training_excerpt
-from training.music.synth.loudness import heard_velocities
-from training.music.synth.render import Rendered
-from training.music.targets import PEDAL_UNKNOWN, Targets, segment_labels
+from training.music.synth.excerpts import (
+    Material,
+    augmented,
+    load_material,
+    random_tuning,
+    score_excerpt,
+    training_excerpt,
+)
+from training.music.synth.render import REFERENCE_VELOCITY, Rendered, Voice
+from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segment_labels
+
+DYNAMIC_DB = Voice.dynamic_db
+TYPICAL_DB = -10.0
+"""Level of a passage played at REFERENCE_VELOCITY: played velocities are heard as they are."""
+_BLOCK_S = 0.1
+_LOUD = 90  # percentile of the blocks that gives the level, for music has rests
+
+
+def heard_velocities(
+    audio: NDArray[np.float32], sample_rate: int, velocity: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0.
+
+    The gain of a recording is unknown, so a short window does not show the velocity that was
+    played, and a network trained on it predicts nearly the same for every note. It can only hear
+    how loud a note arrives. So labels shift all velocities of an excerpt by its level; the
+    differences between its notes stay as played.
+    """
+    known = velocity > 0
+    block = int(_BLOCK_S * sample_rate)
+    count = len(audio) // block
+    if not known.any() or not count:
+        return velocity
+    power = np.square(audio[: count * block].reshape(count, block)).mean(axis=1)
+    level_db = 10 * np.log10(max(float(np.percentile(power, _LOUD)), 1e-12))
+    played_db = DYNAMIC_DB * np.log10(float(velocity[known].mean()) / REFERENCE_VELOCITY)
+    factor = 10 ** ((level_db - played_db - TYPICAL_DB) / DYNAMIC_DB)
+    heard = np.clip(velocity * factor, 1, VELOCITY_SCALE)
+    return np.where(known, heard, 0).astype(np.float32)
 
 
 class Batch(NamedTuple):
@@ -176,3 +212,42 @@ def synth_stream(
         yield batches
     finally:
         batches.close()  # the workers stop with the loader's iterator
+
+
+VALIDATION_PIANO = 0.6
+"""Fraction of the ensemble excerpts on a piano; other held-out instruments play the rest."""
+WINDOWS_PER_EXCERPT = 8
+VALIDATION_EXCERPT_S = 12.0
+
+
+def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
+    """``n_windows`` windows of validation scores on the held-out instruments; deterministic."""
+    rng = np.random.default_rng(seed)
+    material = load_material(config, "validation")
+    batch = empty_batch(n_windows, config.context)
+    for begin in range(0, n_windows, WINDOWS_PER_EXCERPT):
+        rendered = _excerpt(material, config, VALIDATION_EXCERPT_S, rng)
+        excerpt = Excerpt(rendered, material.bank.sample_rate, rng)
+        for row in range(begin, min(begin + WINDOWS_PER_EXCERPT, n_windows)):
+            excerpt.write(int(rng.integers(excerpt.positions)), batch, row)
+    return batch
+
+
+def validation_pieces(config: SynthConfig, n: int, seconds: float, seed: int) -> list[Rendered]:
+    """``n`` passages of up to ``seconds`` on the held-out instruments; deterministic."""
+    rng = np.random.default_rng(seed)
+    material = load_material(config, "validation")
+    return [_excerpt(material, config, seconds, rng) for _ in range(n)]
+
+
+def _excerpt(
+    material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
+) -> Rendered:
+    config = replace(
+        config,
+        piano_probability=VALIDATION_PIANO,
+        string_solo_piano_probability=VALIDATION_PIANO / 2,
+    )
+    tuning = random_tuning(config, rng)
+    dry = score_excerpt(material, config, seconds, tuning, rng, only=config.held_out)
+    return replace(dry, audio=augmented(dry.audio, material, config, rng))

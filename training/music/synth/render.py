@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.music.notes import Notes, joined
-from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument
-from training.music.synth.instruments.layers import mixed, neighbours
+from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
 from training.music.synth.instruments.lines import Line, glided, phrased, swelled
 from training.music.synth.pianos.dampers import Dampers, Dampings, Releases
-from training.music.synth.pianos.mechanics import Mechanics, random_noise
+from training.music.synth.pianos.mechanics import Mechanics, random_noise, random_sympathy
 from training.music.synth.pianos.pedal import contact_time, pedal_depth
-from training.music.synth.pianos.sympathy import random_sympathy
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.evaluation.reports.breakdown import (
+from training.evaluation.reports.report import (
     OCTAVES,
     POLYPHONY,
     Counts,

@@ -10,7 +10,7 @@ import torch
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.novels import TextError, read_novels
 from training.lambada.text.passages import APART, CutConfig, cut_passages
-from training.lambada.words.vectors import corpus_vectors, read_vectors
+from training.lambada.words import corpus_vectors, read_vectors
 
 
 def write(path: Path, text: str) -> Path:

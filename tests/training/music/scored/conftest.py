@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
 from training.music.metrics import NoteList, note_list
-from training.music.scored.aligner import Activations
-from training.music.scored.refine import HEARD_EARLY_S
+from training.music.scored.aligner import HEARD_EARLY_S, Activations
 
 FRAME_S = HOP / SAMPLE_RATE
 LEAD_S = 2.0  # of silence before the music

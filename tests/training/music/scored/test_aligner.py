@@ -12,11 +12,18 @@ from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.conftest import write_midi
 from tests.training.music.scored.conftest import FRAME_S
 from training.align import main
-from training.music.label_tables import LabelError, read_table
+from training.music.label_files import LabelError, read_table
 from training.music.metrics import NoteList
-from training.music.scored.aligner import Activations, align, align_files, unwritten
-from training.music.scored.refine import FOUND, PLACED, Aligned
-from training.music.scored.time_map import TimeMap, read_time_map
+from training.music.scored.aligner import (
+    FOUND,
+    PLACED,
+    Activations,
+    Aligned,
+    align,
+    align_files,
+    unwritten,
+)
+from training.music.scored.coarse import TimeMap, read_time_map
 
 
 def errors_s(aligned: Aligned, score: NoteList, played: NoteList) -> np.ndarray:

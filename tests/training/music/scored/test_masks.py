@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
 from training.music.notes import notes_of
+from training.music.scored.coarse import TimeMap
 from training.music.scored.masks import (
     DOUBT,
     HELD,
@@ -18,7 +19,6 @@ from training.music.scored.masks import (
     Evidence,
     unknown,
 )
-from training.music.scored.time_map import TimeMap
 from training.music.targets import Targets, segment_labels
 
 SECONDS = 20.0

@@ -16,12 +16,13 @@ from training.music.synth.dataset import (
     Excerpt,
     empty_batch,
     generate_batches,
+    heard_velocities,
+    render_validation,
     silence_edge,
     synth_stream,
+    validation_pieces,
 )
-from training.music.synth.loudness import heard_velocities
 from training.music.synth.render import Rendered
-from training.music.synth.validation import render_validation, validation_pieces
 from training.music.targets import PEDAL_UNKNOWN, segment_labels
 
 

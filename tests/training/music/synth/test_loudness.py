@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.music.synth.loudness import DYNAMIC_DB, TYPICAL_DB, heard_velocities
+from training.music.synth.dataset import DYNAMIC_DB, TYPICAL_DB, heard_velocities
 
 RATE_HZ = 11_025
 PLAYED = np.array([30, 0, 60, 45], np.float32)  # 0: unknown

@@ -5,10 +5,9 @@ import pytest
 
 from tests.paths import SHARED
 from training.music.synth.config import SynthConfig
-from training.music.synth.dataset import generate_batches
+from training.music.synth.dataset import generate_batches, render_validation
 from training.music.synth.excerpts import load_material
 from training.music.synth.instruments.bank import HELD_OUT
-from training.music.synth.validation import render_validation
 
 ROOT = SHARED / "synth"
 

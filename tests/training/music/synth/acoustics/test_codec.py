@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics import codec
+from training.music.synth.acoustics.augment import mp3
 
 
 def noise(samples: int = 20_000) -> np.ndarray:
@@ -22,7 +22,7 @@ def delay(before: np.ndarray, after: np.ndarray) -> int:
 @pytest.mark.parametrize("samples", [9_999, 600])
 def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
     before = noise(samples)
-    after = codec.mp3(before, SAMPLE_RATE, compression)
+    after = mp3(before, SAMPLE_RATE, compression)
     assert after.shape == before.shape
     assert after.dtype == np.float32
     assert delay(before, after) == 0

@@ -1,1 +1,0 @@
-"""The vocabulary of a network and the vectors of its words."""

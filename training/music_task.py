@@ -4,9 +4,8 @@ Trains any transcription network: those with onset and velocity heads by ``heads
 usable stride-128 position, the paper's frame-only network by the released code's objective.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -101,7 +100,7 @@ class MusicTask:
 
     def batches(
         self, seed: int, step: int = 0, share: Share = WHOLE
-    ) -> contextlib.AbstractContextManager[Iterator[Batch]]:
+    ) -> Generator[Batch, None, None]:
         """An endless stream, rendered in worker processes or read by threads.
 
         Rendered music depends on seed and first step, so a resumed run hears other music; windows
@@ -109,7 +108,8 @@ class MusicTask:
         """
         config = self.config
         if self.archive:
-            return self.archive.batches(config.batch_size, seed, step, share, config.workers)
+            rows = share.rows(config.batch_size)
+            return self.archive.batches(config.batch_size, rows, seed, step, config.workers)
         size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
         return synth_stream(self.synth, size, config.workers, music)
 

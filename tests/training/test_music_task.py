@@ -32,8 +32,7 @@ def test_every_trained_parameter_gets_a_gradient(
     synth_config: SynthConfig, model: ModelConfig
 ) -> None:
     task = MusicTask(music(synth_config, model))
-    with task.batches(seed=1) as batches:
-        loss, parts = task.loss(next(batches))
+    loss, parts = task.loss(next(task.batches(seed=1)))
     loss.backward()
     assert all(torch.isfinite(part) for part in parts.values())
     silent = [n for n, p in task.network.named_parameters() if p.requires_grad and p.grad is None]

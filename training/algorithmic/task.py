@@ -5,8 +5,7 @@ The released code trains all bins from the first step, each example in the small
 ``curriculum_steps`` lets them join one after another, shortest first.
 """
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, field, replace
 from functools import partial
 from itertools import count
@@ -94,10 +93,9 @@ class AlgorithmicTask:
         self.network: nn.Module = SymbolNetwork(self.symbols)
         self._validation: dict[int, Examples] | None = None
 
-    @contextlib.contextmanager
     def batches(
         self, seed: int, step: int = 0, share: Share = WHOLE
-    ) -> Iterator[Iterator[dict[int, Examples]]]:
+    ) -> Generator[dict[int, Examples], None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config, problem = self.config, self.problem
         rng = np.random.default_rng(config.seed)
@@ -123,7 +121,7 @@ class AlgorithmicTask:
                 np.where(drawn, filled.targets, chosen.targets),
             )
 
-        yield ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
+        return ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The bins' mean cost; its parts are the longest present bin's cost and accuracy."""

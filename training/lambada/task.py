@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from itertools import count
 from pathlib import Path
@@ -163,10 +162,9 @@ class LambadaTask:
             network.embedding.weight.data[-len(start) :] = start
         self.network: nn.Module = network
 
-    @contextlib.contextmanager
     def batches(
         self, seed: int, step: int = 0, share: Share = WHOLE
-    ) -> Iterator[Iterator[Encoded]]:
+    ) -> Generator[Encoded, None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         if self._passages is None:
@@ -185,7 +183,7 @@ class LambadaTask:
                 placed.append(place(encoded, config.length, offset))
             return Encoded(*np.stack(placed, axis=1))
 
-        yield (batch(at) for at in count(step))
+        return (batch(at) for at in count(step))
 
     def loss(self, batch: Encoded) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The objective; its part is the share of passages whose best position is right."""

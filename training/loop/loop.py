@@ -13,7 +13,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -39,10 +39,8 @@ class Task(Protocol):
     windows: int
     """Windows of audio or sequences of symbols in a batch, over all processes."""
 
-    def batches(
-        self, seed: int, step: int, share: Share
-    ) -> contextlib.AbstractContextManager[Iterator[Any]]:
-        """An endless stream of one process's shares of the batches from `step` on.
+    def batches(self, seed: int, step: int, share: Share) -> Generator[Any, None, None]:
+        """An endless stream of one process's shares of the batches from `step` on, to be closed.
 
         If it depends only on its arguments, a resumed run equals an uninterrupted one.
         """
@@ -171,7 +169,7 @@ class Trainer:
             disable=not self.leads,
         )
         first = self.step * config.accumulate
-        batches = self.task.batches(config.seed, first, self.share)
+        batches = contextlib.closing(self.task.batches(config.seed, first, self.share))
         with batches as stream, bar, deferred_signals() as received:
             try:
                 while not self.done and self.seconds < slice_end and self.step < last_step:

@@ -8,10 +8,9 @@ i of a window describes its sample HOP * (i + 1), where a note sounds if begin <
     frames                        0       1        62
 """
 
-import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +26,6 @@ from tqdm import tqdm
 
 from model.config import HOP, WINDOW
 from model.storage import replace_file
-from training.loop.parallel import Share
 from training.music.metrics import UNKNOWN_VELOCITY
 from training.music.notes import Notes, notes_of
 from training.music.synth.dataset import Batch, empty_batch
@@ -149,30 +147,25 @@ def notes_near(intervals: NDArray[np.int64], begin: int, rate: int) -> Notes:
     return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2], UNKNOWN_VELOCITY)
 
 
-@contextlib.contextmanager
 def random_batches(
-    windows: Windows, batch_size: int, seed: int, step: int, share: Share, readers: int
-) -> Iterator[Iterator[Batch]]:
-    """Endless batches of windows drawn with replacement, a function of seed and step.
+    windows: Windows, batch_size: int, rows: slice, seed: int, step: int, readers: int
+) -> Generator[Batch, None, None]:
+    """These rows of endless batches of windows drawn with replacement, a function of seed and step.
 
     Threads read some batches ahead, so that a slow disk does not delay training.
     """
-    rows = share.rows(batch_size)
 
     def draw(at: int) -> Batch:
         numbers = np.random.default_rng((seed, at)).integers(0, len(windows), batch_size)
         return windows.read(numbers[rows])
 
-    def endless() -> Iterator[Batch]:
-        ahead = deque(pool.submit(draw, at) for at in range(step, step + 2 * readers))
-        for at in count(step + 2 * readers):
-            batch = ahead.popleft().result()
-            ahead.append(pool.submit(draw, at))
-            yield batch
-
     with ThreadPoolExecutor(readers) as pool:
+        ahead = deque(pool.submit(draw, at) for at in range(step, step + 2 * readers))
         try:
-            yield endless()
+            for at in count(step + 2 * readers):
+                batch = ahead.popleft().result()
+                ahead.append(pool.submit(draw, at))
+                yield batch
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -213,12 +206,12 @@ class Archive:
         return open_tracks(self.split[use], self.rate, folder / f"resampled-{self.rate}")
 
     def batches(
-        self, batch_size: int, seed: int, step: int, share: Share, readers: int
-    ) -> contextlib.AbstractContextManager[Iterator[Batch]]:
-        """Endless random windows of the training recordings, a function of seed and step."""
+        self, batch_size: int, rows: slice, seed: int, step: int, readers: int
+    ) -> Generator[Batch, None, None]:
+        """These rows of endless random batches of the training recordings."""
         windows = Windows(self.tracks("train"), self.rate, self.config.stride, self.context)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
-        return random_batches(windows, batch_size, seed, step, share, max(1, readers))
+        return random_batches(windows, batch_size, rows, seed, step, max(1, readers))
 
     def validation(self, most: int) -> Batch:
         """Up to `most` windows, evenly spread over the validation recordings."""

@@ -1,6 +1,7 @@
 """The algorithmic task in the training loop."""
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,7 @@ def make_task(config: AlgorithmicConfig = TINY) -> AlgorithmicTask:
 def test_a_step_has_a_batch_of_every_bin_and_averages_their_costs() -> None:
     task = make_task()
     task.network.eval()
-    with task.batches(seed=0) as batches:
-        batch = next(batches)
+    batch = next(task.batches(seed=0))
     assert {size: examples.inputs.shape for size, examples in batch.items()} == {
         8: (4, 8),
         16: (4, 16),
@@ -57,8 +57,8 @@ def test_uneven_keys_are_for_training_alone() -> None:
     even, uneven = make_task(), make_task(replace(TINY, uneven_keys=1.0))
     commonest = []
     for task in (even, uneven):
-        with task.batches(seed=0) as batches:
-            rows = [row for _ in range(20) for row in next(batches)[16].inputs]
+        batches = task.batches(seed=0)
+        rows = [row for _ in range(20) for row in next(batches)[16].inputs]
         commonest.append(np.mean([np.bincount(row[row > 0]).max() for row in rows]))
     assert commonest[1] > 1.5 * commonest[0]
     assert even.validate(even.network) == uneven.validate(uneven.network)
@@ -68,8 +68,8 @@ def test_a_share_of_the_examples_fills_its_bin() -> None:
     shares = []
     for full in (0.0, 0.75, 1.0):
         task = make_task(replace(TINY, full=full))
-        with task.batches(seed=0) as batches:
-            inputs = np.concatenate([next(batches)[16].inputs for _ in range(100)])
+        batches = task.batches(seed=0)
+        inputs = np.concatenate([next(batches)[16].inputs for _ in range(100)])
         shares.append(float((inputs > 0).all(axis=1).mean()))
     assert shares[0] < 0.25
     assert shares[1] == pytest.approx(0.75 + 0.25 * shares[0], abs=0.1)
@@ -78,8 +78,7 @@ def test_a_share_of_the_examples_fills_its_bin() -> None:
 
 def test_bins_join_one_after_another() -> None:
     task = make_task(replace(TINY, curriculum_steps=4))
-    with task.batches(seed=2) as batches:
-        walked = [tuple(next(batches)) for _ in range(5)]
+    walked = [tuple(batch) for batch in islice(task.batches(seed=2), 5)]
     assert walked == [(8,), (8,), (8, 16), (8, 16), (8, 16)]
     with pytest.raises(ValueError, match="curriculum_steps"):
         AlgorithmicConfig(curriculum_steps=-1)

@@ -1,9 +1,8 @@
 """The training loop on a toy task."""
 
-import contextlib
 import json
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals
 from training.loop.parallel import Share
 
+Batches = Generator[Tensor, None, None]
 QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
 
 
@@ -30,15 +30,10 @@ class Line:
         torch.manual_seed(0)
         self.network: nn.Module = nn.Linear(1, 1)
 
-    @contextlib.contextmanager
-    def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
+    def batches(self, seed: int, step: int, share: Share) -> Batches:
         generator = torch.Generator().manual_seed(seed + step)
-
-        def endless() -> Iterator[Tensor]:
-            while True:
-                yield torch.randn(16, 1, generator=generator)
-
-        yield endless()
+        while True:
+            yield torch.randn(16, 1, generator=generator)
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         batch = batch.to(next(self.network.parameters()).device)
@@ -99,9 +94,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
 
 def test_a_run_that_diverges_keeps_what_was_saved_before(tmp_path: Path) -> None:
     class Diverging(Line):
-        @contextlib.contextmanager
-        def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
-            yield iter([*torch.randn(3, 16, 1), torch.full((16, 1), float("nan"))])
+        def batches(self, seed: int, step: int, share: Share) -> Batches:
+            yield from [*torch.randn(3, 16, 1), torch.full((16, 1), float("nan"))]
 
     with pytest.raises(FloatingPointError, match="step 3"):
         Trainer(Diverging(), replace(QUICK, validate_steps=2), tmp_path).run()
@@ -113,13 +107,9 @@ def test_a_run_that_diverges_keeps_what_was_saved_before(tmp_path: Path) -> None
 
 def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
     class Failing(Line):
-        @contextlib.contextmanager
-        def batches(self, seed: int, step: int, share: Share) -> Iterator[Iterator[Any]]:
-            def three() -> Iterator[Tensor]:
-                yield from torch.randn(3, 16, 1)
-                raise RuntimeError("no more data")
-
-            yield three()
+        def batches(self, seed: int, step: int, share: Share) -> Batches:
+            yield from torch.randn(3, 16, 1)
+            raise RuntimeError("no more data")
 
     with pytest.raises(RuntimeError, match="no more data"):
         Trainer(Failing(), QUICK, tmp_path).run()

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_batches_are_a_function_of_seed_step_and_share(archive: Path) -> None:
     windows = Windows(tracks, rate, 512)
 
     def audio(step: int, share: Share, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
-        with random_batches(windows, 6, seed, step, share, readers) as stream:
+        with closing(random_batches(windows, 6, share.rows(6), seed, step, readers)) as stream:
             return [batch.audio for batch in itertools.islice(stream, 4)]
 
     whole = audio(0, Share(), readers=1)

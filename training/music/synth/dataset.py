@@ -9,8 +9,7 @@ number of workers determine a stream.
 import atexit
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -179,11 +178,10 @@ def _prepare_worker(worker: int) -> None:
     atexit.register(os._exit, 0)  # threads of libraries may abort a process that ends otherwise
 
 
-@contextmanager
 def synth_stream(
     config: SynthConfig, batch_size: int, workers: int, seed: int
-) -> Iterator[Iterator[Batch]]:
-    """Endless training batches from worker processes.
+) -> Generator[Batch, None, None]:
+    """Endless training batches from worker processes, which stop when the stream is closed.
 
     Raises what a worker raised, with its traceback, or RuntimeError if one died silently.
     ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
@@ -204,14 +202,10 @@ def synth_stream(
         generator=torch.Generator(),  # the loader's own seed leaves the global one alone
     )
     # By default tensors: they cross between processes in shared memory, arrays through a pipe.
-    batches = (
+    return (
         Batch(audio.numpy(), Targets(*(target.numpy() for target in targets)))
         for audio, targets in loader
     )
-    try:
-        yield batches
-    finally:
-        batches.close()  # the workers stop with the loader's iterator
 
 
 VALIDATION_PIANO = 0.6

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import itertools
 import multiprocessing
@@ -95,7 +96,7 @@ def test_silenced_edges_are_silent_in_both(seed: int) -> None:
 
 
 def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
-    with synth_stream(synth_config, 4, 2, seed=3) as stream:
+    with contextlib.closing(synth_stream(synth_config, 4, 2, seed=3)) as stream:
         got = list(itertools.islice(stream, 2))
         processes = multiprocessing.active_children()
         for process in processes:  # Ctrl-C reaches all; the consumer saves first

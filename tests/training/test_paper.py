@@ -44,4 +44,4 @@ def test_a_missing_archive_is_one_error(tmp_path: Path, capsys: pytest.CaptureFi
     missing = ["--novels", str(tmp_path / "none.tar"), "--development", str(tmp_path / "none.txt")]
     out = ["--out", str(tmp_path / "runs"), "--rehearse"]
     assert paper.main([*out, *missing]) == 1
-    assert "cannot read" in capsys.readouterr().err
+    assert "No such file" in capsys.readouterr().err

@@ -18,7 +18,6 @@ from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.task import VOCABULARY
-from training.lambada.text.novels import TextError
 from training.lambada.text.passages import most_frequent, read_passages
 from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
@@ -73,11 +72,6 @@ def load_reader(folder: Path, weights: str = "best", device: str = "cpu") -> Rea
         raise WeightsError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
     network = load_symbol_network(path)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    if len(vocabulary) != network.config.vocabulary:
-        raise WeightsError(
-            f"{folder / VOCABULARY} has {len(vocabulary)} symbols, the network "
-            f"{network.config.vocabulary}"
-        )
     data = card["data"]
     return Reader(
         network.to(device),
@@ -126,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
         passages = read_passages(options.data)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         result = evaluate(load_reader(options.run, options.weights, device), passages)
-    except (WeightsError, TextError) as error:
+    except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(json.dumps(asdict(result), indent=1) if options.json else table(result))
     if result.left_out:

@@ -138,7 +138,7 @@ class LambadaTask:
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
         """folder: of the run, which keeps vocabulary and vectors beside the weights; `resume` reads
-        them from there. Raises TextError, or WeightsError for the folder's contents.
+        them from there. Raises OSError or TextError, or WeightsError for damaged vectors.
         """
         self.config = config
         self.windows = config.batch_size

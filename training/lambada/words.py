@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model.storage import WeightsError, write_whole
+from model.storage import write_whole
 from training.lambada.text.novels import Novels, TextError
 
 KINDS = 4
@@ -81,13 +81,10 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Raises WeightsError."""
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            lists = {"words": tuple(data["words"]), "names": frozenset(data["names"])}
-            return cls(**{**data, **lists})
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise WeightsError(f"cannot read the vocabulary {path}: {error}") from error
+        """As it was saved. Raises OSError."""
+        data = json.loads(path.read_text(encoding="utf-8"))
+        lists = {"words": tuple(data["words"]), "names": frozenset(data["names"])}
+        return cls(**{**data, **lists})
 
 
 def known_words(novels: Novels) -> list[str]:
@@ -142,31 +139,26 @@ class WordVectors:
 def read_vectors(path: Path, most: int = 0) -> WordVectors:
     """The first `most` words of a file and their vectors; 0 for all. A repeated word counts once.
 
-    Raises TextError for files that are missing, empty or no word vectors, and for vectors of
+    Raises OSError, and TextError for files that are empty or no word vectors and for vectors of
     different dimensions.
     """
     words: dict[str, None] = {}
     numbers = array("f")  # grows in place: a million vectors of 300 take 1.2 GB
     dimensions = 0
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for number, line in enumerate(file, start=1):
-                fields = line.rstrip().split(" ")
-                if number == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
-                    dimensions = int(fields[1])
-                    continue
-                word, *values = fields
-                dimensions = dimensions or len(values)
-                vector = _vector(values, dimensions, f"{path}, line {number}")
-                if word not in words:
-                    words[word] = None
-                    numbers.frombytes(vector.tobytes())
-                if len(words) == most:
-                    break
-    except UnicodeDecodeError as error:
-        raise TextError(f"{path} is not a text file in UTF-8: {error}") from error
-    except OSError as error:
-        raise TextError(f"cannot read {path}: {error.strerror}") from error
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            fields = line.rstrip().split(" ")
+            if number == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
+                dimensions = int(fields[1])
+                continue
+            word, *values = fields
+            dimensions = dimensions or len(values)
+            vector = _vector(values, dimensions, f"{path}, line {number}")
+            if word not in words:
+                words[word] = None
+                numbers.frombytes(vector.tobytes())
+            if len(words) == most:
+                break
     if not words:
         raise TextError(f"{path} holds no word vectors")
     return WordVectors(tuple(words), np.frombuffer(numbers, np.float32).reshape(-1, dimensions))

@@ -142,9 +142,8 @@ class Trainer:
         except RuntimeError as error:
             raise WeightsError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
-        self.earlier = state.get("earlier", [])
-        self.stale = state.get("stale", 0)
-        self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+        self.earlier, self.stale, self.best = state["earlier"], state["stale"], state["best"]
+        self.step, self.seconds = state["step"], state["seconds"]
         if not self.leads:  # random states of other processes are not saved: seed them again
             torch.manual_seed(self.config.seed + self.share.index + self.step)
             return

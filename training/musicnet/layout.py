@@ -72,12 +72,7 @@ def find(root: Path) -> dict[int, Source]:
                 f"{base} is incomplete: no pair of audio in {data} and labels in {labels} for "
                 f"{', '.join(lonely)}"
             )
-        for stem, path in audio.items():
-            if not stem.isdecimal():
-                raise ArchiveError(f"{path} is not named by a recording's number")
-            found[int(stem)] = Source(int(stem), path, tables[stem])
-    if not found:
-        raise ArchiveError(f"{base} holds no recordings")
+        found |= {int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()}
     return found
 
 
@@ -108,7 +103,10 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
             rows = [[int(row[name]) for name in COLUMNS] for row in csv.DictReader(file)]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise ArchiveError(f"{path} is not a MusicNet label table: {error!r}") from error
-    length = audio_length(source.audio)
+    try:
+        length = soundfile.info(source.audio).frames
+    except (OSError, RuntimeError) as error:
+        raise ArchiveError(f"cannot read {source.audio}: {error}") from error
     intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
     begin, end, note = intervals.T
     if ((begin < 0) | (begin > end) | (note < 0) | (note > 127)).any():
@@ -121,17 +119,6 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
         )
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])
     return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]
-
-
-def audio_length(path: Path) -> int:
-    """Samples of a recording. Raises ArchiveError unless it is at SOURCE_RATE."""
-    try:
-        info = soundfile.info(path)
-    except (OSError, RuntimeError) as error:
-        raise ArchiveError(f"cannot read {path}: {error}") from error
-    if info.samplerate != SOURCE_RATE:
-        raise ArchiveError(f"{path} is at {info.samplerate} Hz, expected {SOURCE_RATE}")
-    return int(info.frames)
 
 
 def as_notes(intervals: NDArray[np.int64]) -> NoteList:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 
@@ -15,7 +14,7 @@ from tests.training.musicnet.conftest import (
     scale,
     write_recording,
 )
-from training.musicnet.layout import SOURCE_RATE, ArchiveError, find, read_intervals, split
+from training.musicnet.layout import ArchiveError, find, read_intervals, split
 
 
 def test_the_paper_trains_on_most_of_the_test_folder_and_later_work_on_none(archive: Path) -> None:
@@ -43,10 +42,6 @@ def test_labels_are_read_in_order_and_as_they_are(archive: Path) -> None:
 
 def test_the_error_for_a_missing_archive_says_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"no folders train_data.*training.README"):
-        find(tmp_path)
-    for folder in ("train_data", "train_labels"):
-        (tmp_path / folder).mkdir()
-    with pytest.raises(ArchiveError, match="no recordings"):
         find(tmp_path)
 
 
@@ -87,7 +82,4 @@ def test_damaged_audio_is_named(archive: Path) -> None:
     path = archive / "train_data" / "1727.wav"
     path.write_bytes(b"no audio at all")
     with pytest.raises(ArchiveError, match=r"cannot read .*1727\.wav"):
-        read_intervals(find(archive)[1727])
-    soundfile.write(path, np.zeros(48_000), SOURCE_RATE // 2)
-    with pytest.raises(ArchiveError, match="at 22050 Hz, expected 44100"):
         read_intervals(find(archive)[1727])

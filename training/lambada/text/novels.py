@@ -96,7 +96,5 @@ def _texts(path: Path) -> Iterator[str]:
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None and member.name.endswith(".txt"):
                     yield content.read().decode("utf-8", errors="replace")
-    except FileNotFoundError:
-        raise TextError(f"no novels at {path}") from None
     except (tarfile.TarError, EOFError, OSError) as error:
         raise TextError(f"cannot read {path}: {error}") from error

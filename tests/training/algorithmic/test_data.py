@@ -1,9 +1,24 @@
-"""The binned data set of the algorithmic tasks."""
+"""Generators against Python's arithmetic and the released code's examples; the binned data set."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from training.algorithmic.data import BINS, PROBLEMS, make_bins
+from training.algorithmic.data import (
+    BINS,
+    LARGEST_KEY,
+    PLUS,
+    PROBLEMS,
+    TIMES,
+    Problem,
+    draw_keys,
+    make_bins,
+)
 from training.loop.parallel import shuffled_rows
 
 # Sizes that the released code's data set had when it was built, per bin.
@@ -38,3 +53,97 @@ def test_an_epoch_shows_every_example_once() -> None:
     for epoch in range(2):
         seen = np.concatenate([shuffled_rows(48, 16, 3 * epoch + i, 0) for i in range(3)])
         assert sorted(seen) == list(range(48))
+
+
+RELEASED = {"addition": "badd", "multiplication": "bmul", "sorting": "sort"}
+lengths = st.integers(1, 200)
+seeds = st.integers(0, 2**32)
+
+
+def number(symbols: list[int]) -> int:
+    """A binary number, least significant digit first."""
+    return sum((symbol - 1) << i for i, symbol in enumerate(symbols))
+
+
+def draw(problem: Problem, seed: int, length: int) -> tuple[list[list[int]], list[list[int]]]:
+    inputs = problem.draw(np.random.default_rng(seed), length, 5)
+    targets = problem.solve(inputs)
+    assert targets.shape == inputs.shape
+    return inputs.tolist(), targets.tolist()
+
+
+@given(length=lengths, seed=seeds)
+def test_sums_are_right_and_have_no_leading_zeros(length: int, seed: int) -> None:
+    for inputs, targets in zip(*draw(PROBLEMS["addition"], seed, length), strict=True):
+        sign = inputs.index(PLUS)
+        assert sign == len(inputs) // 2 == (length - 1) // 2
+        total = number(inputs[:sign]) + number(inputs[sign + 1 :])
+        digits = max(1, total.bit_length())
+        assert targets == [(total >> i & 1) + 1 for i in range(digits)] + [0] * (
+            len(inputs) - digits
+        )
+
+
+@given(length=lengths, seed=seeds)
+def test_products_are_right_and_as_long_as_their_input(length: int, seed: int) -> None:
+    for inputs, targets in zip(*draw(PROBLEMS["multiplication"], seed, length), strict=True):
+        sign = inputs.index(TIMES)
+        product = number(inputs[:sign]) * number(inputs[sign + 1 :])
+        assert number(targets) == product
+        assert set(targets) <= {1, 2}
+
+
+@given(length=lengths, seed=seeds)
+def test_sorting_sorts(length: int, seed: int) -> None:
+    for inputs, targets in zip(*draw(PROBLEMS["sorting"], seed, length), strict=True):
+        assert len(inputs) == length
+        assert targets == sorted(inputs)
+
+
+def test_uneven_keys_have_frequencies_of_their_own_in_a_share_of_the_sequences() -> None:
+    keys = draw_keys(np.random.default_rng(0), 256, 2000, uneven=0.5)
+    assert set(np.unique(keys)) == set(range(1, LARGEST_KEY + 1))
+    commonest = np.array([np.bincount(row).max() for row in keys]) / 256
+    # Where all keys are equally likely, the commonest has 0.09 to 0.18 of the places.
+    assert 0.4 < (commonest > 0.2).mean() < 0.5
+    assert (commonest > 0.8).mean() > 0.03
+
+
+@pytest.fixture(scope="module")
+def released(shared_dir: Path) -> dict[str, Any]:
+    path = shared_dir / "reference" / "oracles" / "algorithmic_examples.json"
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    out: dict[str, Any] = json.loads(path.read_text())
+    return out
+
+
+@pytest.mark.parametrize("name", sorted(RELEASED))
+def test_targets_are_those_of_the_released_code(name: str, released: dict[str, Any]) -> None:
+    problem = PROBLEMS[name]
+    for length, block in released[RELEASED[name]].items():
+        theirs = block["examples"]
+        inputs = np.array([x for x, _ in theirs], dtype=np.uint8)
+        ours = problem.solve(inputs)
+        padded = [y + [0] * (inputs.shape[1] - len(y)) for _, y in theirs]
+        assert ours.tolist() == padded
+        drawn = problem.draw(np.random.default_rng(0), int(length), 3)
+        assert drawn.shape[1] == inputs.shape[1]
+
+
+@pytest.mark.parametrize("name", sorted(RELEASED))
+def test_inputs_are_distributed_like_those_of_the_released_code(
+    name: str, released: dict[str, Any]
+) -> None:
+    problem = PROBLEMS[name]
+    for length, block in released[RELEASED[name]].items():
+        theirs = np.array([x for x, _ in block["examples"]])
+        ours = problem.draw(np.random.default_rng(1), int(length), 4000)
+        for symbol in range(problem.vocabulary):
+            expected = (ours == symbol).mean()
+            # Five standard deviations of the share among their 200 examples' symbols.
+            tolerance = 5 * (expected * (1 - expected) / theirs.size) ** 0.5
+            assert abs((theirs == symbol).mean() - expected) <= tolerance
+        positions = abs(theirs.mean(axis=0) - ours.mean(axis=0))
+        deviation = ours.std(axis=0) / len(theirs) ** 0.5
+        assert np.all(positions <= 5 * deviation + 1e-9)

@@ -10,7 +10,7 @@ import soundfile
 from model.config import SAMPLE_RATE
 from service.protocol.options import StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
-from tests.training.music.synth.acoustics.test_backgrounds import write_noise
+from tests.training.music.synth.test_acoustics import write_noise
 from training.evaluate import main
 from training.evaluation.junk import (
     GOAL_A_MINUTE,

@@ -12,7 +12,7 @@ from PIL import Image
 from service.protocol.options import Mode, StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.training.conftest import TONES
-from training.evaluation.real import evaluate_collection
+from training.evaluation.real import checked, evaluate_collection
 from training.evaluation.reports.report import Report
 from training.music.metrics import FIGURES
 from training.music.recordings import Collection, read_collection
@@ -113,3 +113,12 @@ def test_where_nothing_can_be_scored_the_report_says_why(tones: Path) -> None:
     (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0)
     assert report["failures"].keys() == {"tones"}
     assert (report["recordings"], report["mean"]) == ({}, {})
+
+
+def test_labels_beyond_the_audio_are_reported(tones: Path) -> None:
+    shown: list[str] = []
+    with (tones / "tones.tsv").open("a") as labels:
+        labels.write("\n99\t99.5\t60\t64")
+    found = checked(read_collection(tones), 0.0, shown.append)
+    assert shown == ["tones: 1 of 7 labels begin after the end of the audio (3.0 s)"]
+    assert [recording.name for recording in found.recordings] == ["tones"]

@@ -1,6 +1,7 @@
-"""The paper's figure and note-level scores on a small archive."""
+"""The paper's figure, note-level scores and training on a small archive."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,22 +9,24 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from model.config import HOP, WINDOW
-from model.storage import load
-from tests.training.musicnet.conftest import scale
-from training.evaluate import main
+from model.config import HOP, PAPER, WINDOW, RSEConfig
+from model.storage import load, read_card
+from tests.training.conftest import same_weights
+from tests.training.musicnet.conftest import HEADER, scale
+from training import evaluate, run
 from training.music.metrics import DELAY_FIGURES, FIGURES
 from training.musicnet.evaluate import labelled_test_set
 from training.musicnet.layout import find
 from training.musicnet.windows import ArchiveConfig, open_tracks
+from training.presets import MUSIC_PRESETS
 
 
 def test_the_papers_figure_is_that_of_the_middle_frames(
     archive: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.json"
-    arguments = ["--data-dir", str(archive), "--model", str(tiny_weights), "--json", str(out)]
-    assert main(["musicnet", *arguments, "--stride", "1280", "--jobs", "1"]) == 0
+    command = ["--data-dir", str(archive), "--model", str(tiny_weights), "--json", str(out)]
+    assert evaluate.main(["musicnet", *command, "--stride", "1280", "--jobs", "1"]) == 0
     report = json.loads(out.read_text())
     assert set(report["mean"]) == {*FIGURES, *DELAY_FIGURES}  # note-level scores, by mir_eval
     assert set(report["recordings"]) == {"2303", "1819"}
@@ -53,3 +56,54 @@ def test_the_reference_notes_are_those_of_the_labels(archive: Path) -> None:
     assert notes.onset_s[5] == pytest.approx(begin / 44_100)
     assert notes.offset_s[5] == pytest.approx(end / 44_100)
     assert notes.pitch[5] == pitch
+
+
+@pytest.fixture(autouse=True)
+def _small_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's preset with a tiny network and four steps."""
+    preset = MUSIC_PRESETS["paper"]
+    small = replace(
+        preset,
+        music=replace(
+            preset.music,
+            model=replace(PAPER, rse=RSEConfig(maps=4, blocks=1)),
+            batch_size=2,
+            workers=2,
+            validation_windows=6,
+        ),
+        loop=replace(preset.loop, steps=4, bfloat16=False, log_steps=2),
+    )
+    monkeypatch.setitem(MUSIC_PRESETS, "paper", small)
+
+
+def arguments(archive: Path, out: Path) -> list[str]:
+    data = ["--data", "musicnet", "--data-dir", str(archive)]
+    return ["musicnet", "--preset", "paper", *data, "--out", str(out)]
+
+
+def test_the_papers_preset_trains_on_the_archive_and_resumes_bit_for_bit(
+    archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run.main(arguments(archive, tmp_path / "once")) == 0
+    assert "lacks the recordings [2384, 2514, 2567, 1876, 2382]" in caplog.text
+    card = read_card(tmp_path / "once" / "best.safetensors")
+    assert 0 < card["validation"]["ap_middle"] <= 1
+    assert card["data"]["test"] == [2303, 1819]
+    assert card["config"]["sample_rate"] == 11_000
+    assert len(list((archive / "resampled-11000").glob("*.npy"))) == 3 + 2  # train, validation
+
+    slices = arguments(archive, tmp_path / "slices")
+    assert run.main([*slices, "--loop.max-steps", "3"]) == 0
+    assert run.main([*slices, "--resume"]) == 0
+    assert same_weights(tmp_path / "once", tmp_path / "slices")
+
+
+def test_bad_archives_are_a_message_and_a_status(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main(arguments(tmp_path / "nowhere", tmp_path / "run")) == 1
+    assert "is not the MusicNet archive" in capsys.readouterr().err
+    (archive / "train_labels" / "1728.csv").write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
+    assert run.main(arguments(archive, tmp_path / "run")) == 1
+    assert "does not belong to" in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("*.safetensors"))

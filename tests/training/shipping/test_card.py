@@ -1,12 +1,15 @@
-"""The page of a model card says what its JSON does."""
+"""The page of a model card says what its JSON does, and attributes every source."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from model.storage import WEIGHTS, shipped
-from training.shipping.card import CLASSIFIER, model_card
+from training.music.synth.config import SynthConfig
+from training.shipping.card import CLASSIFIER, attributions, model_card, shares_alike, sources
 
 CARD: dict[str, Any] = {
     "name": "mine",
@@ -37,3 +40,38 @@ def test_what_is_said_of_the_training_audio_follows_from_its_sources() -> None:
     assert f"{CLASSIFIER}, to the recordings of training, to the speech, drums and noise" in page
     page = model_card(CARD | {"data": {"batch_size": 8, "recordings": 320, "archive": "MusicNet"}})
     assert "excerpts" not in page
+
+
+def test_everything_used_is_attributed(synth_config: SynthConfig) -> None:
+    lines = attributions(sources(synth_config))
+    assert "- made for the tests (MIT): 6 pieces" in lines
+    assert "- The players of the violin (MIT): violin_one, violin_vso2" in lines
+    assert not [line for line in lines if "Share-alike" in line]
+
+
+def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_path: Path) -> None:
+    for file in ("bank_index.json", "midi_index.json"):
+        (tmp_path / file).write_bytes((synth_config.root / file).read_bytes())
+    alike = {"licence": "CC BY-SA 3.0", "attribution": "A church"}
+    rooms = [alike | {"name": "Church_L"}, alike | {"name": "Church_R"}]
+    (tmp_path / "rooms.json").write_text(json.dumps({"rooms": rooms}))
+    real = [
+        {"id": "fugue", "score": "fugue.mid", "licence": "CC0", "attribution": "A pianist"}
+        | {"score_licence": "CC BY-SA 4.0", "score_attribution": "A typesetter"},
+        {"id": "unused", "score": None, "licence": "CC0", "attribution": "Nobody"},
+    ]
+    (tmp_path / "index.json").write_text(json.dumps(real))
+    lines = attributions(sources(replace(synth_config, root=tmp_path, real_root=tmp_path)))
+    assert "- A church (CC BY-SA 3.0): Church" in lines
+    assert "- A pianist (CC0): fugue" in lines
+    named = lines[lines.index("Sources with share-alike licences:") :]
+    assert "- A church (CC BY-SA 3.0)" in named
+    assert "- A typesetter (CC BY-SA 4.0)" in named
+    assert not any("Nobody" in line for line in lines)
+
+
+def test_share_alike_licences_are_known_by_their_names() -> None:
+    for licence in ("CC BY-SA", "CC BY-SA 3.0 DE", "Creative Commons Attribution-ShareAlike 2.5"):
+        assert shares_alike({"licence": licence})
+    for licence in ("CC BY 4.0", "MIT", "Universal", "CC0"):
+        assert not shares_alike({"licence": licence})

@@ -1,18 +1,26 @@
-"""The search for the tracker's settings; no audio is involved."""
+"""The search for the tracker's settings, how notes are named, and what shipping makes of both."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.config import NOTE_HEADS, SAMPLE_RATE
+from model.config import HEADS, NOTE_HEADS, SAMPLE_RATE
+from model.storage import save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
+from tests.fakes import FakeTranscriber
 from tests.networks import TINY
+from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
+from training.shipping import naming, ship
+from training.shipping.choosing import Chooser
+from training.shipping.naming import STREAM, NamingPieces, naming_settings
 from training.shipping.pieces import Pieces, rendered_material
 from training.shipping.tune import (
     GRID,
@@ -110,3 +118,82 @@ def test_the_command_writes_what_it_finds_into_the_card(
     assert written[0]["tracker"]["onset_threshold"] == 0.45
     assert written[0]["config"]
     assert main(["--model", str(tmp_path / "none.safetensors"), *where, "--write"]) == 1
+
+
+SECONDS = 3.0
+
+
+def fake() -> TranscriptionModel:
+    return cast(TranscriptionModel, FakeTranscriber(HEADS))
+
+
+def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> None:
+    passages = NamingPieces(fake(), synth_config, 1, SECONDS)
+    measured = evaluate_instruments(FakeTranscriber(HEADS), STREAM, synth_config, 1, SECONDS)
+    accuracy = sum(measured[kind]["instrument_accuracy"] for kind in ("solo", "ensemble"))
+    always_down = measured["pedal_f1_if_always_down"]
+    up = 1 - always_down / (2 - always_down)  # share of the frames
+    always_up = 2 * up / (up + 1)
+    # A pedal that nobody can press leaves only the frames with it up.
+    never = passages.objective(TrackerSettings(pedal_presence_threshold=1.0))
+    assert never == pytest.approx(accuracy + always_up / 2)
+    pedal = 2 * (passages.objective(TrackerSettings()) - accuracy)
+    assert measured["pedal_f1"] < pedal < measured["pedal_f1"] + 1
+
+
+def test_the_other_settings_of_the_card_are_kept(
+    synth_config: SynthConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = {"belief_trust": (0.0, 1.0), "pedal_on_threshold": (0.3, 0.7)}
+    monkeypatch.setattr("training.shipping.naming.GRID", grid)
+    transcriber = fake()
+    transcriber.card = {"tracker": {"onset_threshold": 0.35, "early_onset_thresholds": [0.9, 0.5]}}
+    before = TrackerSettings.from_card(transcriber.card)
+    found = naming_settings(transcriber, synth_config, 1, SECONDS)
+    assert found == replace(before, **{name: getattr(found, name) for name in grid})
+
+
+def test_weights_without_these_heads_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(TINY, heads=HEADS[:5])
+    weights = tmp_path / "pedal.safetensors"
+    save_weights(TranscriptionModel(config), {"config": config.to_json()}, weights)
+    assert naming.main(["--model", str(weights), "--synth", str(tmp_path)]) == 1
+    assert "lacks the heads instrument:bassoon, " in capsys.readouterr().err
+
+
+def write_json(weights: Path, card: dict[str, Any]) -> None:
+    weights.with_suffix(".json").write_text(json.dumps(card))
+
+
+def test_choosers_build_on_each_other_and_need_their_heads(
+    tiny_weights: Path, synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[TrackerSettings, int, float]] = []
+
+    def chooser(pieces: int, head: str, **choice: float) -> Chooser:
+        def choose(
+            transcriber: TranscriptionModel, _: SynthConfig, pieces: int, seconds: float
+        ) -> TrackerSettings:
+            asked.append((TrackerSettings.from_card(transcriber.card), pieces, seconds))
+            return replace(asked[-1][0], **choice)  # type: ignore[arg-type]
+
+        return Chooser(choose, pieces, 9.0, frozenset({head}))
+
+    choosers = (
+        chooser(3, "onset", onset_threshold=0.3),
+        chooser(4, "sitar", release_frames=7),
+        chooser(5, "pedal", min_note_frames=9),
+    )
+    monkeypatch.setattr(ship, "CHOOSERS", choosers)
+    monkeypatch.setattr(ship, "write_card", write_json)
+    where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
+    run = [str(tmp_path), "--weights", "last", "--out", str(tmp_path), "--windows", "2"]
+    for suffix in (".safetensors", ".json"):
+        (tmp_path / f"last{suffix}").write_bytes(tiny_weights.with_suffix(suffix).read_bytes())
+    assert ship.main([*run, *where]) == 0
+    first = TrackerSettings(onset_threshold=0.3)
+    assert asked == [(TrackerSettings(), 3, 9.0), (first, 5, 9.0)]
+    tracker = json.loads((tmp_path / "live.json").read_text())["tracker"]
+    assert (tracker["onset_threshold"], tracker["min_note_frames"]) == (0.3, 9)

@@ -1,3 +1,5 @@
+"""Batches of windows, what overlaid excerpts sound like, and velocities as heard."""
+
 import contextlib
 import dataclasses
 import itertools
@@ -13,6 +15,8 @@ from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
 from training.music.notes import notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import (
+    DYNAMIC_DB,
+    TYPICAL_DB,
     Batch,
     Excerpt,
     empty_batch,
@@ -23,6 +27,7 @@ from training.music.synth.dataset import (
     synth_stream,
     validation_pieces,
 )
+from training.music.synth.excerpts import overlaid
 from training.music.synth.render import Rendered
 from training.music.targets import PEDAL_UNKNOWN, segment_labels
 
@@ -140,3 +145,59 @@ def test_validation_pieces_are_long_and_sounding(synth_config: SynthConfig) -> N
         assert (offset > onset).all()
         assert 21 <= pitch.min() <= pitch.max() <= 108
         assert 1 <= velocity.min() <= velocity.max() <= 127
+
+
+RATE_HZ = 11_025
+PLAYED = np.array([30, 0, 60, 45], np.float32)  # 0: unknown
+
+
+def passage(level_db: float) -> np.ndarray:
+    """Two seconds of noise, the first half silent."""
+    rng = np.random.default_rng(0)
+    sound = rng.normal(0, 10 ** (level_db / 20), 2 * RATE_HZ)
+    sound[:RATE_HZ] = 0
+    return sound.astype(np.float32)
+
+
+@pytest.mark.parametrize("gain_db", [-20.0, -6.0, 3.0])
+def test_gain_moves_all_velocities_by_their_dynamics(gain_db: float) -> None:
+    before = heard_velocities(passage(TYPICAL_DB - 9), RATE_HZ, PLAYED)
+    after = heard_velocities(passage(TYPICAL_DB - 9 + gain_db), RATE_HZ, PLAYED)
+    np.testing.assert_allclose(after, before * 10 ** (gain_db / DYNAMIC_DB), rtol=1e-3)
+    assert after[1] == 0
+    np.testing.assert_allclose(after / after[0], PLAYED / PLAYED[0], rtol=1e-5)
+
+
+def test_velocities_stay_in_their_range() -> None:
+    loud = heard_velocities(passage(TYPICAL_DB + 30), RATE_HZ, PLAYED)
+    quiet = heard_velocities(passage(-120), RATE_HZ, PLAYED)
+    assert loud.tolist() == [127, 0, 127, 127]
+    assert quiet.tolist() == [1, 0, 1, 1]
+
+
+def test_silence_and_unknown_velocities_change_nothing() -> None:
+    unknown = np.zeros(3, np.float32)
+    assert heard_velocities(passage(-20), RATE_HZ, unknown) is unknown
+    assert heard_velocities(np.zeros(5, np.float32), RATE_HZ, PLAYED) is PLAYED
+
+
+def rendered(pitches: list[int], part: int, level: float) -> Rendered:
+    n = len(pitches)
+    notes = notes_of(np.arange(n), np.arange(n) + 0.5, pitches, 70, part)
+    return Rendered(np.full(100, level, np.float32), notes)
+
+
+def test_overlaid_excerpts_sound_together_and_keep_all_their_notes() -> None:
+    both = overlaid(rendered([60, 62, 64], 1, 0.5), rendered([48, 50], 0, 0.1), level_db=-6.0)
+    np.testing.assert_allclose(both.audio, 0.5 + 0.5 * 10 ** (-6 / 20), rtol=1e-5)
+    assert both.notes.pitch.tolist() == [60, 48, 62, 50, 64]
+    assert both.notes.part.tolist() == [1, 2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_an_excerpt_without_sound_may_be_overlaid(silent: int) -> None:
+    parts = [rendered([60], 0, 0.5), rendered([48], 0, 0.5)]
+    parts[silent] = Rendered(np.zeros(100, np.float32), notes_of([], [], []))
+    both = overlaid(parts[0], parts[1], 0.0)
+    assert np.isfinite(both.audio).all()
+    assert len(both.notes) == 1

@@ -1,19 +1,24 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from model.config import SAMPLE_RATE
-from tests.training.conftest import CENTS, INSTRUMENTS, PRE_S
+from model.config import INSTRUMENTS, SAMPLE_RATE
+from model.instruments import UNKNOWN
+from tests.training.conftest import CENTS, PRE_S
+from tests.training.conftest import INSTRUMENTS as ENTRIES
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import OVERSAMPLING, Bank, load_bank
+from training.music.synth.instruments.bank import OVERSAMPLING, Bank, instrument_class, load_bank
+from training.music.synth.instruments.casting import cast, fitting
+from training.music.synth.scores import load_pieces
 
 
 def test_every_note_of_the_index_is_loaded(bank: Bank) -> None:
-    assert set(bank.instruments) == {name for name, *_ in INSTRUMENTS}
+    assert set(bank.instruments) == {name for name, *_ in ENTRIES}
     piano = bank.instruments["piano_one"]
     assert len(piano.midi) == 2 * len(range(24, 109, 6))
     assert (piano.low, piano.high) == (24, 108)
@@ -71,3 +76,45 @@ def test_faults_of_the_index_are_corrected(synth_config: SynthConfig, tmp_path: 
     np.testing.assert_allclose(bank["piano_salamander"].midi[-1], 108.99, atol=1e-4)
     assert bank["piano_salamander"].balance_db.max() == pytest.approx(3.0)
     assert not bank["normalised"].balance_db.any()
+
+
+@pytest.mark.parametrize(
+    ("instrument", "family", "kind", "expected"),
+    [
+        ("electric_grand", "keyboard", "decaying", "electric piano"),
+        ("contrabass", "strings", "decaying", "plucked"),
+        ("contrabass", "strings", "sustained", "contrabass"),
+        ("baritone_sax", "winds", "sustained", "saxophone"),
+        ("tuba_staccato", "winds", "decaying", "brass"),
+        ("tremolo", "strings", "sustained", None),
+    ],
+)
+def test_entries_and_their_classes(
+    instrument: str, family: str, kind: str, expected: str | None
+) -> None:
+    entry = {"instrument": instrument, "family": family, "kind": kind}
+    number = INSTRUMENTS.index(expected) if expected else UNKNOWN
+    assert instrument_class(entry) == number
+    assert instrument_class(entry | {"source": "Cello & Viola sections"}) == UNKNOWN
+
+
+def test_an_instrument_is_taken_that_reaches_the_notes(bank: Bank) -> None:
+    entries = list(bank.instruments.values())
+    violins = [entry for entry in entries if entry.instrument == "violin"]
+    rng = np.random.default_rng(2)
+    assert fitting(violins, np.array([60, 70], np.int16), entries, rng).instrument == "violin"
+    low = fitting(violins, np.array([38, 45], np.int16), entries, rng)
+    assert low.instrument in ("piano", "cello")
+
+
+def test_scores_that_keep_their_instruments_get_those_of_their_programs(
+    bank: Bank, synth_config: SynthConfig
+) -> None:
+    config = replace(synth_config, piano_probability=0.0, reorchestrate_probability=0.0)
+    (piece,) = (
+        piece for piece in load_pieces(config.root, "train") if piece.ensemble == "string quartet"
+    )
+    players = cast(
+        piece, piece.notes, list(bank.instruments.values()), config, np.random.default_rng(3)
+    )
+    assert [entry.class_name for entry in players] == ["violin", "cello"]

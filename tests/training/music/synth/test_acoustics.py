@@ -1,0 +1,213 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from model.config import SAMPLE_RATE
+from training.music.synth.acoustics.augment import Surroundings, augment, impulse_response, mp3
+from training.music.synth.acoustics.backgrounds import Backgrounds, load_backgrounds
+from training.music.synth.acoustics.noise import background
+from training.music.synth.acoustics.rooms import DIRECT_S, Room, load_rooms, measured_response
+from training.music.synth.config import RecordingConfig, SynthConfig
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_direct_sound_is_not_delayed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    response = impulse_response(SAMPLE_RATE, rng)
+    # A burst of noise: its cross-correlation with the result peaks at the delay.
+    burst = np.zeros(4096, np.float32)
+    burst[1000:1400] = np.random.default_rng(0).standard_normal(400)
+    heard = np.convolve(burst, response)[: len(burst)]
+    first = np.argmax(np.abs(heard) > 0.1 * np.abs(heard).max())
+    assert abs(int(first) - 1000) < 0.002 * SAMPLE_RATE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_augmented_audio_is_finite_bounded_and_as_long(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    audio = rng.standard_normal(3 * SAMPLE_RATE).astype(np.float32)
+    out = augment(audio, SAMPLE_RATE, rng)
+    assert out.shape == audio.shape
+    assert out.dtype == np.float32
+    assert np.isfinite(out).all()
+    assert 10 ** (-41 / 20) < np.abs(out).max() <= 1
+
+
+NOTHING = RecordingConfig(
+    room=0, equaliser=0, compressor=0, saturation=0, quiet=0, clipping=0, noise=0, hum=0, clicks=0,
+    drums=0, voice=0, telephone=0, mp3=0,
+)  # fmt: skip
+
+
+def differs(name: str, value: float) -> bool:
+    """Whether a setting of 1 changes the sound beyond its level, sign and offset."""
+    before = np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32)
+    config = replace(NOTHING, **{name: value})
+    after = augment(before, SAMPLE_RATE, np.random.default_rng(5), config)
+    return abs(float(np.corrcoef(before, after)[0, 1])) < 0.99999
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["room", "equaliser", "compressor", "saturation", "clipping", "noise", "hum", "clicks",
+     "drums", "voice", "telephone", "mp3"],
+)  # fmt: skip
+def test_each_setting_does_its_own_part(name: str) -> None:
+    assert differs(name, 1.0)
+    assert not differs(name, 0.0)
+
+
+KINDS = SynthConfig(root=Path(), cache=Path()).background_kinds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_backgrounds(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    out = background(2 * SAMPLE_RATE, SAMPLE_RATE, {kind: 0.3}, rng)
+    assert out.shape == (2 * SAMPLE_RATE,)
+    assert out.dtype == np.float32
+    assert np.abs(out).max() == pytest.approx(0 if kind == "silence" else 1, abs=1e-5)
+
+
+def noise(samples: int = 20_000) -> np.ndarray:
+    return (0.1 * np.random.default_rng(0).standard_normal(samples)).astype(np.float32)
+
+
+def delay(before: np.ndarray, after: np.ndarray) -> int:
+    size = 2 * len(before)
+    spectra = np.conj(np.fft.rfft(before, size)) * np.fft.rfft(after, size)
+    peak = int(np.fft.irfft(spectra).argmax())
+    return peak if peak < len(before) else peak - size
+
+
+@pytest.mark.parametrize("compression", [0.0, 0.9])
+@pytest.mark.parametrize("samples", [9_999, 600])
+def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
+    before = noise(samples)
+    after = mp3(before, SAMPLE_RATE, compression)
+    assert after.shape == before.shape
+    assert after.dtype == np.float32
+    assert delay(before, after) == 0
+    assert 0.6 < np.corrcoef(before, after)[0, 1] < 0.99  # it has lost something
+
+
+T60_S = 0.8
+
+
+def write_rooms(root: Path) -> None:
+    """Two microphones in a hall, and the inside of a piano."""
+    (root / "rooms").mkdir()
+    rng = np.random.default_rng(0)
+    rooms = []
+    for name, kind in (("Hall_L", "hall"), ("Hall_R", "hall"), ("Box_L", "piano body")):
+        time = np.arange(SAMPLE_RATE) / SAMPLE_RATE
+        response = 0.05 * rng.standard_normal(SAMPLE_RATE) * np.exp(-6.91 * time / T60_S)
+        response[:55] = 0
+        response[55] = 0.9
+        soundfile.write(root / f"rooms/{name}.flac", response, SAMPLE_RATE)
+        entry = {"name": name, "kind": kind, "file": f"rooms/{name}.flac", "t60_s": T60_S}
+        rooms.append(entry | {"direct_sample": 55, "licence": "CC0", "attribution": "made up"})
+    index = {"sample_rate": SAMPLE_RATE, "rooms": rooms}
+    (root / "rooms.json").write_text(json.dumps(index))
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> tuple[Room, ...]:
+    write_rooms(tmp_path)
+    return load_rooms(tmp_path, SAMPLE_RATE)
+
+
+def test_the_inside_of_a_piano_is_no_room_and_another_rate_is_refused(
+    rooms: tuple[Room, ...], tmp_path: Path
+) -> None:
+    assert [room.place for room in rooms] == ["Hall", "Hall"]
+    with pytest.raises(ValueError, match="11025 Hz"):
+        load_rooms(tmp_path, 22050)
+    assert load_rooms(tmp_path / "rooms", SAMPLE_RATE) == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_direct_sound_stays_first_and_loudest(rooms: tuple[Room, ...], seed: int) -> None:
+    response = measured_response(rooms, SAMPLE_RATE, np.random.default_rng(seed))
+    assert response[0] == 1
+    assert np.abs(response).argmax() == 0
+    # Nothing but a second microphone comes as early as the first reflections of the room.
+    assert np.count_nonzero(response[1 : int(DIRECT_S * SAMPLE_RATE)]) <= 1
+
+
+SEGMENTS: tuple[tuple[str, str, str, bool, int], ...] = (
+    ("rain", "rain", "drops", False, 0),
+    ("doors", "doors", "bang", False, 0),
+    ("speech_digits", "speech_digits", "1_jackson_0", True, 0),
+    ("speech_digits", "speech_digits", "1_theo_0", True, 0),
+    ("drums_one", "drum_hit", "Kick", False, 36),
+    ("drums_one", "drum_hit", "Hat", False, 42),
+    ("percussion_avl", "drum_hit", "Cowbell", False, 56),
+)
+LENGTH = SAMPLE_RATE // 2
+
+
+def write_noise(root: Path) -> None:
+    """Half a second of noise for each of SEGMENTS."""
+    (root / "noise").mkdir()
+    rng = np.random.default_rng(0)
+    entries: list[dict[str, Any]] = []
+    files: dict[str, list[NDArray[np.float32]]] = {}
+    for stem, kind, name, speech, key in SEGMENTS:
+        before = files.setdefault(f"noise/{stem}.ogg", [])
+        entry = {"file": f"noise/{stem}.ogg", "kind": kind, "name": name, "speech": speech}
+        entry |= {"start": LENGTH * len(before), "length": LENGTH}
+        entries.append(entry | ({"gm_key": key} if key else {}))
+        before.append(rng.uniform(-0.9, 0.9, LENGTH).astype(np.float32))
+    for file, parts in files.items():
+        soundfile.write(root / file, np.concatenate(parts), SAMPLE_RATE)
+    index = {"sample_rate": SAMPLE_RATE, "segments": entries}
+    (root / "noise.json").write_text(json.dumps(index))
+
+
+def load(root: Path, held_out: bool = False) -> Backgrounds:
+    loaded = load_backgrounds(root, SAMPLE_RATE, held_out)
+    assert loaded is not None
+    return loaded
+
+
+@pytest.fixture
+def sounds(tmp_path: Path) -> Backgrounds:
+    write_noise(tmp_path)
+    return load(tmp_path)
+
+
+def test_voices_and_drums_are_held_out(tmp_path: Path) -> None:
+    write_noise(tmp_path)
+    training, held_out = load(tmp_path), load(tmp_path, held_out=True)
+    assert set(training.voices) == {"jackson"}
+    assert {segment.name for segment in held_out.segments} == {"1_theo_0", "Cowbell"}
+    assert len(training.segments) + len(held_out.segments) == len(SEGMENTS)
+
+
+@pytest.mark.parametrize("kind", ["noise", "talk", "drums"])
+def test_sounds_fill_an_excerpt(sounds: Backgrounds, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    length = 20 * SAMPLE_RATE
+    for _ in range(4):
+        out = getattr(sounds, kind)(length, rng)
+        assert out.shape == (length,)
+        assert out.dtype == np.float32
+        seconds = np.abs(out).reshape(20, SAMPLE_RATE).max(axis=1)
+        assert (seconds > 0).mean() > 0.2
+        assert seconds.max() < 8
+
+
+def test_recorded_sounds_lie_beneath_music(sounds: Backgrounds) -> None:
+    config = RecordingConfig(noise=1.0, drums=1.0, voice=1.0, recorded=1.0)
+    audio = np.sin(np.arange(4 * SAMPLE_RATE) * 0.3).astype(np.float32)
+    out = augment(audio, SAMPLE_RATE, np.random.default_rng(3), config, Surroundings(sounds=sounds))
+    assert out.shape == audio.shape
+    assert np.isfinite(out).all()
+    assert 0 < np.abs(out).max() <= 1

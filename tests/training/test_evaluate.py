@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 
 from training.evaluate import main
 from training.music.metrics import DELAY_FIGURES, FIGURES
@@ -28,25 +27,6 @@ def test_the_command_writes_json_and_pictures(
     printed = capsys.readouterr().out
     for word in (*FIGURES, "95 % interval", "octaves", "polyphony"):
         assert word in printed
-
-
-def test_what_is_not_scored_is_in_the_json_and_in_the_status(
-    tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    soundfile.write(tones / "orphan.flac", np.zeros(800), 8000)
-    out = tmp_path / "out.json"
-    where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
-    assert main(["real", *where, "--jobs", "1"]) == 0  # a folder may hold more than a test set
-    (tones / "broken.flac").write_bytes(b"fLaC no music")
-    (tones / "broken.csv").write_text("0.1,0.2,60\n")
-    assert main(["real", *where, "--jobs", "1"]) == 1
-    errors = capsys.readouterr().err
-    report = json.loads(out.read_text())
-    assert set(report["recordings"]) == {"tones"}
-    assert report["unlabelled"] == [str(tones / "orphan.flac")]
-    assert set(report["failures"]) == {"broken"}
-    for reason in report["failures"].values():
-        assert f"not scored: {reason}" in errors
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from tests.training.conftest import same_weights
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer
-from training.loop.symbol_losses import algorithmic_loss
 from training.presets import AlgorithmicRun
 from training.run import train
 
@@ -31,26 +30,6 @@ TINY = AlgorithmicConfig(
 def make_task(config: AlgorithmicConfig = TINY) -> AlgorithmicTask:
     torch.manual_seed(5)
     return AlgorithmicTask(config)
-
-
-def test_a_step_has_a_batch_of_every_bin_and_averages_their_costs() -> None:
-    task = make_task()
-    task.network.eval()
-    batch = next(task.batches(seed=0))
-    assert {size: examples.inputs.shape for size, examples in batch.items()} == {
-        8: (4, 8),
-        16: (4, 16),
-    }
-    costs = [
-        algorithmic_loss(
-            task.network(torch.from_numpy(examples.inputs).long()),
-            torch.from_numpy(examples.targets).long(),
-        )
-        for examples in batch.values()
-    ]
-    loss, parts = task.loss(batch)
-    torch.testing.assert_close(loss, sum(costs) / 2)
-    torch.testing.assert_close(parts["longest_loss"], costs[1].detach())
 
 
 def test_uneven_keys_are_for_training_alone() -> None:

@@ -9,23 +9,9 @@ from PIL import Image
 from model.config import HEADS, INSTRUMENTS
 from service.protocol.options import StreamOptions
 from tests.fakes import FakeTranscriber
-from training.evaluation.instruments import evaluate_instruments, rendered_passages
+from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.reports.pictures import draw_confusion
 from training.music.synth.config import SynthConfig
-
-
-def test_passages_are_the_same_in_every_run_and_say_who_plays(synth_config: SynthConfig) -> None:
-    once, again = (list(rendered_passages(synth_config, 1, 3.0)) for _ in range(2))
-    for (one, rate), (other, _) in zip(once, again, strict=True):
-        assert np.array_equal(one.audio, other.audio)
-        assert one.instruments == other.instruments
-        assert len(one.audio) <= 3.0 * rate
-        if one.kind == "solo":
-            assert len(one.instruments) <= 1
-        if one.kind == "ensemble":
-            assert len(one.instruments) > 1
-    assert {"solo", "piano"} <= {passage.kind for passage, _ in once}
-    assert any(passage.pedal is not None for passage, _ in once if passage.kind == "piano")
 
 
 def test_figures_of_solos_ensembles_and_pianos(synth_config: SynthConfig) -> None:

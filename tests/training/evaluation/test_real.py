@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from PIL import Image
 
 from service.protocol.options import Mode, StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
@@ -65,15 +64,6 @@ def test_processes_side_by_side_find_the_same(tones: Path) -> None:
     assert len(alone[0]["recordings"]) == 3
     assert alone[0]["failures"].keys() == {"spoilt"}
     assert evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, jobs=2) == alone
-
-
-def test_a_picture_of_each_recording_and_look_ahead(tones: Path, tmp_path: Path) -> None:
-    streams = [StreamOptions(lookahead_ms=ms) for ms in (50, 100)]
-    pictures = tmp_path / "deep" / "pictures"
-    evaluate(tones, FakeTranscriber, streams, 0.0, pictures=pictures)
-    assert sorted(path.name for path in pictures.iterdir()) == ["tones_100ms.png", "tones_50ms.png"]
-    with Image.open(pictures / "tones_50ms.png") as picture:
-        assert np.asarray(picture).std() > 0
 
 
 def test_unreadable_recordings_are_reported_and_the_others_scored(tones: Path) -> None:

@@ -69,12 +69,6 @@ def test_a_figure_that_some_recordings_lack() -> None:
     assert "+20.0 ms in the median" in printed
 
 
-def test_nothing_found_is_no_timing() -> None:
-    made = report({"a": Result({figure: 0.0 for figure in FIGURES}, np.zeros(0))})
-    assert made["onset_error_ms"]["median"] is None
-    assert "matched onsets" not in tables(made)
-
-
 FRAME_S = 0.01
 
 

@@ -113,13 +113,3 @@ def test_a_run_from_the_command_line(
     assert card["name"] == "lambada"
     assert card["config"]["word_features"] == 12
     assert main([str(tmp_path), "--data", str(passages_file)]) == 0
-
-
-@pytest.mark.parametrize("what", ["train", "validation", "vectors"])
-def test_training_without_its_files_is_an_error(
-    passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
-) -> None:
-    files = {"train": passages_file, "validation": passages_file, what: tmp_path / "missing.txt"}
-    flags = [text for name, file in files.items() for text in (f"--lambada.{name}", str(file))]
-    assert run_main(["lambada", *flags, "--out", str(tmp_path / "run")]) == 1
-    assert "missing.txt" in capsys.readouterr().err

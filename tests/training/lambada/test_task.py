@@ -81,14 +81,3 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     (tmp_path / "vectors.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"vectors\.safetensors"):
         load_symbol_network(tmp_path / "best.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"length": 48}, "power of two: 48"), ({"batch_size": 0}, "^batch_size must")],
-)
-def test_impossible_configurations_are_refused(
-    tiny_config: LambadaConfig, change: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(tiny_config, **change)  # type: ignore[arg-type]

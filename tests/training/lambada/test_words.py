@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.lambada.reader import encode_clean, encode_released, place
+from training.lambada.reader import encode_clean, encode_released
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.text.novels import TextError, read_novels
 from training.lambada.text.passages import APART, CutConfig, cut_passages
@@ -166,21 +166,6 @@ def test_frequent_and_late_unknown_words_are_numbered_first() -> None:
     assert encoded.inputs.tolist() == [5, 4, 5, 9, 3, 7, 9, 2]
     crowded = encode_clean(vocabulary, "cat dog owl eel the".split())
     assert crowded.inputs.tolist() == [1, 1, 4, 3, 2]
-
-
-def test_padding_lies_around_the_passage() -> None:
-    encoded = encode_clean(Vocabulary.clean(WORDS, numbered=0), "owl saw owl".split())
-    inputs, targets = place(encoded, length=8, offset=3)
-    assert inputs.tolist() == [0, 0, 0, 4, 5, 2, 0, 0]
-    assert targets.tolist() == [0, 0, 0, 2, 1, 1, 0, 0]
-
-
-def test_vocabularies_are_kept_on_disk(tmp_path: Path) -> None:
-    path = tmp_path / "vocabulary.json"
-    vocabulary = Vocabulary.clean(("été", "the"), numbered=3, names=("ada", "the"))
-    vocabulary.save(path)
-    assert Vocabulary.load(path) == vocabulary
-    assert vocabulary.names == {"ada"}
 
 
 def test_words_and_names_that_other_novels_share(tmp_path: Path) -> None:

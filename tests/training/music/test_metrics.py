@@ -64,12 +64,6 @@ def test_nothing_scores_nothing() -> None:
     assert frame_f1(nothing.roll(5, FRAME_S), nothing.roll(5, FRAME_S)) == 0
 
 
-def test_notes_are_sorted_and_never_begin_before_the_audio() -> None:
-    notes = note_list(np.array([(0.5, 0.6, 60, 1), (0.1, 0.2, 62, 2)]))
-    assert notes.pitch.tolist() == [62, 60]
-    assert notes.shifted(-0.3).onset_s.tolist() == pytest.approx([0, 0.2])
-
-
 def test_velocities_count_where_labels_have_them() -> None:
     rows = np.stack([SCALE.onset_s, SCALE.offset_s, SCALE.pitch, np.arange(10, 110, 10)], axis=1)
     played = note_list(rows)

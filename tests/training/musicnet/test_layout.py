@@ -33,13 +33,6 @@ def test_the_archives_own_top_folder_may_be_there(archive: Path) -> None:
     assert len(find(archive.parent / "musicnet")) == 7
 
 
-def test_labels_are_read_in_order_and_as_they_are(archive: Path) -> None:
-    number = TRAIN[0]
-    notes = scale(number)
-    write_recording(archive, "train", number, notes[::-1])
-    assert read_intervals(find(archive)[number]).tolist() == [list(note) for note in notes]
-
-
 def test_the_error_for_a_missing_archive_says_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"no folders train_data.*training.README"):
         find(tmp_path)

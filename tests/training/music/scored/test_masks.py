@@ -12,7 +12,6 @@ from training.music.scored.coarse import TimeMap
 from training.music.scored.masks import (
     DOUBT,
     HELD,
-    ORNAMENT_PITCHES,
     RELEASE_S,
     UNWRITTEN,
     UNWRITTEN_WITH_ORNAMENTS,
@@ -76,15 +75,6 @@ def test_a_note_in_doubt_is_neither_taught_as_played_nor_as_silence() -> None:
     assert not made.frame_unknown[frame(2.5), 60]
 
 
-def test_the_neighbours_of_a_note_with_a_sign_are_unknown() -> None:
-    made = targets(evidence((2.0, 3.0, 60), (4.0, 5.0, 72)), signs_s=(1.0,))
-    masked = np.flatnonzero(made.onset_unknown.any(axis=0))
-    assert masked.tolist() == list(range(60 - ORNAMENT_PITCHES, 61 + ORNAMENT_PITCHES))
-    begin, end = span(made.onset_unknown[:, 60])
-    assert begin < 2.0
-    assert end > 3.0
-
-
 @pytest.mark.parametrize(
     ("probability", "ornamented", "masked"),
     [
@@ -110,10 +100,3 @@ def test_where_few_notes_are_heard_nothing_is_taught() -> None:
     assert made.onset_unknown[frame(12.0)].all()
     assert made.frame_unknown[frame(12.0)].all()
     assert not made.onset_unknown[frame(4.0)].any()
-
-
-def test_what_is_left_out_is_all_unknown() -> None:
-    made = targets(evidence((2.0, 3.0, 60)), left_out=np.array([[6.0, 8.0]]))
-    assert made.onset_unknown[frame(7.0)].all()
-    assert made.frame_unknown[frame(7.0)].all()
-    assert not made.onset_unknown[frame(9.0)].any()

@@ -1,11 +1,9 @@
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.instruments import UNKNOWN
@@ -45,37 +43,6 @@ def test_the_cache_is_used_and_gives_the_same(synth_config: SynthConfig, tmp_pat
     np.testing.assert_array_equal(first.samples, again.samples)
     for name, entry in first.instruments.items():
         np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
-
-
-def test_a_wrong_sample_rate_is_refused(synth_config: SynthConfig, tmp_path: Path) -> None:
-    index = json.loads((synth_config.root / "bank_index.json").read_text())
-    entry = index["instruments"]["piano_one"]
-    entry["file"] = "wrong.ogg"
-    index["instruments"] = {"piano_one": entry}
-    (tmp_path / "bank_index.json").write_text(json.dumps(index))
-    soundfile.write(tmp_path / "wrong.ogg", np.zeros(1000, np.float32), 8000)
-    with pytest.raises(ValueError, match="8000 Hz"):
-        load_bank(tmp_path, tmp_path / "cache")
-    assert not list((tmp_path / "cache").glob("*"))
-
-
-def test_faults_of_the_index_are_corrected(synth_config: SynthConfig, tmp_path: Path) -> None:
-    index = json.loads((synth_config.root / "bank_index.json").read_text())
-    entry = index["instruments"]["piano_one"]
-    index["instruments"] = {
-        "piano_salamander": entry,
-        "normalised": entry | {"remark": "levels were normalised in the source"},
-    }
-    root = tmp_path / "root"
-    shutil.copytree(synth_config.root, root)
-    first = next(note for note in entry["notes"] if note["midi"] == 108)
-    first["orig_peak_db"] += 3.0
-    (root / "bank_index.json").write_text(json.dumps(index))
-    bank = load_bank(root, tmp_path / "cache").instruments
-    assert bank["piano_salamander"].high == 109
-    np.testing.assert_allclose(bank["piano_salamander"].midi[-1], 108.99, atol=1e-4)
-    assert bank["piano_salamander"].balance_db.max() == pytest.approx(3.0)
-    assert not bank["normalised"].balance_db.any()
 
 
 @pytest.mark.parametrize(

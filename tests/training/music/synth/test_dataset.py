@@ -25,7 +25,6 @@ from training.music.synth.dataset import (
     render_validation,
     silence_edge,
     synth_stream,
-    validation_pieces,
 )
 from training.music.synth.excerpts import overlaid
 from training.music.synth.render import Rendered
@@ -132,21 +131,6 @@ def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None
     assert first.targets.frame.any(axis=(1, 2)).mean() > 0.8
 
 
-def test_validation_pieces_are_long_and_sounding(synth_config: SynthConfig) -> None:
-    pieces = validation_pieces(synth_config, 3, 10.0, seed=0)
-    assert len(pieces) == 3
-    for piece in pieces:
-        assert len(piece.audio) == 10 * SAMPLE_RATE
-        onset, offset, pitch, velocity = (
-            getattr(piece.notes, name) for name in ("onset", "offset", "pitch", "velocity")
-        )
-        assert len(onset) > 10
-        assert (np.diff(onset) >= 0).all()
-        assert (offset > onset).all()
-        assert 21 <= pitch.min() <= pitch.max() <= 108
-        assert 1 <= velocity.min() <= velocity.max() <= 127
-
-
 RATE_HZ = 11_025
 PLAYED = np.array([30, 0, 60, 45], np.float32)  # 0: unknown
 
@@ -175,12 +159,6 @@ def test_velocities_stay_in_their_range() -> None:
     assert quiet.tolist() == [1, 0, 1, 1]
 
 
-def test_silence_and_unknown_velocities_change_nothing() -> None:
-    unknown = np.zeros(3, np.float32)
-    assert heard_velocities(passage(-20), RATE_HZ, unknown) is unknown
-    assert heard_velocities(np.zeros(5, np.float32), RATE_HZ, PLAYED) is PLAYED
-
-
 def rendered(pitches: list[int], part: int, level: float) -> Rendered:
     n = len(pitches)
     notes = notes_of(np.arange(n), np.arange(n) + 0.5, pitches, 70, part)
@@ -192,12 +170,3 @@ def test_overlaid_excerpts_sound_together_and_keep_all_their_notes() -> None:
     np.testing.assert_allclose(both.audio, 0.5 + 0.5 * 10 ** (-6 / 20), rtol=1e-5)
     assert both.notes.pitch.tolist() == [60, 48, 62, 50, 64]
     assert both.notes.part.tolist() == [1, 2, 1, 2, 1]
-
-
-@pytest.mark.parametrize("silent", [0, 1])
-def test_an_excerpt_without_sound_may_be_overlaid(silent: int) -> None:
-    parts = [rendered([60], 0, 0.5), rendered([48], 0, 0.5)]
-    parts[silent] = Rendered(np.zeros(100, np.float32), notes_of([], [], []))
-    both = overlaid(parts[0], parts[1], 0.0)
-    assert np.isfinite(both.audio).all()
-    assert len(both.notes) == 1

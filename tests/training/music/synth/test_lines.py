@@ -10,7 +10,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
 from training.music.synth.instruments.bank import Bank
-from training.music.synth.instruments.lines import Line, glided, phrased, random_line, swelled
+from training.music.synth.instruments.lines import Line, glided, phrased, random_line
 from training.music.synth.render import Voice, render
 
 ALL = Line(connected=1.0, slurred=1.0)
@@ -39,23 +39,6 @@ def test_the_level_stays_through_a_slur_and_falls_between_detached_notes(bank: B
     slurred, detached = play(bank, ALL, notes), play(bank, Line(), notes)
     assert quietest_db(slurred, 0.55, 0.85) > level_db(around(slurred, 0.45)) - 6
     assert quietest_db(detached, 0.55, 0.85) < level_db(around(detached, 0.45)) - 20
-
-
-def test_a_slurred_note_replaces_the_one_before_it_around_its_onset(bank: Bank) -> None:
-    audio = play(bank, ALL, melody(67, 79))
-
-    def share(at_s: float) -> float:
-        """Of the new note's fundamental in both."""
-        part = around(audio, at_s, 0.05) * np.hanning(len(around(audio, at_s, 0.05)))
-        levels = [
-            abs(np.exp(-2j * np.pi * hertz * np.arange(len(part)) / SAMPLE_RATE) @ part)
-            for hertz in (392.0, 784.0)
-        ]
-        return levels[1] / sum(levels)
-
-    # 784 Hz is also the old note's second partial.
-    assert share(0.8) > share(0.6) + 0.2
-    assert share(0.6) < 0.5 < share(0.8)
 
 
 def test_notes_of_a_slur_end_where_the_next_one_begins() -> None:
@@ -102,13 +85,6 @@ def test_phrasing_keeps_onsets_and_the_order_of_ends(
     assert phrasing.slurred.sum() == phrasing.left.sum()
 
 
-def test_an_organ_neither_slurs_nor_swells() -> None:
-    rng = np.random.default_rng(0)
-    lines = [random_line(False, rng) for _ in range(20)]
-    assert any(line.connected for line in lines)
-    assert not any(line.slurred or line.gliding or line.swell_db for line in lines)
-
-
 @pytest.mark.parametrize("semitones", [-3.0, 0.5])
 def test_a_glide_begins_away_from_the_pitch_and_arrives(semitones: float) -> None:
     position = np.linspace(0, 1998, 1000)
@@ -116,10 +92,3 @@ def test_a_glide_begins_away_from_the_pitch_and_arrives(semitones: float) -> Non
     speed = np.diff(position)
     assert 12 * np.log2(speed[0] / 2) == pytest.approx(semitones, abs=0.1)
     assert speed[-1] == pytest.approx(2)
-
-
-def test_a_swell_changes_the_level_along_a_note() -> None:
-    sound = np.ones(1001, np.float32)
-    swelled(sound, -6.0, 3.0)
-    decibel = 20 * np.log10(sound)
-    np.testing.assert_allclose(decibel[[0, 500, 1000]], [0, 0, -6], atol=0.01)

@@ -12,7 +12,6 @@ from training.music.notes import Notes, next_strokes, notes_of
 from training.music.synth.instruments.bank import Bank
 from training.music.synth.pianos.dampers import Dampers, Dampings
 from training.music.synth.pianos.pedal import (
-    changed_pedal,
     contact_time,
     held_by_pedal,
     pedal_depth,
@@ -91,12 +90,3 @@ def test_half_a_pedal_holds_notes_from_the_middle_on() -> None:
     held = held_by_pedal(notes, pedal)
     assert held.offset.tolist() == [0.9, 1.1, 2.5]  # held; depth 0.4 is too little; too late
     assert held.released.tolist() == [0.5, 1.1, 2.5]
-
-
-def test_long_presses_are_changed_and_short_ones_kept() -> None:
-    out = changed_pedal(np.array([[1.0, 3.0], [4.0, 24.0]]), 8.0)
-    assert out[0].tolist() == [1.0, 3.0]
-    assert len(out) == 4
-    assert out[-1, 1] == pytest.approx(24.0)
-    assert (out[1:, 0] > out[:-1, 1]).all()
-    assert changed_pedal(np.zeros((0, 2)), 8.0).shape == (0, 2)

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import math
 import signal
-import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -304,9 +303,6 @@ def deferred_signals() -> Iterator[list[int]]:
     A second signal raises KeyboardInterrupt at once.
     """
     received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
 
     def note(number: int, _: Any) -> None:
         received.append(number)

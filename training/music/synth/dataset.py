@@ -187,8 +187,6 @@ def synth_stream(
     ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
     ``if __name__ == "__main__"`` guard, as they start with "spawn".
     """
-    if batch_size < 1 or workers < 0:
-        raise ValueError("batch_size must be positive and workers not negative")
     # Decode the bank once here: otherwise every worker would, at the same time.
     load_material(config, "train")
     loader = DataLoader(

@@ -3,7 +3,6 @@ strings in sympathy.
 """
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,39 +22,24 @@ SPREAD_DB = 3.0
 """Standard deviation of the level of single noises."""
 
 
-@dataclass(frozen=True)
-class Mechanics:
-    """Recorded noises, float32 with a peak of 1 each."""
-
-    keys: NDArray[np.int64]
-    """MIDI pitches of ``releases``."""
-    releases: list[NDArray[np.float32]]
-    """A key and its damper falling back."""
-    pedal_down: list[NDArray[np.float32]]
-    pedal_up: list[NDArray[np.float32]]
+Mechanics = dict[str, list[tuple[int, NDArray[np.float32]]]]
+"""Recorded noises by kind ("release", of a key and its damper falling back, "pedal_down",
+"pedal_up"): the MIDI pitch of the key, 0 for pedals, and float32 with a peak of 1."""
 
 
 def load_mechanics(folder: Path) -> Mechanics | None:
-    """Read ``releases/`` of a bank's folder; None where the bank has none.
-
-    Raises KeyError where a kind of noise ("release", "pedal_down", "pedal_up") is missing.
-    """
+    """Read ``releases/`` of a bank's folder; None where the bank has none."""
     index = folder / "releases" / "releases.json"
     if not index.exists():
         return None
-    noises: dict[str, list[tuple[int, NDArray[np.float32]]]] = {}
+    noises: Mechanics = {}
     for entry in json.loads(index.read_text())["sets"].values():
         audio, _ = soundfile.read(folder / entry["file"], dtype="float32")
         for note in entry["notes"]:
             sound = audio[note["start"] : note["start"] + note["length"]]
             peak = np.float32(max(1e-6, float(np.abs(sound).max())))
             noises.setdefault(note["kind"], []).append((note["key"] or 0, sound / peak))
-    return Mechanics(
-        np.array([key for key, _ in noises["release"]]),
-        [sound for _, sound in noises["release"]],
-        [sound for _, sound in noises["pedal_down"]],
-        [sound for _, sound in noises["pedal_up"]],
-    )
+    return noises
 
 
 def random_noise(
@@ -82,13 +66,15 @@ def random_noise(
             sound = sound[: length - at]
             out[at : at + len(sound)] += gain * sound
 
-    nearest = np.abs(notes.pitch[:, None] - mechanics.keys[None, :]).argmin(axis=1)
+    keys = np.array([key for key, _ in mechanics["release"]])
+    nearest = np.abs(notes.pitch[:, None] - keys[None, :]).argmin(axis=1)
     for which, second in zip(nearest, notes.released, strict=True):
-        add(mechanics.releases[which], float(second), keys_db)
+        add(mechanics["release"][which][1], float(second), keys_db)
     for begin, end, depth in pedal:
         level_db = pedal_db + 20 * np.log10(max(0.1, depth))
-        for sounds, second in ((mechanics.pedal_down, begin), (mechanics.pedal_up, end)):
-            add(sounds[rng.integers(len(sounds))], float(second), level_db)
+        for kind, second in (("pedal_down", begin), ("pedal_up", end)):
+            sounds = mechanics[kind]
+            add(sounds[rng.integers(len(sounds))][1], float(second), level_db)
     return out
 
 

@@ -61,9 +61,8 @@ from training.evaluation.real import evaluate_collection
 from training.evaluation.reports.pictures import draw_confusion
 from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig
-from training.musicnet.evaluate import labelled_test_set, papers_figure
 from training.musicnet.layout import TEST
-from training.musicnet.windows import TEST_STRIDE, ArchiveConfig
+from training.musicnet.windows import TEST_STRIDE, ArchiveConfig, labelled_test_set, papers_figure
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 

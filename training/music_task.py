@@ -27,8 +27,14 @@ from model.config import (
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Share
-from training.music.distillation import DistillationConfig, Teacher
-from training.music.losses import ClassShares, HeadWeights, heads_loss, released_loss
+from training.music.losses import (
+    ClassShares,
+    DistillationConfig,
+    HeadWeights,
+    Teacher,
+    heads_loss,
+    released_loss,
+)
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import CACHE, SynthConfig
 from training.music.synth.dataset import Batch, render_validation, synth_stream

@@ -8,10 +8,10 @@ from model.config import ACCURATE, LIGHT, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.data import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.text.passages import CutConfig
+from training.lambada.text import CutConfig
 from training.loop.config import LoopConfig
 from training.loop.loop import Task
-from training.music.distillation import DistillationConfig
+from training.music.losses import DistillationConfig
 from training.music_task import MusicConfig, MusicTask
 
 

@@ -21,7 +21,7 @@ from service.engine.interface import Transcriber
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.recordings import AUDIO, AudioError, read_audio
-from training.music.synth.acoustics.backgrounds import load_backgrounds
+from training.music.synth.acoustics.surroundings import load_backgrounds
 
 Sound = NDArray[np.float32]
 

@@ -38,7 +38,6 @@ from training.evaluation.reports.report import (
     row,
     tables,
 )
-from training.music.label_files import LabelError
 from training.music.metrics import (
     DEFINITIONS,
     NoteList,
@@ -48,7 +47,7 @@ from training.music.metrics import (
     note_on_delays,
     scores,
 )
-from training.music.recordings import AudioError, Collection, Recording, read_audio
+from training.music.recordings import AudioError, Collection, LabelError, Recording, read_audio
 
 END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
 

@@ -18,11 +18,13 @@ from model.ranges import Count, Fraction, FromZero, checked
 from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
 from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
-from training.lambada.text.novels import Novels, is_collection, read_novels
-from training.lambada.text.passages import (
+from training.lambada.text import (
     CutConfig,
+    Novels,
     Passages,
     cut_passages,
+    is_collection,
+    read_novels,
     read_passages,
     read_training_passages,
     words_by_frequency,

@@ -5,24 +5,230 @@ Labels are MIDI files, or TSV/CSV tables of onset s, offset s, pitch, velocity, 
 the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, row for row with
 ``notes/STEM.csv``, relative to the start given by ``info.csv`` beside the two folders. Both may
 have sub-folders.
+
+A note of a MIDI file lasts from the key stroke until key and pedal are released. A sustain pedal
+acts on its own channel, regardless of the track (MIDI 1.0). Some instruments record the pedal on a
+separate channel: a pedal on a channel without notes therefore holds the notes of every channel that
+has no pedal of its own. pretty_midi does not keep the channels; mido does.
 """
 
+import csv
+import re
+from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+import mido
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from training.music.label_files import (
-    LabelError,
-    read_alignment,
-    read_columns,
-    read_midi,
-    read_table,
-)
-from training.music.metrics import NoteList
+from model.instruments import UNKNOWN, class_of
+from service.protocol.midi_file import SUSTAIN
+from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
+
+DELIMITERS = ("\t", ",", ";")
+SPLIT = re.compile("[\t,;]")  # a header may use another delimiter than the rows
+AFTER_NAME = re.compile("(time)?(s|sec|secs|seconds?)?$")
+COLUMNS = {
+    "onset": ("onset", "start", "begin"),
+    "offset": ("offset", "end", "stop"),
+    "pitch": ("midipitch", "midinote", "midi", "notenumber", "pitch", "note"),
+    "velocity": ("velocity", "midivelocity", "vel"),
+    "program": ("program", "midiprogram"),
+}
+"""Column names, in any case and optionally followed by "time" or "s"; the last two may be
+missing."""
+AS_THEY_COME = {name: place for place, name in enumerate(COLUMNS)}
+
+
+class LabelError(ValueError):
+    """A label file that cannot be read as notes."""
+
+
+def read_table(path: Path) -> NoteList:
+    """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
+    velocity and program (General MIDI, 0 to 127).
+
+    In this order unless a header (COLUMNS) names another; separated by tabs, commas or semicolons.
+
+    Raises:
+        LabelError: naming the line that is not a note, or a header that names only some of the
+            columns (comments after # aside).
+    """
+    places = AS_THEY_COME
+    rows: list[list[float]] = []
+    for number, cells in enumerate(_read_rows(path), start=1):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if not rows and not _is_number(cells[0]):
+            found = _places([name for cell in cells for name in SPLIT.split(cell)])
+            if not found and not cells[0].lstrip().startswith("#"):
+                raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {cells}")
+            places = found or AS_THEY_COME
+            continue
+        there = {name: cells[place] for name, place in places.items() if place < len(cells)}
+        try:
+            values: dict[str, float] = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
+            values |= {name: float(cell) for name, cell in there.items()}
+            if not _is_note(**values):
+                raise ValueError
+        except (TypeError, ValueError):
+            words = "not onset, offset, pitch, velocity, program"
+            raise LabelError(f"{path}:{number}: {words}: {cells}") from None
+        values["program"] = class_of(int(values["program"]))
+        rows.append([values[name] for name in COLUMNS])
+    return note_list(np.array(rows).reshape(-1, len(COLUMNS)))
+
+
+def _read_rows(path: Path) -> list[list[str]]:
+    """Cells of all lines, split at the most frequent delimiter."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        return list(csv.reader(text.splitlines(), delimiter=max(DELIMITERS, key=text.count)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise LabelError(f"cannot read {path}: {error}") from None
+
+
+def _places(names: list[str]) -> dict[str, int]:
+    """The places of COLUMNS; empty if onset, offset or pitch are not named."""
+    plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name.lower()), count=1) for name in names]
+    found = {
+        column: next(plain.index(name) for name in known if name in plain)
+        for column, known in COLUMNS.items()
+        if not set(known).isdisjoint(plain)
+    }
+    return found if {"onset", "offset", "pitch"} <= found.keys() else {}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_note(onset: float, offset: float, pitch: float, velocity: float, program: float) -> bool:
+    known = 0 <= program < 128 or program == UNKNOWN
+    return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128 and known
+
+
+def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
+    """Estimated times of a score's notes, row for row."""
+    aligned, written = read_columns(alignment), read_columns(notes)
+    try:
+        rows = [
+            (float(time["start"]), float(time["end"]), int(note["pitch"]), int(note["velocity"]))
+            for time, note in zip(aligned, written, strict=True)
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabelError(f"cannot read {alignment} with {notes}: {error!r}") from None
+    if not rows:
+        raise LabelError(f"{alignment} has no notes")
+    return note_list(np.array(rows) + [begin_s, begin_s, 0, 0])
+
+
+def read_columns(path: Path) -> list[dict[str, str]]:
+    """Rows by the names in the first. Raises LabelError."""
+    head, *rows = _read_rows(path) or [[]]
+    return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
+
+
+DRUMS = 9  # the channel of percussion in General MIDI, counted from 0
+PRESSED = 64  # smallest value that means down
+TEMPO = 500_000  # default microseconds per beat
+
+
+Row = tuple[float, float, int, int, int]
+"""Onset s, offset s, pitch, velocity, class of the instrument."""
+Change = tuple[float, bool]
+"""Second, and whether the pedal is down from then on."""
+
+
+def read_midi(path: Path) -> NoteList:
+    """Notes of a MIDI file, without drums, lengthened by the sustain pedal; with instruments if the
+    file names programs. Raises LabelError."""
+    try:
+        channels = _channels(mido.MidiFile(path))
+    except (OSError, ValueError, EOFError, LookupError, mido.KeySignatureError) as error:
+        raise LabelError(f"cannot read {path}: {error}") from error
+    apart = [change for notes, pedal in channels if not notes for change in pedal]
+    parts = [np.zeros((0, 5))]
+    for notes, pedal in channels:
+        pressed = any(down for _, down in pedal)
+        parts.append(_held(np.array(notes, float).reshape(-1, 5), pedal if pressed else apart))
+    return note_list(np.concatenate(parts))
+
+
+def _channels(file: mido.MidiFile) -> list[tuple[list[Row], list[Change]]]:
+    """Notes and pedal by channel. Raises ValueError for a file not timed in beats."""
+    if file.ticks_per_beat <= 0:
+        raise ValueError("its time is not counted in beats")
+    ticks, seconds, tempi = _tempo_map(file)
+    channels: defaultdict[int, tuple[list[Row], list[Change]]] = defaultdict(lambda: ([], []))
+    programs: dict[int, int] = {}  # by channel
+    for track in file.tracks:
+        struck: defaultdict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
+        tick = 0
+        for message in track:
+            tick += message.time
+            if message.is_meta or getattr(message, "channel", DRUMS) == DRUMS:
+                continue
+            last = bisect_right(ticks, tick) - 1
+            now_s = seconds[last] + (tick - ticks[last]) * tempi[last]
+            notes, pedal = channels[message.channel]
+            if message.type == "control_change" and message.control == SUSTAIN:
+                pedal.append((now_s, message.value >= PRESSED))
+            elif message.type == "program_change":
+                programs[message.channel] = message.program
+            elif message.type in ("note_on", "note_off"):
+                key = struck[message.channel, message.note]
+                if message.type == "note_on" and message.velocity:
+                    player = class_of(programs.get(message.channel, -1))
+                    key.append((now_s, message.velocity, player))
+                    continue
+                # A note struck at this very tick goes on if the event ends an earlier one.
+                ended = [strike for strike in key if strike[0] < now_s]
+                notes += [(on_s, now_s, message.note, v, player) for on_s, v, player in ended]
+                key[:] = key[len(ended) :] if ended else []
+    return list(channels.values())
+
+
+def _tempo_map(file: mido.MidiFile) -> tuple[list[int], list[float], list[float]]:
+    """For each tempo: its first tick and second, and the seconds per tick."""
+    changes = {0: TEMPO}
+    for track in file.tracks:
+        tick = 0
+        for message in track:
+            tick += message.time
+            if message.type == "set_tempo":
+                changes[tick] = message.tempo
+    ticks, seconds, tempi = [0], [0.0], [1e-6 * changes[0] / file.ticks_per_beat]
+    for tick in sorted(changes)[1:]:
+        seconds.append(seconds[-1] + (tick - ticks[-1]) * tempi[-1])
+        ticks.append(tick)
+        tempi.append(1e-6 * changes[tick] / file.ticks_per_beat)
+    return ticks, seconds, tempi
+
+
+def _held(notes: NDArray[np.float64], pedal: list[Change]) -> NDArray[np.float64]:
+    """Rows [n, 5] that end when the pedal releases them, at most at the next stroke."""
+    if not len(notes):
+        return notes
+    onset, offset, pitch = notes[:, :3].T
+    moment, down = np.array(sorted(pedal, key=lambda change: change[0])).reshape(-1, 2).T
+    held = np.append(down, 0)[np.searchsorted(moment, offset, side="right") - 1] > 0
+    release = np.append(moment[down == 0], max(offset.max(), moment.max(initial=0)))
+    released = release[np.searchsorted(release[:-1], offset, side="right")]
+    struck, stroke = np.unique(notes[:, [2, 0]], axis=0, return_inverse=True)
+    later = np.append(np.where(np.diff(struck[:, 0]) == 0, struck[1:, 1], np.inf), np.inf)
+    again = later[stroke.reshape(-1)]
+    notes[:, 1] = np.maximum(offset, np.minimum(np.where(held, released, offset), again))
+    return notes
+
 
 AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
 MIDI = {".mid", ".midi"}

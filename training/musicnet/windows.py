@@ -21,13 +21,16 @@ from typing import Any
 import numpy as np
 import soundfile
 import soxr
+import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from model.config import HOP, WINDOW
+from model.config import CENTRE_FRAME, HOP, WINDOW
 from model.storage import replace_file
-from training.music.metrics import UNKNOWN_VELOCITY
+from model.transcriber import TranscriptionModel
+from training.music.metrics import UNKNOWN_VELOCITY, frame_average_precision
 from training.music.notes import Notes, notes_of
+from training.music.recordings import Collection, Recording
 from training.music.synth.dataset import Batch, empty_batch
 from training.music.targets import ONSET_HOPS, segment_labels
 from training.musicnet.layout import (
@@ -37,6 +40,7 @@ from training.musicnet.layout import (
     Source,
     TestSet,
     Use,
+    as_notes,
     find,
     read_intervals,
     split,
@@ -220,3 +224,49 @@ class Archive:
             "validation": [source.number for source in self.split["validation"]],
             "test": [source.number for source in self.split["test"]],
         }
+
+
+BATCH = 64  # windows predicted at once
+
+
+def labelled_test_set(config: ArchiveConfig) -> Collection:
+    """The test recordings with their notes in seconds. Raises ArchiveError."""
+    out = []
+    for source in split(find(config.root), config.test)["test"]:
+        notes = as_notes(read_intervals(source))
+        out.append(Recording(str(source.number), source.audio, notes))
+    return Collection(f"MusicNet, {config.test} test set", out, {})
+
+
+def papers_figure(
+    transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
+) -> dict[str, Any]:
+    """The paper's figure (section "MusicNet"): average precision of the middle frames of all
+    windows, each with its calibration, over all test recordings and for each one.
+
+    stride: samples between windows. Raises ArchiveError, and ValueError for a recording without a
+    single window.
+    """
+    rate = transcriber.config.sample_rate
+    device = next(transcriber.parameters()).device
+    archive = Archive(config, rate, transcriber.config.context)
+    predicted: list[NDArray[np.float32]] = []
+    labels: list[NDArray[np.bool_]] = []
+    recordings = {}
+    for track in archive.tracks("test"):
+        windows = Windows([track], rate, stride, archive.context)
+        first = len(predicted)
+        for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
+            batch = windows.read(range(begin, min(begin + BATCH, len(windows))))
+            heads = transcriber.predict(torch.from_numpy(batch.audio).to(device))
+            predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
+            labels.append(batch.targets.frame[:, CENTRE_FRAME] > 0)
+        own = np.concatenate(predicted[first:]), np.concatenate(labels[first:])
+        recordings[str(track.number)] = frame_average_precision(*own)
+    pooled = np.concatenate(predicted), np.concatenate(labels)
+    return {
+        "average_precision": frame_average_precision(*pooled),
+        "stride": stride,
+        "windows": len(pooled[0]),
+        "recordings": recordings,
+    }

@@ -22,7 +22,6 @@ from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.choosing import Chooser, command
 from training.shipping.pieces import (
     Truth,
     full_age,
@@ -31,7 +30,7 @@ from training.shipping.pieces import (
     run_windows,
     tracked,
 )
-from training.shipping.tune import SEED
+from training.shipping.tune import SEED, Chooser, command
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,7 @@ from service.session.transcribe import transcribe_array
 from training.evaluation.instruments import Passage, down_frames, pedal_frames, rendered_passages
 from training.music.metrics import confusion, estimated_notes, matched_onsets
 from training.music.synth.config import SynthConfig
-from training.shipping.choosing import Chooser, command
-from training.shipping.tune import tune
+from training.shipping.tune import Chooser, command, tune
 
 STREAM = StreamOptions(lookahead_ms=100.0, block_frames=16)
 SHARES = (0.02, *(i / 20 for i in range(1, 20)))

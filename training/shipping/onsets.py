@@ -27,10 +27,9 @@ from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker_settings import TrackerSettings
 from training.music.metrics import ONSET_TOLERANCE_S, NoteList, note_list
 from training.music.notes import nearest
-from training.music.synth.acoustics.backgrounds import load_backgrounds
+from training.music.synth.acoustics.surroundings import load_backgrounds
 from training.music.synth.config import SynthConfig
 from training.music.synth.tones import tones
-from training.shipping.choosing import Chooser, command
 from training.shipping.pieces import (
     Material,
     Truth,
@@ -42,6 +41,7 @@ from training.shipping.pieces import (
     rendered_material,
     run_windows,
 )
+from training.shipping.tune import Chooser, command
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping import early, naming, onsets, tune
 from training.shipping.card import sources, write_card
-from training.shipping.choosing import add_material
+from training.shipping.tune import add_material
 
 logger = logging.getLogger(__name__)
 

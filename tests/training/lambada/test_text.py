@@ -6,16 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.lambada.text.novels import Novels, TextError, is_collection, read_novels
-from training.lambada.text.passages import (
+from training.lambada.text import (
     CutConfig,
+    Novels,
     Passages,
+    TextError,
     cut_passages,
+    is_collection,
+    paragraphs,
+    read_novels,
     read_passages,
     read_training_passages,
+    sentence_starts,
+    tokenise,
     words_by_frequency,
 )
-from training.lambada.text.tokens import paragraphs, sentence_starts, tokenise
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import torch
 
 from training.lambada.reader import encode_clean, encode_released
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.text.novels import TextError, read_novels
-from training.lambada.text.passages import APART, CutConfig, cut_passages
+from training.lambada.text import APART, CutConfig, TextError, cut_passages, read_novels
 from training.lambada.words import (
     Vocabulary,
     common_names,

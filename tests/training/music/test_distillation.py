@@ -11,7 +11,7 @@ from model.config import WINDOW, FilterbankConfig
 from model.storage import load
 from tests.networks import TINY
 from tests.training.music.test_losses import random_labels
-from training.music.distillation import TAUGHT, DistillationConfig, Teacher
+from training.music.losses import TAUGHT, DistillationConfig, Teacher
 from training.music.targets import Targets
 
 STUDENT = replace(TINY, name="student")

@@ -10,8 +10,7 @@ import pytest
 import soundfile
 
 from model.config import INSTRUMENTS
-from training.music.label_files import LabelError, read_midi, read_table
-from training.music.recordings import read_collection
+from training.music.recordings import LabelError, read_collection, read_midi, read_table
 
 HEADS = (b"id,onset,offset,velocity", b"0.5 1.5 60", b"names")  # which name too little
 ROWS = (b"0.5,0.6,60,64,128", b"0.5,0.4,60,64", b"0.5,1.0", b"0.5,x,60,64")

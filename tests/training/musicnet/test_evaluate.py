@@ -15,9 +15,8 @@ from tests.training.conftest import same_weights
 from tests.training.musicnet.conftest import HEADER, scale
 from training import evaluate, run
 from training.music.metrics import DELAY_FIGURES, FIGURES
-from training.musicnet.evaluate import labelled_test_set
 from training.musicnet.layout import find
-from training.musicnet.windows import ArchiveConfig, open_tracks
+from training.musicnet.windows import ArchiveConfig, labelled_test_set, open_tracks
 from training.presets import MUSIC_PRESETS
 
 

@@ -19,13 +19,13 @@ from tests.networks import TINY
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
 from training.shipping import naming, ship
-from training.shipping.choosing import Chooser
 from training.shipping.naming import STREAM, NamingPieces, naming_settings
 from training.shipping.pieces import Pieces, rendered_material
 from training.shipping.tune import (
     GRID,
     MAX_CORRECTION,
     SEED,
+    Chooser,
     RenderedPieces,
     correction_frames,
     main,
@@ -106,9 +106,7 @@ def test_the_command_writes_what_it_finds_into_the_card(
 ) -> None:
     found = TrackerSettings(onset_threshold=0.45, restrike_threshold=0.6)
     monkeypatch.setattr("training.shipping.tune.tune", lambda *_: found)
-    monkeypatch.setattr(
-        "training.shipping.choosing.write_card", lambda path, card: written.append(card)
-    )
+    monkeypatch.setattr("training.shipping.tune.write_card", lambda _, card: written.append(card))
     written: list[dict[str, Any]] = []
     where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     little = ["--pieces", "1", "--seconds", "4"]

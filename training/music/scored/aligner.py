@@ -16,10 +16,9 @@ from service.engine.engine import Engine
 from service.notes.onsets import peaks
 from service.notes.tracking import onset_shift
 from service.session.transcribe import transcribe_array
-from training.music.label_files import LabelError, read_midi
 from training.music.metrics import NoteList
 from training.music.notes import nearest, next_strokes
-from training.music.recordings import read_audio
+from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.scored.coarse import TimeMap, read_time_map, warp
 
 TOLERANCE_S = 0.06

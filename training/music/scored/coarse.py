@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from training.music.label_files import LabelError
 from training.music.metrics import NoteList
+from training.music.recordings import LabelError
 
 HEAD_LINES = 2  # of a table: a comment, then the column names
 

@@ -10,19 +10,17 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from training.music.notes import joined
 from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import ScoredRecording, load_recordings
-from training.music.scored.masks import ALL_PITCHES
+from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
 from training.music.synth.config import RecordingConfig, SynthConfig
 from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.instruments.casting import choose, ensemble_group
-from training.music.synth.material import random_notes
 from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform, voice_for
+from training.music.synth.pianos.dampers import held_by_pedal, invented_pedal, pedal_depths
 from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
-from training.music.synth.pianos.pedal import held_by_pedal, invented_pedal, pedal_depths
 from training.music.synth.render import Rendered, render, shorten_repeats
-from training.music.synth.scores import Piece, load_pieces
+from training.music.synth.scores import Piece, load_pieces, random_notes
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)
 """Transpositions, which also change the tempo, as on tape."""

@@ -12,12 +12,12 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, Instrument
 from training.music.synth.instruments.casting import cast
 from training.music.synth.instruments.lines import random_line
-from training.music.synth.pianos.dampers import random_dampers
-from training.music.synth.pianos.pedal import (
+from training.music.synth.pianos.dampers import (
     changed_pedal,
     held_by_pedal,
     invented_pedal,
     pedal_depths,
+    random_dampers,
 )
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import Piece

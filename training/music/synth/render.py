@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from training.music.notes import Notes, joined
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
 from training.music.synth.instruments.lines import Line, glided, phrased, swelled
-from training.music.synth.pianos.dampers import Dampers, Dampings, Releases
+from training.music.synth.pianos.dampers import (
+    Dampers,
+    Dampings,
+    Releases,
+    contact_time,
+    pedal_depth,
+)
 from training.music.synth.pianos.mechanics import Mechanics, random_noise, random_sympathy
-from training.music.synth.pianos.pedal import contact_time, pedal_depth
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5

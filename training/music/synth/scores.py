@@ -94,3 +94,127 @@ def _span(columns: dict[str, NDArray[Any]]) -> tuple[NDArray[np.float64], NDArra
     """Begin and end in seconds."""
     begin = columns["time"].astype(np.float64)
     return begin, begin + columns["duration"]
+
+
+OUTER_PROBABILITY = 0.5
+OUTER_SEMITONES = 16
+"""This share of the patterns lies within so many semitones of the lowest or the highest note."""
+SECTION_S = (2.0, 6.0)
+"""Length of a pattern."""
+
+_STEPS = ([0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 11], range(12), [0, 2, 4, 6, 8, 10])
+_SCALES = [np.array(steps) for steps in _STEPS]
+_TONES = ([0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 7, 10], [0, 4, 8], [0, 5, 10], [0, 7])
+_CHORDS = [np.array(tones) for tones in _TONES]
+
+Section = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Onsets and durations in seconds and pitches of one pattern."""
+
+
+def random_notes(seconds: float, low: int, high: int, rng: np.random.Generator) -> Notes:
+    """Patterns one after another, all in part 0, with pitches within ``low``..``high``.
+
+    Scores rarely leave the middle of the keyboard and follow harmony: with these, every pitch and
+    interval is trained.
+    """
+    onsets, durations, pitches, velocities = [], [], [], []
+    time = float(rng.uniform(0, 1))
+    while time < seconds:
+        span = float(rng.uniform(*SECTION_S))
+        # Scores leave the outer octaves almost empty: these patterns prefer them.
+        if rng.random() < OUTER_PROBABILITY:
+            edge = rng.uniform(0, OUTER_SEMITONES)
+            centre = float(low + edge if rng.random() < 0.5 else high - edge)
+        else:
+            centre = float(rng.uniform(low, high))
+        pattern = _PATTERNS[rng.integers(len(_PATTERNS))]
+        onset, duration, pitch = pattern(span, centre, rng)
+        onsets.append(time + onset)
+        durations.append(duration)
+        pitches.append(pitch)
+        level = rng.uniform(25, 110)
+        velocities.append(np.clip(level + rng.normal(0, 8, len(onset)), 12, 122))
+        time += span + float(rng.exponential(0.3))
+    onset = np.concatenate(onsets)
+    pitch = np.rint(np.concatenate(pitches))
+    inside = (pitch >= low) & (pitch <= high) & (onset < seconds)
+    order = np.flatnonzero(inside)[np.argsort(onset[inside], kind="stable")]
+    columns = (onset, onset + np.concatenate(durations), pitch, np.concatenate(velocities))
+    return notes_of(*(column[order] for column in columns))
+
+
+def _beats(span: float, rng: np.random.Generator, fastest_s: float, slowest_s: float) -> Section:
+    """A regular pulse of random pace; pitches are left at 0 for the pattern to fill in."""
+    pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
+    onset = np.arange(0, span, pace)
+    onset = onset + rng.normal(0, 0.02 * pace, len(onset)).clip(-0.02, 0.02)
+    duration = np.full(len(onset), pace * rng.uniform(0.4, 1.6))
+    return np.maximum(onset, 0), duration, np.zeros(len(onset))
+
+
+def _scale(span: float, centre: float, rng: np.random.Generator) -> Section:
+    onset, duration, _ = _beats(span, rng, 0.07, 0.5)
+    steps = _SCALES[rng.integers(len(_SCALES))]
+    degree = np.arange(len(onset)) - len(onset) // 2
+    if rng.random() < 0.5:
+        degree = -degree
+    return onset, duration, centre + 12 * (degree // len(steps)) + steps[degree % len(steps)]
+
+
+def _arpeggio(span: float, centre: float, rng: np.random.Generator) -> Section:
+    onset, duration, _ = _beats(span, rng, 0.07, 0.4)
+    steps = _CHORDS[rng.integers(len(_CHORDS))]
+    turn = int(rng.integers(4, 12))
+    degree = np.abs((np.arange(len(onset)) % (2 * turn)) - turn)
+    duration = duration * rng.choice([1.0, 1.0, 4.0])
+    return onset, duration, centre + 12 * (degree // len(steps)) + steps[degree % len(steps)]
+
+
+def _repeated(span: float, centre: float, rng: np.random.Generator) -> Section:
+    onset, duration, _ = _beats(span, rng, 0.09, 0.6)
+    pitch = np.full(len(onset), round(centre), float)
+    return onset, np.minimum(duration, np.median(np.diff(onset)) if len(onset) > 1 else span), pitch
+
+
+def _stacked(
+    onset: NDArray[np.float64],
+    duration: NDArray[np.float64],
+    stacks: list[NDArray[np.float64]],
+    spread_s: float,
+    rng: np.random.Generator,
+) -> Section:
+    sizes = [len(stack) for stack in stacks]
+    times = np.repeat(onset, sizes) + np.abs(rng.normal(0, spread_s, sum(sizes)))
+    return times, np.repeat(duration, sizes), np.concatenate(stacks)
+
+
+def _chords(span: float, centre: float, rng: np.random.Generator) -> Section:
+    onset, duration, _ = _beats(span, rng, 0.2, 2.0)
+    stacks = []
+    for _ in onset:
+        chord = _CHORDS[rng.integers(len(_CHORDS))] + rng.integers(-7, 8)
+        doubled = chord + 12 * rng.integers(-2, 3, len(chord))
+        both = np.concatenate([chord, doubled[rng.random(len(chord)) < 0.5]])
+        stacks.append(np.unique(np.rint(centre + both)).astype(float))
+    return _stacked(onset, duration, stacks, rng.choice([0.002, 0.008, 0.03]), rng)
+
+
+def _clusters(span: float, centre: float, rng: np.random.Generator) -> Section:
+    """Up to ten pitches at any distances: no interval is rarer than another."""
+    onset, duration, _ = _beats(span, rng, 0.15, 1.5)
+    stacks = []
+    for _ in onset:
+        width = rng.integers(3, 30)
+        size = int(rng.integers(2, 11))
+        stacks.append(np.unique(np.rint(centre + rng.uniform(-width, width, size))))
+    return _stacked(onset, duration, stacks, rng.choice([0.002, 0.01]), rng)
+
+
+def _single(span: float, centre: float, rng: np.random.Generator) -> Section:
+    """Lone notes with rests: each pitch by itself, from its attack to its silence."""
+    onset, duration, _ = _beats(span, rng, 0.3, 2.0)
+    pitch = np.rint(centre + rng.normal(0, 8, len(onset)))
+    return onset, duration * rng.uniform(0.4, 1.0), pitch
+
+
+_PATTERNS = (_scale, _arpeggio, _repeated, _chords, _clusters, _single)

@@ -12,8 +12,8 @@ from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.conftest import write_midi
 from tests.training.music.scored.conftest import FRAME_S
 from training.align import main
-from training.music.label_files import LabelError, read_table
 from training.music.metrics import NoteList
+from training.music.recordings import LabelError, read_table
 from training.music.scored.aligner import (
     FOUND,
     PLACED,

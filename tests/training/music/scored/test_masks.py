@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from model.config import HOP, SAMPLE_RATE
 from training.music.notes import notes_of
 from training.music.scored.coarse import TimeMap
-from training.music.scored.masks import (
+from training.music.scored.corpus import (
     DOUBT,
     HELD,
     RELEASE_S,

@@ -10,9 +10,15 @@ from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from training.music.synth.acoustics.augment import Surroundings, augment, impulse_response, mp3
-from training.music.synth.acoustics.backgrounds import Backgrounds, load_backgrounds
 from training.music.synth.acoustics.noise import background
-from training.music.synth.acoustics.rooms import DIRECT_S, Room, load_rooms, measured_response
+from training.music.synth.acoustics.surroundings import (
+    DIRECT_S,
+    Backgrounds,
+    Room,
+    load_backgrounds,
+    load_rooms,
+    measured_response,
+)
 from training.music.synth.config import RecordingConfig, SynthConfig
 
 

@@ -10,8 +10,9 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, next_strokes, notes_of
 from training.music.synth.instruments.bank import Bank
-from training.music.synth.pianos.dampers import Dampers, Dampings
-from training.music.synth.pianos.pedal import (
+from training.music.synth.pianos.dampers import (
+    Dampers,
+    Dampings,
     contact_time,
     held_by_pedal,
     pedal_depth,

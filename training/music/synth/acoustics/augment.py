@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from training.music.synth.acoustics import noise
-from training.music.synth.acoustics.backgrounds import Backgrounds, load_backgrounds
 from training.music.synth.acoustics.noise import speech
-from training.music.synth.acoustics.rooms import Room, load_rooms, measured_response
+from training.music.synth.acoustics.surroundings import (
+    Backgrounds,
+    Room,
+    load_backgrounds,
+    load_rooms,
+    measured_response,
+)
 from training.music.synth.config import RecordingConfig
 
 TELEPHONE_HZ = (300.0, 3400.0)

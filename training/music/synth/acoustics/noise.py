@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, signal
 
-from training.music.synth.acoustics.backgrounds import Backgrounds
+from training.music.synth.acoustics.surroundings import Backgrounds
 
 # Three formants (Hz) of vowels of an adult male voice (Peterson and Barney, 1952); other voices
 # scale them.

@@ -1,1 +1,0 @@
-"""Novels as tokens and passages, before any vocabulary."""

@@ -59,42 +59,25 @@ class Track:
 
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
-    """The recordings at `rate`; missing ones are resampled, with a progress bar.
+    """The recordings at `rate`, channels averaged; those not in the cache are resampled, with a
+    progress bar.
 
     Raises ArchiveError for damaged recordings.
     """
     intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
-    stale = [source for source in sources if not _is_fresh(source, cache)]
-    for source in tqdm(stale, f"resampling to {rate} Hz", unit=" recordings", disable=not stale):
-        if not _is_fresh(source, cache):  # another process may have been faster
-            audio = resample(source.audio, rate)
-            replace_file(_path(source, cache), partial(np.save, arr=audio))
+    paths = [cache / f"{source.number}.npy" for source in sources]
+    new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
+    for source, path in tqdm(new, f"resampling to {rate} Hz", unit=" recordings", disable=not new):
+        if not path.exists():  # another process may have been faster
+            samples, _ = soundfile.read(source.audio, dtype="float32", always_2d=True)
+            audio = soxr.resample(samples.mean(axis=1), SOURCE_RATE, rate, quality="VHQ")
+            replace_file(path, partial(np.save, arr=audio))
     for notes in intervals:
         notes[:, :2] = notes[:, :2] * rate // SOURCE_RATE  # rounded down (released code)
     return [
-        Track(source.number, np.load(_path(source, cache), mmap_mode="r"), notes)
-        for source, notes in zip(sources, intervals, strict=True)
+        Track(source.number, np.load(path, mmap_mode="r"), notes)
+        for source, path, notes in zip(sources, paths, intervals, strict=True)
     ]
-
-
-def resample(path: Path, rate: int) -> NDArray[np.float32]:
-    """A recording at another rate, its channels averaged: (samples,)."""
-    samples, _ = soundfile.read(path, dtype="float32", always_2d=True)
-    return np.asarray(soxr.resample(samples.mean(axis=1), SOURCE_RATE, rate, quality="VHQ"))
-
-
-def _path(source: Source, cache: Path) -> Path:
-    return cache / f"{source.number}.npy"
-
-
-def _is_fresh(source: Source, cache: Path) -> bool:
-    """Whether the cache holds a complete copy that is not older than the recording."""
-    path = _path(source, cache)
-    try:
-        np.load(path, mmap_mode="r")
-        return path.stat().st_mtime_ns >= source.audio.stat().st_mtime_ns
-    except (OSError, ValueError):
-        return False
 
 
 TRAIN_STRIDE = 512  # samples (released code)

@@ -33,19 +33,12 @@ def test_the_command_writes_json_and_pictures(
     ("arguments", "message"),
     [
         (["--data-dir", "/no/such/folder"], "is not a folder"),
-        (["--data-dir", ".", "--model", "nobody"], "no weights"),
-        (["--data-dir", ".", "--lookahead-ms", "-5"], "lookahead"),
+        (["--model", "nobody"], "no weights"),
+        (["--lookahead-ms", "-5"], "lookahead"),
     ],
 )
 def test_bad_input_is_a_message_and_a_status(
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    tones: Path,
-    tiny_weights: Path,
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tones: Path
 ) -> None:
-    arguments = [str(tones) if argument == "." else argument for argument in arguments]
-    if "--model" not in arguments:
-        arguments = [*arguments, "--model", str(tiny_weights)]
-    assert main(["real", *arguments]) == 1
+    assert main(["real", "--data-dir", str(tones), *arguments]) == 1
     assert message in capsys.readouterr().err

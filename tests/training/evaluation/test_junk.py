@@ -17,7 +17,6 @@ from training.evaluation.junk import (
     SOUNDS,
     evaluate_junk,
     held_out_sounds,
-    recorded_sounds,
 )
 from training.music.recordings import AudioError
 
@@ -77,14 +76,9 @@ def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) 
 def test_bad_input_is_a_message_and_a_status(
     tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ["--model", str(tiny_weights)]
-    assert main(["junk", *model, "--data-dir", str(tmp_path)]) == 1
+    command = ["junk", "--model", str(tiny_weights), "--seconds", "0.2", "--data-dir"]
+    assert main([*command, str(tmp_path)]) == 1
     assert "no audio" in capsys.readouterr().err
-    assert main(["junk", *model, "--seconds", "0"]) == 1
-    assert "--seconds" in capsys.readouterr().err
     (tmp_path / "broken.wav").write_bytes(b"RIFF")
-    with pytest.raises(AudioError, match=r"cannot read .*broken\.wav"):
-        list(recorded_sounds(tmp_path))
-    bad = [("bad", np.full(FAKE_RATE_HZ, np.nan, np.float32), FAKE_RATE_HZ)]
-    with pytest.raises(AudioError, match="bad: sample 0 is nan"):
-        evaluate_junk(FakeTranscriber(), StreamOptions(), iter(bad))
+    assert main([*command, str(tmp_path)]) == 1
+    assert "broken.wav" in capsys.readouterr().err

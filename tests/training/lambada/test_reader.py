@@ -106,14 +106,6 @@ def test_a_passage_ends_at_the_last_position_or_is_placed_at_random() -> None:
     assert sorted(set(places.tolist())) == [4, 5, 6, 7]
 
 
-def test_placings_do_not_depend_on_the_passages_around() -> None:
-    reader, alone = make_reader("ada", votes=5)
-    reader.right(PASSAGES)
-    longer, among = make_reader("ada", votes=5)
-    longer.right([*PASSAGES, ["said"] * 20, *PASSAGES])
-    assert torch.equal(alone.seen[0], among.seen[0][:15])
-
-
 def test_longer_passages_take_more_positions_or_are_left_out() -> None:
     passage = ["ada", *["said"] * 9, "ada"]
     reader, pointer = make_reader("ada")

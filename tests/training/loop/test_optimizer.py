@@ -21,7 +21,6 @@ from training.loop.optimizer import (
     Muon,
     ReleasedRAdam,
     parameter_groups,
-    rectification,
     schedule,
 )
 from training.loop.symbol_losses import (
@@ -57,22 +56,6 @@ def test_the_first_gradient_is_clipped_to_a_hundredth_and_then_normalised() -> N
     # The update is the sign of the gradient, nearly: epsilon stands outside the root.
     expected = clipped / (clipped.abs() + 1e-5)
     torch.testing.assert_close(theta.detach(), 1 - 0.1 * expected)
-
-
-def test_the_sparse_rule_divides_only_once_the_variance_is_tractable() -> None:
-    theta = parameter(0.0, 0.0)
-    group = {"params": [theta], "sparse": True, "weight_decay": 0.0}
-    optimizer = ReleasedRAdam([group], lr=1.0)
-    step_with(optimizer, theta, 0.003, 0.0)
-    torch.testing.assert_close(theta.detach(), torch.tensor([-0.003, 0.0]).double())
-    for _ in range(5):
-        before = theta.detach().clone()
-        step_with(optimizer, theta, 0.003, 0.0)
-    moved = (before - theta.detach())[0].item()
-    rectifier = rectification(6, 0.999)
-    assert rectifier is not None
-    assert moved == pytest.approx(rectifier * 0.003 / (0.003 + 1e-5))
-    assert theta[1] == 0
 
 
 # --- against recorded training ---------------------------------------------------------------

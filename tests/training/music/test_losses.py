@@ -119,20 +119,3 @@ def test_a_rare_instrument_weighs_more_than_its_share() -> None:
     pull = logits.grad[:, -len(INSTRUMENTS) :, 20].abs().sum(dim=(0, 1))
     assert pull[violins].sum() == pytest.approx(float(pull[pianos].sum()) / 4)
     assert pull[violins[0]] == pytest.approx(4 * float(pull[pianos[0]]))
-
-
-def test_a_class_is_as_rare_as_in_the_batches_before() -> None:
-    def notes(piano: float, violin: float) -> Tensor:
-        counts = torch.zeros(len(INSTRUMENTS))
-        counts[INSTRUMENTS.index("piano")] = piano
-        counts[INSTRUMENTS.index("violin")] = violin
-        return counts
-
-    shares, violin = ClassShares(), INSTRUMENTS.index("violin")
-    shares.updated(notes(98, 2))
-    among = shares.updated(notes(0, 4))
-    assert among[violin] == pytest.approx(6 / 104, rel=0.05)
-    assert among.sum() == pytest.approx(1)
-    for _ in range(1000):  # earlier batches are forgotten
-        among = shares.updated(notes(1, 1))
-    assert among[violin] == pytest.approx(0.5, rel=0.01)

@@ -17,30 +17,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
-from clients.connection.backlog import Backlog
-from clients.connection.retry import Retry, delays_s
-from clients.connection.session import Changes, Session
+from clients.connection.backlog import Backlog, Changes
+from clients.connection.session import Session
 from clients.connection.websocket import websocket_url
-from clients.errors import (
-    ConnectError,
-    ConnectionLostError,
-    ServerError,
-    SessionEndedError,
-    TranscriptionError,
-)
+from clients.errors import ServerError, SessionEndedError, TranscriptionError
 from clients.events import Disconnected, Event
 from clients.midi.notes import NoteList
-from clients.resumption.event_queue import EventQueue
 from clients.resumption.performance import Performance
 from service.protocol.client_messages import Start
-from service.protocol.server_messages import Done, Ready, SessionEvent
+from service.protocol.server_messages import Done, Ready
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` accepts before it waits for the service
-KEEPALIVE_S = 5.0
 NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model by now
+FIRST_DELAY_S = 0.5
+LONGEST_DELAY_S = 15.0
+# Consecutive sessions without any new frame before giving up.
+MAX_FRUITLESS = 5
+
+
+def delays_s() -> Iterator[float]:
+    """Pauses before each new attempt: doubling, with jitter so that clients do not come at once."""
+    delay_s = FIRST_DELAY_S
+    while True:
+        yield delay_s * random.uniform(0.75, 1.25)
+        delay_s = min(LONGEST_DELAY_S, 2 * delay_s)
 
 
 class TranscriptionClient:
@@ -58,9 +63,9 @@ class TranscriptionClient:
         give_up_s: time without a connection after which the client gives up; None: never, while
             audio arrives.
         delays: pauses between attempts to connect, in seconds.
-        open_timeout_s, stall_timeout_s, key: see ``clients.connection.session.Session``.
-        max_pending_events: events that may wait for the caller to iterate. Beyond that the oldest
-            are dropped, and iterating raises an error; ``notes`` and ``stop`` lose nothing.
+        open_timeout_s: for the connection and the server's ``ready``.
+        stall_timeout_s: silence of the server, while it owes an answer, that ends a session.
+        key: API key, where the service asks for one (default: ``$RSE_KEY``).
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
     another task may iterate.
@@ -77,30 +82,30 @@ class TranscriptionClient:
         delays: Callable[[], Iterator[float]] = delays_s,
         open_timeout_s: float = 10.0,
         stall_timeout_s: float = 60.0,
-        max_pending_events: int = 65_536,
         key: str | None = None,
     ) -> None:
         self.url = websocket_url(url)
         if "updates" not in options.model_fields_set:
             options = options.model_copy(update={"updates": True})
         self.options = options
+        self._changes = Changes()
+        self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s), self._changes)
+        self._performance = Performance(options, self._audio, hold_notes_s, self._changes)
         self._new_session = partial(
             Session,
             self.url,
-            open_timeout_s=open_timeout_s,
-            stall_timeout_s=stall_timeout_s,
-            key=key,
+            self._performance,
+            self._audio,
+            self._changes,
+            open_timeout_s,
+            stall_timeout_s,
+            key,
         )
-        self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s))
         self._carry = b""  # an incomplete sample
-        self._position = 0  # the next sample to be sent
-        self._changes = Changes()
-        self._queue = EventQueue(max_pending_events, hold_notes_s, self._changes.notify)
-        self._performance = Performance(options, self._audio, self._queue)
-        self._retry = Retry(give_up_s, delays)
+        self._give_up_s = give_up_s
+        self._delays = delays
         self._performing: asyncio.Task[Done] | None = None
         self._patient = True  # the first session may take several attempts
-        self._over = False
 
     @property
     def ready(self) -> Ready | None:
@@ -132,13 +137,14 @@ class TranscriptionClient:
         self.start()
         await self._changes.until(lambda: self.ready is not None or self._over)
         if self.ready is None:
-            await self._raise_failure()
-            raise ConnectError(f"{self.url} closed the connection at once", retryable=True)
+            self._raise_if_over()
+        assert self.ready is not None
         return self.ready
 
     def start(self) -> None:
         """Open the first session in the background, however many attempts it takes."""
         self._performing = asyncio.create_task(self._perform())
+        self._performing.add_done_callback(lambda _: self._changes.notify())
 
     async def close(self) -> None:
         """Drop the session in any state; open notes get their ``NoteOff``."""
@@ -160,11 +166,6 @@ class TranscriptionClient:
         """Whole samples per channel given to ``send`` or ``put``."""
         return self._audio.end
 
-    @property
-    def transcribed_s(self) -> float:
-        """Seconds of audio covered by the events so far."""
-        return self._queue.time_s
-
     def put(self, pcm: bytes) -> None:
         """Add audio of any length without waiting; for audio devices."""
         data = self._carry + pcm
@@ -182,7 +183,7 @@ class TranscriptionClient:
         step = self._samples(SEND_AHEAD_S) // 8 * self.options.frame_bytes
         for start in range(0, len(data), step):
             await self._changes.until(lambda: self._over or not self._is_ahead)
-            await self._raise_if_over()
+            self._raise_if_over()
             self.put(bytes(data[start : start + step]))
 
     def finish(self) -> None:
@@ -211,22 +212,24 @@ class TranscriptionClient:
     def _is_ahead(self) -> bool:
         """Whether so much audio is waiting that more would displace audio still needed."""
         held = self._audio.end - self._audio.start
-        ahead = self._audio.end - self._position
+        ahead = self._audio.end - self._audio.position
         return ahead > self._samples(SEND_AHEAD_S) or (
             ahead > 0 and held > self._audio.max_samples * 3 // 4
         )
 
-    async def _raise_if_over(self) -> None:
+    @property
+    def _over(self) -> bool:
+        return self._performing is not None and self._performing.done()
+
+    def _raise_if_over(self) -> None:
         if self._performing is None:
             raise RuntimeError("connect() was not called")
-        if self._over:
-            await self._raise_failure()
+        if self._performing.done():
+            self._raise_failure()
             raise SessionEndedError("the session is over")
 
-    async def _raise_failure(self) -> None:
-        assert self._performing is not None
-        await asyncio.wait([self._performing])
-        if not self._performing.cancelled():
+    def _raise_failure(self) -> None:
+        if self._performing is not None and not self._performing.cancelled():
             self._performing.result()
 
     def _samples(self, seconds: float) -> int:
@@ -236,96 +239,56 @@ class TranscriptionClient:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yields events as they arrive; after the last, raises the failure if there was one."""
+        events = self._performance.events
         while True:
-            await self._changes.until(lambda: bool(self._queue.events) or self._over)
-            while self._queue.events:
-                if self._queue.dropped:
-                    raise TranscriptionError(f"{self._queue.dropped} events were not read in time")
-                yield self._queue.events.popleft()
-            if self._over:
+            await self._changes.until(lambda: bool(events) or self._over)
+            if not events:
                 break
-        await self._raise_failure()
+            yield events.popleft()
+        self._raise_failure()
 
     # -- sessions --------------------------------------------------------------------------------
 
     async def _perform(self) -> Done:
         """Runs session after session until all notes have been received."""
+        performance, delays, fruitless = self._performance, self._delays(), 0
+        lost_at: float | None = None
         try:
-            return await self._until_done()
+            while True:
+                begun, known = performance.sessions, performance.decided
+                try:
+                    return performance.whole(await self._new_session().run())
+                except TranscriptionError as error:
+                    failure = error
+                refused = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
+                goes_on = failure.retryable and (self._patient or performance.sessions > 0)
+                if refused and performance.resumable:
+                    performance.end_part()
+                    goes_on = True  # without resuming
+                connected = performance.sessions > begun
+                if connected or lost_at is None:
+                    lost_at = time.monotonic()
+                if performance.decided > known:
+                    delays, fruitless = self._delays(), 0
+                elif connected:
+                    fruitless += 1
+                if self._give_up_s is None:
+                    impatient = self._audio.ended.is_set() and not connected
+                else:
+                    impatient = time.monotonic() - lost_at >= self._give_up_s
+                if not goes_on or impatient or fruitless >= MAX_FRUITLESS:
+                    if failure.done is not None:
+                        failure.done = performance.whole(failure.done)
+                    raise failure
+                await self._pause(failure, next(delays))
         finally:
-            self._performance.end_part()
-            self._over = True
-            self._changes.notify()
-
-    async def _until_done(self) -> Done:
-        performance = self._performance
-        while True:
-            begun, known = performance.sessions, performance.decided
-            try:
-                return performance.whole(await self._session())
-            except TranscriptionError as error:
-                failure = error
-            refused = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
-            if refused and performance.resumable:
-                performance.end_part()  # continue without resuming
-            elif not failure.retryable or not (self._patient or performance.sessions):
-                raise performance.failed(failure)
-            retry_s = self._retry.after(
-                connected=performance.sessions > begun,
-                fruitful=performance.decided > known,
-                audio_ended=self._audio.ended.is_set(),
-            )
-            if retry_s is None:
-                raise performance.failed(failure)
-            await self._pause(failure, retry_s)
+            performance.end_part()
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
-        self._queue.hold()
-        self._queue.put(Disconnected(error=failure, retry_s=retry_s))
-        self._changes.notify()
+        self._performance.lost(Disconnected(error=failure, retry_s=retry_s))
         if self._audio.ended.is_set():
             await asyncio.sleep(retry_s)
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(retry_s):
                 await self._audio.ended.wait()  # then retry at once
-
-    async def _session(self) -> Done:
-        """One session: from the previous one's resume point to the end of the audio."""
-        performance = self._performance
-        resume = performance.resume()
-        session = self._new_session(performance.options, self._hear, resume)
-        try:
-            await session.open()
-            self._position = self._performance.needed
-            while (pcm := await self._next_audio(session)) is not None:
-                await session.send(pcm)
-                self._position += len(pcm) // self.options.frame_bytes
-                self._changes.notify()
-            return await session.stop()
-        except LookupError as error:
-            raise ConnectionLostError(f"the service is too slow: {error}", retryable=True) from None
-        finally:
-            await session.close()
-
-    def _hear(self, message: Ready | SessionEvent) -> None:
-        self._performance.hear(message)
-        self._changes.notify()
-
-    async def _next_audio(self, session: Session) -> bytes | None:
-        """The next audio; None at the end of all audio. Raises if the session ends."""
-        reading = asyncio.ensure_future(self._audio.read(self._position))
-        ending = asyncio.ensure_future(session.ended.wait())
-        try:
-            while not reading.done():
-                await asyncio.wait(
-                    [reading, ending], timeout=KEEPALIVE_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                if ending.done():
-                    raise session.over()
-                if not reading.done():
-                    await session.keepalive()
-            return reading.result()
-        finally:
-            reading.cancel()
-            ending.cancel()

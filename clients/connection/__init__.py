@@ -1,4 +1,1 @@
-"""One connection to the service: the websocket, flow control, retries, buffered audio.
-
-Nothing here knows about notes.
-"""
+"""One connection to the service: the websocket, flow control, buffered audio."""

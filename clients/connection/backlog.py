@@ -2,6 +2,25 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+
+from clients.errors import ConnectionLostError
+
+
+class Changes:
+    """Like ``asyncio.Condition``, but notifying needs no ``await``."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake all waiting tasks to check again."""
+        self._changed.set()
+        self._changed.clear()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self._changed.wait()
 
 
 class Backlog:
@@ -9,16 +28,20 @@ class Backlog:
 
     Sample 0 is the first ever added. Belongs to one event loop; an audio callback hands
     its blocks over with ``call_soon_threadsafe``. Beyond ``max_samples`` the oldest is dropped.
+
+    Attributes:
+        start: the oldest sample that is kept.
+        position: the next sample to read.
+        ended: no audio will be added.
     """
 
-    def __init__(self, frame_bytes: int, max_samples: int) -> None:
+    def __init__(self, frame_bytes: int, max_samples: int, changes: Changes) -> None:
         self.frame_bytes = frame_bytes
         self.max_samples = max_samples
-        self.start = 0  # the oldest sample that is kept
-        self.end = 0
-        self._blocks: deque[bytes] = deque()
-        self._changed = asyncio.Event()
+        self.start = self.position = self.end = 0
         self.ended = asyncio.Event()
+        self._blocks: deque[bytes] = deque()
+        self._changes = changes
 
     def put(self, pcm: bytes) -> None:
         """Append a block of whole samples."""
@@ -28,38 +51,39 @@ class Backlog:
         self.end += len(pcm) // self.frame_bytes
         while self.end - self.start > self.max_samples:
             self._pop()
-        self._changed.set()
+        self._changes.notify()
 
     def finish(self) -> None:
         self.ended.set()
-        self._changed.set()
+        self._changes.notify()
 
     def release(self, before: int) -> None:
         """Forget whole blocks that end at or before the sample ``before``."""
         while self._blocks and self.start + len(self._blocks[0]) // self.frame_bytes <= before:
             self._pop()
 
-    async def read(self, position: int) -> bytes | None:
-        """The audio from sample ``position`` to the end of its block; waits for it.
-
-        None at the end of all audio.
+    async def read(self, max_samples: int) -> bytes | None:
+        """The next audio, at most to the end of its block; waits for it. None at the end of all.
 
         Raises:
-            LookupError: that audio has been dropped.
+            ConnectionLostError: that audio has been dropped.
         """
-        while position >= self.end:
-            if self.ended.is_set():
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        if position < self.start:
-            raise LookupError(f"sample {position} was dropped, {self.start} is the oldest")
+        await self._changes.until(lambda: self.position < self.end or self.ended.is_set())
+        if self.position >= self.end:
+            return None
+        if self.position < self.start:
+            dropped = f"sample {self.position} was dropped, {self.start} is the oldest"
+            raise ConnectionLostError(f"the service is too slow: {dropped}", retryable=True)
         begins = self.end
         for block in reversed(self._blocks):  # a sender is nearly always at the newest
             begins -= len(block) // self.frame_bytes
-            if begins <= position:
-                return block[(position - begins) * self.frame_bytes :]
-        raise AssertionError("the blocks do not reach back to start")
+            if begins <= self.position:
+                break
+        first = (self.position - begins) * self.frame_bytes
+        pcm = block[first : first + max_samples * self.frame_bytes]
+        self.position += len(pcm) // self.frame_bytes
+        self._changes.notify()
+        return pcm
 
     def _pop(self) -> None:
         self.start += len(self._blocks.popleft()) // self.frame_bytes

@@ -1,13 +1,12 @@
-"""One session with the service over one websocket; received messages go to a callback."""
+"""One session with the service over one websocket."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
+import itertools
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from clients.connection.flow import FlowControl
+from clients.connection.backlog import Backlog, Changes
 from clients.connection.websocket import open_socket
 from clients.errors import (
     ConnectError,
@@ -16,240 +15,176 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
-from service.protocol.client_messages import Flush, Keepalive, Resume, Start, Stop, to_json
+from clients.resumption.performance import Performance
+from service.protocol.client_messages import Flush, Keepalive, Stop, to_json
 from service.protocol.server_messages import (
     Done,
     Draining,
     Error,
     Flushed,
     Frames,
-    Progress,
     Ready,
-    ServerMessage,
-    SessionEvent,
     Unknown,
     parse_server_message,
 )
 
-
-class Changes:
-    """Like ``asyncio.Condition``, but notifying needs no ``await``."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Event()
-
-    def notify(self) -> None:
-        """Wake all waiting tasks to check again."""
-        self._changed.set()
-        self._changed.clear()
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            await self._changed.wait()
+KEEPALIVE_S = 5.0
+MAX_UNACKNOWLEDGED_S = 2.0
+"""Audio that may be under way; the server's own limit, if smaller, takes its place."""
 
 
 class Session:
-    """A socket from ``start`` to its end; ``open`` and ``close`` it.
+    """A socket from ``start`` to its end: sends audio from where the performance goes on, and hands
+    to it what the server says.
 
-    A session that can be resumed ends as soon as the server says so: messages after ``draining``
-    or a retryable error are ignored.
+    At the pace of live audio the ``progress`` messages acknowledge in time. A sender that is faster
+    places markers (``flush``), which come back as soon as the audio before them is transcribed.
 
     Args:
-        url: of the websocket.
-        options: format of the audio, and transcription options.
-        on_message: is given ``Ready``, notes, ``Progress`` and ``Lagging`` in their order. A
-            TranscriptionError that it raises ends the session.
-        resume: the resume point to continue from, with its ``known_events``.
-        open_timeout_s: for the connection and the server's ``ready``.
-        stall_timeout_s: silence of the server, while it owes an answer, that ends the session.
-        key: API key, where the service asks for one (default: ``$RSE_KEY``).
+        open_timeout_s, stall_timeout_s, key: see ``clients.client.TranscriptionClient``.
     """
 
     def __init__(
         self,
         url: str,
-        options: Start,
-        on_message: Callable[[Ready | SessionEvent], None],
-        resume: Resume | None = None,
-        *,
+        performance: Performance,
+        audio: Backlog,
+        changes: Changes,
         open_timeout_s: float,
         stall_timeout_s: float,
-        key: str | None = None,
+        key: str | None,
     ) -> None:
-        self.ready: Ready | None = None
-        self.done: Done | None = None
-        self.failure: TranscriptionError | None = None
-        self.ended = asyncio.Event()
         self._url = url
-        self._key = key
-        self._start = to_json(options.model_copy(update={"resume": resume}))
-        self._on_message = on_message
+        self._performance = performance
+        self._audio = audio
+        self._changes = changes
         self._open_timeout_s = open_timeout_s
         self._stall_timeout_s = stall_timeout_s
-        self._socket: ClientConnection | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._changes = Changes()
-        self._error: Error | None = None
-        self._next_seq = 0
-        first_sample = resume.from_sample if resume else 0
-        self._new_flow = partial(
-            FlowControl, options.frame_bytes, options.sample_rate, first_sample
-        )
-        self._flow: FlowControl  # from ``ready`` on
+        self._key = key
+        self._ready: Ready | None = None
+        self._window = 0  # samples that may be under way
+        self._stopping = False
 
-    async def open(self) -> Ready:
-        """Connect and wait for ``ready``.
+    async def run(self) -> Done:
+        """The whole session, to the end of the audio and the last notes.
+
+        A session that can be resumed ends as soon as the server says so: messages after
+        ``draining`` or a retryable error are ignored.
 
         Raises:
             ConnectError: the service is unreachable or accepts no session now (``retryable``).
-            ServerError: it rejects the options.
+            ServerError: it rejects the options, or failed; ``done`` has the MIDI up to then.
+            ConnectionLostError: the server did not complete the session.
+            TranscriptionError: it broke the protocol.
         """
-        self._socket = await open_socket(self._url, self._start, self._open_timeout_s, self._key)
-        self._reader = asyncio.create_task(self._read(self._socket))
+        start = to_json(self._performance.start())
+        socket = await open_socket(self._url, start, self._open_timeout_s, self._key)
+        receiving = asyncio.create_task(self._receive(socket))
+        sending = asyncio.create_task(self._send(socket))
         try:
-            async with asyncio.timeout(self._open_timeout_s):
-                await self._changes.until(lambda: self.ready is not None or self.ended.is_set())
-        except TimeoutError:
-            raise ConnectError(f"no answer from {self._url}", retryable=True) from None
-        if self.ready is None:
-            raise self.failure or ConnectError(
-                f"{self._url} closed the connection at once", retryable=True
-            )
-        return self.ready
-
-    async def close(self) -> None:
-        if self._socket is not None:
-            await self._socket.close()
-        if self._reader is not None:
-            await asyncio.gather(self._reader, return_exceptions=True)
+            await asyncio.wait([receiving, sending], return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                sending.result()
+            return await receiving
+        finally:
+            receiving.cancel()
+            sending.cancel()
+            await asyncio.gather(receiving, sending, return_exceptions=True)
+            await socket.close()
 
     # -- to the server ---------------------------------------------------------------------------
 
-    async def send(self, pcm: bytes) -> None:
-        """Send audio of any length; returns when little enough of it is in transit.
+    @property
+    def _under_way(self) -> int:
+        return self._audio.position - self._performance.acknowledged
 
-        Raises:
-            TranscriptionError: the session is over; the subclass says why.
-        """
-        data = memoryview(pcm)
-        limit = self._flow.max_message_bytes
-        for start in range(0, len(data), limit):
-            chunk = data[start : start + limit]
-            await self._send(bytes(chunk))
-            marker = self._flow.sent(len(chunk))
-            if marker is not None:
-                await self._send(to_json(Flush(id=str(marker))))
-            if self._flow.full:
-                await self._wait_unless_silent(lambda: self.ended.is_set() or not self._flow.full)
-
-    async def keepalive(self) -> None:
-        """Hold off the server's idle timeout while there is no audio to send."""
-        await self._send(to_json(Keepalive()))
-
-    async def stop(self) -> Done:
-        """End the audio and wait for the last notes.
-
-        Raises:
-            ServerError: the session failed; ``done`` has the MIDI up to the failure.
-            ConnectionLostError: the server did not complete the session.
-        """
-        await self._send(to_json(Stop()))
-        await self._wait_unless_silent(self.ended.is_set)
-        if self.done is None or self.failure is not None:
-            raise self.over()
-        return self.done
-
-    def over(self) -> TranscriptionError:
-        """The reason why nothing more can be sent."""
-        return self.failure or SessionEndedError("the session is over", done=self.done)
-
-    async def _send(self, message: str | bytes) -> None:
-        assert self._socket is not None
-        if self.ended.is_set():
-            raise self.over()
+    async def _send(self, socket: ClientConnection) -> None:
+        """Sends all audio, as long as the connection holds; why it does not, the receiver knows."""
+        await self._changes.until(lambda: self._ready is not None)
+        assert self._ready is not None
+        limits, rate = self._ready.limits, self._performance.options.sample_rate
+        window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
+        self._window = max(1, round(window_s * rate))
+        most = max(1, min(self._window // 8, limits.max_message_bytes // self._audio.frame_bytes))
+        marked = self._audio.position = self._performance.needed
         try:
-            await self._socket.send(message)
+            while True:
+                try:
+                    async with asyncio.timeout(KEEPALIVE_S):
+                        pcm = await self._audio.read(most)
+                except TimeoutError:
+                    await socket.send(to_json(Keepalive()))
+                    continue
+                if pcm is None:
+                    break
+                await socket.send(pcm)
+                sent = self._audio.position
+                if self._under_way > self._window // 2 and sent - marked > self._window // 4:
+                    marked = sent
+                    await socket.send(to_json(Flush(id=str(marked))))
+                await self._changes.until(lambda: self._under_way <= self._window)
+            self._stopping = True
+            await socket.send(to_json(Stop()))
         except ConnectionClosed:
-            # The reader has the reason: the server's last messages come before the close.
-            await self._changes.until(self.ended.is_set)
-            raise self.over() from None
+            pass
 
     # -- from the server -------------------------------------------------------------------------
 
-    async def _read(self, socket: ClientConnection) -> None:
-        """Process all messages until the connection ends: the only place where state changes."""
-        failure: TranscriptionError | None = None
+    async def _receive(self, socket: ClientConnection) -> Done:
+        """Processes all messages; raises why the session ended if it was not done."""
+        error: Error | None = None
         try:
-            async for text in socket:
-                message = parse_server_message(text)
-                if message.seq != self._next_seq:
-                    raise TranscriptionError(
-                        f"message {self._next_seq} is missing, {message.seq} came"
-                    )
-                self._next_seq += 1
-                self._take(message)
+            for number in itertools.count():
+                message = parse_server_message(await self._next(socket))
+                if message.seq != number:
+                    raise TranscriptionError(f"message {number} is missing, {message.seq} came")
+                match message:
+                    case Done():
+                        if error is not None:
+                            raise ServerError(error, message)
+                        return message
+                    case Error():
+                        error = message
+                        if message.retryable:
+                            raise ServerError(message)
+                    case Draining():
+                        raise SessionEndedError("the service is shutting down", retryable=True)
+                    case Flushed():
+                        self._performance.acknowledge(int(message.id))  # a marker's
+                    case Unknown() | Frames():
+                        pass
+                    case _:
+                        self._performance.hear(message)
+                        if isinstance(message, Ready):
+                            self._ready = message
                 self._changes.notify()
-                if self.done is not None:
-                    break  # nothing comes after it
         except ConnectionClosed as closed:
-            failure = ConnectionLostError(f"the connection was lost: {closed}", retryable=True)
-        except TranscriptionError as error:
-            failure = error
-        except ValueError as error:
-            failure = TranscriptionError(f"the server sent an invalid message: {error}")
-        finally:
-            self._end(failure)
-            self._changes.notify()
-            await socket.close()
+            if error is not None:
+                raise ServerError(error) from None
+            lost = f"the connection was lost: {closed}"
+            raise ConnectionLostError(lost, retryable=True) from None
+        except ValueError as invalid:
+            raise TranscriptionError(f"the server sent an invalid message: {invalid}") from invalid
+        raise AssertionError("the count does not end")
 
-    def _take(self, message: ServerMessage | Unknown) -> None:
-        match message:
-            case Done():
-                self.done = message
-            case Error():
-                self._error = message
-                if message.retryable:
-                    raise ServerError(message)
-            case Draining():
-                raise SessionEndedError("the service is shutting down", retryable=True)
-            case Flushed():
-                self._flow.acknowledge(int(message.id))  # a marker's
-            case Ready():
-                self.ready = message
-                self._flow = self._new_flow(message.limits)
-                self._on_message(message)
-            case Progress():
-                self._flow.acknowledge(message.received_samples)
-                self._on_message(message)
-            case Unknown() | Frames():
-                pass
-            case _:
-                self._on_message(message)
-
-    def _end(self, failure: TranscriptionError | None) -> None:
-        """Determine why the session is over."""
-        if self._error is not None:
-            self.failure = ServerError(self._error, self.done)
-        elif self.done is None and self.failure is None:
-            self.failure = failure or ConnectionLostError(
-                "the connection was closed before the session was done", retryable=True
-            )
-        self.ended.set()
-
-    # -- waiting ---------------------------------------------------------------------------------
-
-    async def _wait_unless_silent(self, holds: Callable[[], bool]) -> None:
-        """Wait as long as messages arrive; a silent server has failed."""
+    async def _next(self, socket: ClientConnection) -> str | bytes:
+        """The next message; a server that owes one and stays silent has failed."""
         while True:
-            seen = self._next_seq
+            owed = self._owed
             try:
-                async with asyncio.timeout(self._stall_timeout_s):
-                    await self._changes.until(holds)
-                return
+                async with asyncio.timeout(
+                    self._open_timeout_s if self._ready is None else self._stall_timeout_s
+                ):
+                    return await socket.recv()
             except TimeoutError:
-                if self._next_seq == seen:
-                    self.failure = ConnectionLostError(
-                        f"no message from the server for {self._stall_timeout_s:g} s",
-                        retryable=True,
-                    )
-                    raise self.failure from None
+                if self._ready is None:
+                    answer = f"no answer from {self._url}"
+                    raise ConnectError(answer, retryable=True) from None
+                if owed and self._owed:
+                    silence = f"no message from the server for {self._stall_timeout_s:g} s"
+                    raise ConnectionLostError(silence, retryable=True) from None
+
+    @property
+    def _owed(self) -> bool:
+        """Whether the server has an answer to give: audio that fills the window, or ``stop``."""
+        return self._stopping or self._under_way > self._window

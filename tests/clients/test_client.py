@@ -191,16 +191,6 @@ async def test_a_server_that_breaks_the_protocol_ends_the_session(raw: str) -> N
     assert not failure.retryable
 
 
-async def test_events_that_nobody_reads_cost_neither_memory_nor_notes() -> None:
-    async with FakeService().running() as service:
-        async with TranscriptionClient(service.url, OPTIONS, max_pending_events=21) as client:
-            await client.send(seconds(60))
-            done = await client.stop()
-            with pytest.raises(TranscriptionError, match="not read in time"):
-                await anext(aiter(client))
-    assert len(client.notes.notes) == done.totals.notes == 60
-
-
 async def test_the_example_in_the_documentation_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

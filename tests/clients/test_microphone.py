@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from clients import microphone
-from clients.connection import retry
+from clients import client, microphone
 from clients.microphone import main
 from tests.clients.fakes.fake_devices import RATE, FakePort, FakeSounddevice
 from tests.clients.fakes.fake_service import Behaviour, FakeService
@@ -25,7 +24,7 @@ from tests.paths import REPOSITORY
 def device(monkeypatch: pytest.MonkeyPatch) -> FakeSounddevice:
     fake = FakeSounddevice(seconds=3.0)
     monkeypatch.setattr(microphone, "load_sounddevice", lambda: fake)
-    monkeypatch.setattr(retry, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(client, "FIRST_DELAY_S", 0.001)
     return fake
 
 

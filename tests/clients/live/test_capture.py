@@ -7,9 +7,8 @@ from typing import cast
 
 import pytest
 
-from clients.connection.backlog import Backlog
 from clients.live.capture import DeviceError, Microphone, input_devices, load_sounddevice
-from tests.clients.fakes.fake_devices import RATE, FakeSounddevice
+from tests.clients.fakes.fake_devices import FakeSounddevice
 from tests.conftest import require_system
 
 
@@ -28,12 +27,9 @@ def test_what_is_not_there_is_named(device: int | str, channel: int) -> None:
 
 
 async def test_a_device_in_use_is_reported() -> None:
-    microphone, backlog = (
-        Microphone(as_module(FakeSounddevice(opens=False)), None),
-        Backlog(2, RATE),
-    )
+    microphone = Microphone(as_module(FakeSounddevice(opens=False)), None)
     with pytest.raises(DeviceError, match="Device unavailable"):
-        microphone.open(backlog.put, backlog.finish)
+        microphone.open(lambda pcm: None, lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from clients.client import TranscriptionClient
-from clients.connection.retry import MAX_FRUITLESS
+from clients.client import MAX_FRUITLESS, TranscriptionClient
 from clients.errors import ConnectError, ServerError, TranscriptionError
 from clients.events import Connected, Disconnected, Event, Gap
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
@@ -19,6 +18,11 @@ PITCH_CLASSES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B"
 COLUMN_S = 0.1
 MAX_ROWS = 24
 MARGIN = 5  # characters for a note's name
+REFRESHES_PER_S = 15
+REMEMBERED_NOTES = 12
+METER_CELLS = 40
+METER_FLOOR_DB = -60.0
+CLIPPING_DB = -0.5
 
 
 def note_name(pitch: int) -> str:
@@ -27,53 +31,9 @@ def note_name(pitch: int) -> str:
 
 
 @dataclass(slots=True)
-class _Bar:
-    pitch: int
-    begin_s: float
-    end_s: float | None = None  # while it sounds
-
-
-class Roll:
-    """Follows events; draws what of them lies within the picture."""
-
-    def __init__(self) -> None:
-        self._bars: dict[int, _Bar] = {}  # by note_id, in the order of their beginnings
-        self._now_s = 0.0
-
-    def event(self, event: object) -> None:
-        match event:
-            case NoteOn():
-                self._bars[event.note_id] = _Bar(event.pitch, event.time_s)
-            case NoteOff() if event.note_id in self._bars:
-                self._bars[event.note_id].end_s = event.time_s
-        if isinstance(event, NoteOn | NoteOff | Progress):
-            self._now_s = max(self._now_s, event.time_s)
-
-    def render(self, width: int) -> Text:
-        """The picture; a row for each pitch of the last seconds, the highest of them on top."""
-        columns = max(1, width - MARGIN)
-        first_s = self._now_s - columns * COLUMN_S
-        for note_id, bar in list(self._bars.items()):
-            if bar.end_s is not None and bar.end_s < first_s:
-                del self._bars[note_id]
-        rows: dict[int, list[str]] = {}
-        for bar in self._bars.values():
-            row = rows.setdefault(bar.pitch, [" "] * columns)
-            begin = round((bar.begin_s - first_s) / COLUMN_S)
-            end_s = self._now_s if bar.end_s is None else bar.end_s
-            end = max(begin + 1, round((end_s - first_s) / COLUMN_S))
-            for column in range(max(0, begin), min(columns, end)):
-                row[column] = "█" if column == begin else "▬"
-        shown = sorted(rows, reverse=True)[:MAX_ROWS]
-        lines = [f"{note_name(pitch):{MARGIN}}" + "".join(rows[pitch]) for pitch in shown]
-        return Text("\n".join(lines), style="cyan", no_wrap=True)
-
-
-REFRESHES_PER_S = 15
-REMEMBERED_NOTES = 12
-METER_CELLS = 40
-METER_FLOOR_DB = -60.0
-CLIPPING_DB = -0.5
+class _Note:
+    on: NoteOn
+    offset_s: float | None = None  # while it sounds
 
 
 class Terminal:
@@ -87,11 +47,10 @@ class Terminal:
         self._device = device
         self._sample_rate = sample_rate
         self._level_db = level_db
-        self._roll = Roll()
         self._status = Text("connecting ...", style="yellow")
         self._behind_ms = 0.0
-        self._sounding: dict[int, NoteOn] = {}
-        self._recent: deque[tuple[NoteOn, float | None]] = deque(maxlen=REMEMBERED_NOTES)
+        self._shown: dict[int, _Note] = {}  # by note_id, in the order of their beginnings
+        self._now_s = 0.0
         self.notes = 0
         self._drawing = threading.Lock()  # a thread of Live draws while events arrive
         # Files and pipes cannot be redrawn.
@@ -117,8 +76,6 @@ class Terminal:
             self._follow(event)
 
     def _follow(self, event: Event) -> None:
-        if self._live is not None:  # what nobody draws would be kept for ever
-            self._roll.event(event)
         match event:
             case Connected(ready=ready):
                 delay = f"delay {ready.delay_ms:.0f} ms"
@@ -132,22 +89,16 @@ class Terminal:
                 self._say(f"{lost_s:.1f} s of audio were lost", "red")
             case NoteOn():
                 self.notes += 1
-                self._sounding[event.note_id] = event
-                self._recent.append((event, None))
-            case NoteOff():
-                self._ended(event)
+                self._shown[event.note_id] = _Note(event)
+            case NoteOff() if event.note_id in self._shown:
+                self._shown[event.note_id].offset_s = event.time_s
+                if self._live is None:  # what nobody draws would be kept for ever
+                    on = self._shown.pop(event.note_id).on
+                    self._console.print(_line(on, event.time_s), highlight=False, soft_wrap=True)
             case Progress() | Lagging():
                 self._behind_ms = event.behind_ms
-
-    def _ended(self, off: NoteOff) -> None:
-        on = self._sounding.pop(off.note_id, None)
-        if on is None:
-            return
-        for place, (note, _) in enumerate(self._recent):
-            if note.note_id == off.note_id:
-                self._recent[place] = (note, off.time_s)
-        if self._live is None:
-            self._console.print(_line(on, off.time_s), highlight=False, soft_wrap=True)
+        if isinstance(event, NoteOn | NoteOff | Progress):
+            self._now_s = max(self._now_s, event.time_s)
 
     def _say(self, text: str, style: str) -> None:
         self._status = Text(text, style=style)
@@ -161,14 +112,23 @@ class Terminal:
             return self._picture()
 
     def _picture(self) -> RenderableType:
-        names = [note_name(pitch) for pitch in sorted({on.pitch for on in self._sounding.values()})]
+        columns = max(1, self._console.width - MARGIN)
+        first_s = self._now_s - columns * COLUMN_S
+        notes = list(self._shown.values())
+        recent = notes[-REMEMBERED_NOTES:]
+        drawn = [note for note in notes if note.offset_s is None or note.offset_s >= first_s]
+        for note in notes[:-REMEMBERED_NOTES]:
+            if note.offset_s is not None and note.offset_s < first_s:
+                del self._shown[note.on.note_id]
+        sounding = sorted({note.on.pitch for note in drawn if note.offset_s is None})
         table = Table.grid(padding=(0, 2))
-        for note, offset_s in reversed(self._recent):
+        for note in reversed(recent):
+            on, offset_s = note.on, note.offset_s
             table.add_row(
-                f"{note.time_s:8.2f} s",
-                Text(f"{note_name(note.pitch):4}", style="bold" if offset_s is None else ""),
-                "" if offset_s is None else f"{offset_s - note.time_s:5.2f} s",
-                Text("▮" * max(1, note.velocity // 8), style="cyan"),
+                f"{on.time_s:8.2f} s",
+                Text(f"{note_name(on.pitch):4}", style="bold" if offset_s is None else ""),
+                "" if offset_s is None else f"{offset_s - on.time_s:5.2f} s",
+                Text("▮" * max(1, on.velocity // 8), style="cyan"),
             )
         status = self._status.copy()
         if self._behind_ms >= 1000:
@@ -176,10 +136,25 @@ class Terminal:
         return Group(
             status,
             _meter(self._level_db()),
-            self._roll.render(self._console.width),
-            Text(" ".join(names) or "-", style="bold green"),
+            _roll(drawn, first_s, self._now_s, columns),
+            Text(" ".join(map(note_name, sounding)) or "-", style="bold green"),
             table,
         )
+
+
+def _roll(notes: Iterable[_Note], first_s: float, now_s: float, columns: int) -> Text:
+    """Notes from ``first_s`` to now: a row for each pitch, the highest on top."""
+    rows: dict[int, list[str]] = {}
+    for note in notes:
+        row = rows.setdefault(note.on.pitch, [" "] * columns)
+        begin = round((note.on.time_s - first_s) / COLUMN_S)
+        end_s = now_s if note.offset_s is None else note.offset_s
+        end = max(begin + 1, round((end_s - first_s) / COLUMN_S))
+        for column in range(max(0, begin), min(columns, end)):
+            row[column] = "█" if column == begin else "▬"
+    shown = sorted(rows, reverse=True)[:MAX_ROWS]
+    lines = [f"{note_name(pitch):{MARGIN}}" + "".join(rows[pitch]) for pitch in shown]
+    return Text("\n".join(lines), style="cyan", no_wrap=True)
 
 
 def _line(note: NoteOn, offset_s: float) -> str:

@@ -7,8 +7,8 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ class Recorder:
     def __init__(self, client: TranscriptionClient, file: soundfile.SoundFile | None) -> None:
         self._client = client
         self._file = file
-        self.ended = False
         self.failure: Exception | None = None
 
     def put(self, pcm: bytes) -> None:
@@ -64,10 +63,6 @@ class Recorder:
             self._file.buffer_write(pcm, dtype="int16")
         except (soundfile.LibsndfileError, AssertionError) as error:  # such as a full disk
             self.failure = error
-
-    def finish(self) -> None:
-        self.ended = True
-        self._client.finish()
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
@@ -154,16 +149,29 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
         stack.enter_context(terminal)
         stack.callback(microphone.close)
-        microphone.open(recorder.put, recorder.finish)
-        with _interrupts(microphone, recorder):
-            client.start()
+        microphone.open(recorder.put, client.finish)
+
+        async def follow() -> None:
+            async for event in client:
+                if midi_out is not None:  # before the picture
+                    midi_out.event(event)
+                terminal.event(event)
+
+        task = asyncio.current_task()
+        assert task is not None
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        client.start()
+        try:
             try:
-                async for event in client:
-                    if midi_out is not None:  # before the picture
-                        midi_out.event(event)
-                    terminal.event(event)
-            finally:
-                await client.close()
+                await follow()
+            except asyncio.CancelledError:  # Ctrl-C: the last notes still come, until a second one
+                microphone.close()
+                await asyncio.sleep(0)  # for the blocks that the device has handed over
+                client.finish()
+                await follow()
+        finally:
+            await client.close()
     print(f"{terminal.notes} notes in {client.sent_samples / microphone.sample_rate:.1f} s")
     if client.lost_samples or microphone.overflows:
         print(
@@ -198,30 +206,6 @@ def _save_midi(client: TranscriptionClient, path: Path, tempo: Beat | None) -> N
     beat = beat_of(onsets_s, tempo, lambda words: print(words, file=sys.stderr))
     path.write_bytes(notes.midi(beat))
     print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
-
-
-@contextmanager
-def _interrupts(microphone: Microphone, recorder: Recorder) -> Iterator[None]:
-    """Ctrl-C ends the audio, so that the last notes still come; a second one ends all at once."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def interrupted() -> None:
-        if recorder.ended and task is not None:
-            task.cancel()
-        microphone.close()
-        # After the blocks that the device has already handed over to the loop.
-        loop.call_soon(recorder.finish)
-
-    # Windows, or not the main thread: KeyboardInterrupt unwinds the stack.
-    with suppress(NotImplementedError, RuntimeError, ValueError):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, interrupted)
-    try:
-        yield
-    finally:
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 import os
 import re
-from functools import lru_cache
-from pathlib import Path
 
 import torch
 
@@ -41,13 +39,12 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def loaded(model: Model, device: str) -> EngineModel:
-    """The network that ``model=`` and ``device=`` ask for; weights in use are read once.
+    """The network that ``model=`` and ``device=`` ask for.
 
     Raises what ``load`` does, and DeviceError for a network that is on another device.
     """
     if isinstance(model, str | os.PathLike):
-        path = storage.resolve(os.fspath(model)).absolute()
-        return _loaded(path, str(_device(device)), _version(path))
+        return load(model, device)
     if not hasattr(model, "predict_features"):
         raise ValueError(f"a model is a name, a path or what load() returns, not {model!r:.60}")
     if device != "auto" and isinstance(model, torch.nn.Module):
@@ -55,17 +52,6 @@ def loaded(model: Model, device: str) -> EngineModel:
         if wanted.type != there.type or wanted.index not in (None, there.index):
             raise DeviceError(f"the model is on {there}, not on {wanted}: load(..., device=...)")
     return model
-
-
-@lru_cache(maxsize=2)
-def _loaded(path: Path, device: str, version: tuple[object, ...]) -> TranscriptionModel:
-    return load(path, device)
-
-
-def _version(path: Path) -> tuple[object, ...]:
-    """Changes when the weights or their card are replaced."""
-    files = [file.stat() for file in (path, path.with_suffix(".json")) if file.is_file()]
-    return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
 
 
 def _device(name: str) -> torch.device:

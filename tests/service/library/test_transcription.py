@@ -1,7 +1,6 @@
 """What can be done with a transcription, and what else the library has."""
 
 import os
-import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 import rse_transcribe
-from model.storage import WEIGHTS, WeightsError, load, save_weights
+from model.storage import WeightsError
 from rse_transcribe.models import DeviceError, loaded
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
@@ -54,22 +53,6 @@ def test_models_are_named_and_loaded() -> None:
         rse_transcribe.load("nothing")
     with pytest.raises(DeviceError, match="a device is auto, cpu, cuda or cuda:N, not 'abacus'"):
         rse_transcribe.load("live", device="abacus")
-
-
-def test_weights_that_were_replaced_are_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "mine.safetensors"
-    for file in (path, path.with_suffix(".json")):
-        shutil.copy(WEIGHTS / f"live{file.suffix}", file)
-    first = loaded(path, "cpu")
-    assert loaded(str(path), "auto" if not torch.cuda.is_available() else "cpu") is first
-    other = load(path, dtype=torch.float32)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.zero_()
-    save_weights(other, other.card, path, half=True)
-    again = loaded(path, "cpu")
-    assert isinstance(again, torch.nn.Module)
-    assert all((parameter == 0).all() for parameter in again.parameters())
 
 
 def test_a_loaded_model_stays_on_its_device() -> None:

@@ -11,28 +11,19 @@ The names below are imported as they are used, so that ``import rse_transcribe``
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from rse_transcribe.layers import ResidualShuffleExchange
-    from rse_transcribe.models import available_models, load
-    from rse_transcribe.recordings import IncompleteError, Transcriber, transcribe
-    from rse_transcribe.streams import Stream
-    from rse_transcribe.transcription import Note, Transcription
-    from service.notes.events import NoteEvent, PedalEvent
+    from rse_transcribe.layers import ResidualShuffleExchange as ResidualShuffleExchange
+    from rse_transcribe.models import available_models as available_models
+    from rse_transcribe.models import load as load
+    from rse_transcribe.recordings import IncompleteError as IncompleteError
+    from rse_transcribe.recordings import Transcriber as Transcriber
+    from rse_transcribe.recordings import transcribe as transcribe
+    from rse_transcribe.streams import Stream as Stream
+    from rse_transcribe.transcription import Note as Note
+    from rse_transcribe.transcription import Transcription as Transcription
+    from service.notes.events import NoteEvent as NoteEvent
+    from service.notes.events import PedalEvent as PedalEvent
 
     __version__: str
-
-__all__ = [
-    "IncompleteError",
-    "Note",
-    "NoteEvent",
-    "PedalEvent",
-    "ResidualShuffleExchange",
-    "Stream",
-    "Transcriber",
-    "Transcription",
-    "available_models",
-    "load",
-    "transcribe",
-]
 
 _HOMES = {
     "IncompleteError": "rse_transcribe.recordings",
@@ -47,6 +38,7 @@ _HOMES = {
     "load": "rse_transcribe.models",
     "transcribe": "rse_transcribe.recordings",
 }
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> object:

@@ -86,17 +86,6 @@ class Transcription:
         """Seconds of audio."""
         return self.performance.totals.audio_s
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Transcription):
-            return NotImplemented
-        return (
-            (self.performance, self.frame_rate_hz, self.description)
-            == (other.performance, other.frame_rate_hz, other.description)
-        ) and np.array_equal(self.frame_probabilities, other.frame_probabilities)
-
-    def __hash__(self) -> int:
-        return hash((self.performance.midi, len(self.frame_probabilities)))
-
     def __repr__(self) -> str:
         return f"<Transcription: {len(self.performance.notes)} notes in {self.duration_s:.1f} s>"
 

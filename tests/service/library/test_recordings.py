@@ -55,10 +55,10 @@ def test_files_of_all_kinds_give_the_same_notes(song: Path) -> None:
         def __init__(self) -> None:
             self.read = io.BytesIO(song.read_bytes()).read
 
-    whole = transcribe(song)
-    assert transcribe(str(song)) == whole
-    assert transcribe(io.BytesIO(song.read_bytes())) == whole
-    assert transcribe(Answer()) == whole
+    whole = transcribe(song).performance
+    assert transcribe(str(song)).performance == whole
+    assert transcribe(io.BytesIO(song.read_bytes())).performance == whole
+    assert transcribe(Answer()).performance == whole
     reading, writing = os.pipe()
 
     def fill() -> None:
@@ -67,7 +67,7 @@ def test_files_of_all_kinds_give_the_same_notes(song: Path) -> None:
 
     with ThreadPoolExecutor(1) as thread, os.fdopen(reading, "rb") as pipe:
         thread.submit(fill)
-        assert transcribe(pipe) == whole
+        assert transcribe(pipe).performance == whole
 
 
 def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
@@ -117,14 +117,15 @@ def test_bad_instruments_get_one_clear_error(song: Path) -> None:
         transcribe(song, instruments="piano")  # which this network does not tell
     with pytest.raises(ValueError, match="instruments must be a list of names, not 5"):
         transcribe(song, instruments=5)  # type: ignore[arg-type]
-    assert transcribe(song, instruments=None) == transcribe(song, instruments=[])
+    assert transcribe(song, instruments=None).notes == transcribe(song, instruments=[]).notes
 
 
 def test_one_transcriber_takes_many_recordings_in_threads_too(song: Path) -> None:
-    whole = transcribe(song)
+    whole = transcribe(song).performance
     transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
     with transcriber, ThreadPoolExecutor(3) as threads:
-        assert list(threads.map(transcriber.transcribe, [song] * 6)) == [whole] * 6
+        made = threads.map(transcriber.transcribe, [song] * 6)
+        assert [each.performance for each in made] == [whole] * 6
     with pytest.raises(RuntimeError, match="the transcriber is closed"):
         transcriber.transcribe(song)
 
@@ -143,7 +144,7 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription) == PITCHES[:1]
     sent = pickle.loads(pickle.dumps(caught.value))  # by a pool of processes
-    assert (str(sent), sent.transcription) == (str(caught.value), caught.value.transcription)
+    assert (str(sent), pitches(sent.transcription)) == (str(caught.value), PITCHES[:1])
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ Exit status: 0 everything is transcribed; 1 something is missing; 2 wrong usage;
 
 import argparse
 import json
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from clients.recordings import (
     save_midi,
     targets,
 )
-from clients.upload import Sockets, transcribe
+from clients.upload import transcribe
 from service.protocol.options import MAX_CHANNELS, Encoding, Mode
 from service.protocol.server_messages import EVENTS, NoteOff
 
@@ -129,44 +131,38 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
     Ctrl-C ends the connections, so that the notes so far are written.
     """
     console = Console(stderr=True)
-    sockets = Sockets()
-    columns = (
+    connections: list[socket.socket] = []
+    bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[done]}, {task.fields[notes]} notes"),
         TimeRemainingColumn(),
-    )
-
-    def one(job: tuple[Path, Sequence[Path]]) -> int:
-        path, results = job
-
-        def say(words: str, style: str | None = None) -> None:
-            console.print(f"{path}: {words}", style=style, markup=False, soft_wrap=True)
-
-        try:
-            complaint = _transcribe_file(path, results, args, sockets, bar, say)
-            status = INCOMPLETE
-        except ConnectError as error:
-            complaint, status = str(error), NO_SERVICE
-        except (TranscriptionError, ValueError, OSError) as error:
-            complaint, status = str(error), INCOMPLETE
-        if complaint is None:
-            return WHOLE
-        say(complaint, "red")
-        return status
-
-    drawn = Progress(
-        *columns,
         console=console,
         transient=True,
         disable=not console.is_terminal,
         redirect_stdout=sys.stdout.isatty(),  # else the terminal would get what a file is to get
     )
-    with drawn as bar, ThreadPoolExecutor(args.jobs) as threads:
+
+    def one(job: tuple[Path, Sequence[Path]]) -> int:
+        path, results = job
+
+        def say(words: object, style: str | None = None) -> None:
+            console.print(f"{path}: {words}", style=style, markup=False, soft_wrap=True)
+
         try:
-            failures = {status for status in threads.map(one, work) if status != WHOLE}
+            _transcribe_file(path, results, args, connections, bar, say)
+            return WHOLE
+        except (TranscriptionError, ValueError, OSError) as error:
+            say(error, "red")
+            return NO_SERVICE if isinstance(error, ConnectError) else INCOMPLETE
+
+    with bar, ThreadPoolExecutor(args.jobs) as threads:
+        try:
+            failures = set(threads.map(one, work)) - {WHOLE}
         except KeyboardInterrupt:
-            sockets.end()
+            for connection in connections:
+                with suppress(OSError):  # it has been closed
+                    connection.shutdown(socket.SHUT_RDWR)
             raise
     return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
 
@@ -175,14 +171,20 @@ def _transcribe_file(
     path: Path,
     results: Sequence[Path],
     args: argparse.Namespace,
-    sockets: Sockets,
+    connections: list[socket.socket],
     bar: Progress,
     say: Callable[[str], None],
-) -> str | None:
-    """Transcribe one file and write the results; returns what went wrong, if anything."""
-    whole = [each for each in results if not args.split or each.suffix.lower() in JSON]
-    if complaint := kept(whole, args.force):
-        return complaint
+) -> None:
+    """Transcribe one file and write the results, also of one that breaks off.
+
+    Raises:
+        TranscriptionError: it was refused, or broke off.
+        OSError: a result cannot be written, or exists and is not to be replaced.
+    """
+    tables = [result for result in results if result.suffix.lower() in JSON]
+    scores = [result for result in results if result not in tables]
+    if complaint := kept(tables if args.split else results, args.force):
+        raise FileExistsError(complaint)
     options = {
         "mode": args.mode,
         "lookahead_ms": args.lookahead_ms,
@@ -203,40 +205,26 @@ def _transcribe_file(
     task = bar.add_task(path.name, total=None, notes=0, done="")
     try:
         with audio:
-            messages = transcribe(args.url, pieces(audio), options, sockets=sockets)
+            messages = transcribe(args.url, pieces(audio), options, connected=connections.append)
             transcript = _gather(messages, bar, task)
     finally:
         bar.remove_task(task)
     notes, failure = transcript.notes, transcript.failure
-    try:
-        saved = ", ".join(map(str, _save(transcript, path, results, args, say)))
-    except OSError as error:
-        return f"{failure}; {error}" if failure else str(error)
-    if failure is None:
-        print(f"{path}: {len(notes.notes)} notes -> {saved}")
-        return None
-    rest = f" -> {saved}" if saved else ""
-    return f"{failure}; incomplete: {len(notes.notes)} notes came before{rest}"
-
-
-def _save(
-    transcript: Transcript,
-    path: Path,
-    results: Sequence[Path],
-    args: argparse.Namespace,
-    say: Callable[[str], None],
-) -> list[Path]:
-    """Write the results; returns their files. Raises OSError where that is not possible."""
-    notes = transcript.notes
-    tables = [result for result in results if result.suffix.lower() in JSON]
     files: list[Path] = []
-    # An answer that broke off before its first note does not replace an earlier file.
-    if transcript.totals is not None or notes.notes:
-        rest = [result for result in results if result not in tables]
-        files = save_midi(notes, rest, args, say)
-    for table in tables:
-        table.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
-    return [*files, *tables]
+    try:
+        # An answer that broke off before its first note does not replace an earlier file.
+        if transcript.totals is not None or notes.notes:
+            files = save_midi(notes, scores, args, say)
+        for table in tables:
+            table.write_text(json.dumps(_describe(path, transcript), indent=1) + "\n")
+    except OSError as error:
+        raise OSError(f"{failure}; {error}" if failure else str(error)) from error
+    saved = ", ".join(map(str, [*files, *tables]))
+    if failure is not None:
+        rest = f" -> {saved}" if saved else ""
+        incomplete = f"incomplete: {len(notes.notes)} notes came before{rest}"
+        raise TranscriptionError(f"{failure}; {incomplete}")
+    print(f"{path}: {len(notes.notes)} notes -> {saved}")
 
 
 def _gather(messages: Any, bar: Progress, task: TaskID) -> Transcript:

@@ -1,14 +1,12 @@
 """One recording through ``POST /transcribe``: bytes out, notes in as they are found."""
 
-import contextlib
 import json
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
-from weakref import WeakSet
 
 from clients.connection.websocket import RETRYABLE, credentials, websocket_url
 from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
@@ -18,32 +16,12 @@ PATH = "/transcribe"
 SILENCE_TIMEOUT_S = 600.0
 
 
-class Sockets:
-    """Connections of uploads in several threads, to be ended by another thread."""
-
-    def __init__(self) -> None:
-        self._open: WeakSet[socket.socket] = WeakSet()
-        self._ended = False
-
-    def add(self, connected: socket.socket) -> None:
-        self._open.add(connected)
-        if self._ended:
-            self.end()
-
-    def end(self) -> None:
-        """Break off all uploads, now and from now on."""
-        self._ended = True
-        for connected in list(self._open):
-            with contextlib.suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
-
-
 def transcribe(
     url: str,
     body: Iterable[bytes],
     options: Mapping[str, Any],
     key: str | None = None,
-    sockets: Sockets | None = None,
+    connected: Callable[[socket.socket], None] = lambda _: None,
 ) -> Iterator[dict[str, Any]]:
     """Send a recording in pieces as they come; yield the service's messages (PROTOCOL.md).
 
@@ -51,7 +29,7 @@ def transcribe(
         url: any address of the service.
         options: parameters of the request; None leaves the choice to the server.
         key: API key (default: ``$RSE_KEY``).
-        sockets: where to add the connection.
+        connected: is given the connection, which another thread may shut down.
 
     Raises:
         ConnectError: the service is unreachable or busy.
@@ -66,8 +44,7 @@ def transcribe(
     chosen = {name: value for name, value in options.items() if value is not None}
     try:
         _connect(connection)
-        if sockets is not None:
-            sockets.add(connection.sock)
+        connected(connection.sock)
         answer = _ask(connection, f"{PATH}?{urlencode({**chosen, 'answer': 'ndjson'})}", body, key)
         if answer.status != 200:
             raise _refused(answer)

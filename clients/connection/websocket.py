@@ -1,7 +1,6 @@
 """Opening the websocket to the service, and its errors."""
 
 import json
-import logging
 import os
 from urllib.parse import urlsplit, urlunsplit
 
@@ -9,8 +8,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from clients.errors import ConnectError
-
-logger = logging.getLogger(__name__)
 
 WEBSOCKET_PATH = "/ws/transcribe"
 # ``done`` carries the MIDI file of the whole session: a note takes about 12 bytes of base64.
@@ -80,10 +77,8 @@ def credentials(key: str | None) -> dict[str, str]:
 def _refused(error: InvalidStatus) -> ConnectError:
     """The error for a refused handshake, from its problem document (RFC 9457)."""
     status = error.response.status_code
-    detail = f"HTTP {status}"
     try:
-        problem = json.loads(error.response.body or b"")
-        detail = str(problem.get("detail") or problem.get("title") or detail)
-    except (ValueError, AttributeError):
-        logger.debug("the refusal has no problem document")
+        detail = str(json.loads(error.response.body or b"")["detail"])
+    except (ValueError, LookupError, TypeError):  # not the service's answer
+        detail = f"HTTP {status}"
     return ConnectError(f"the service refused: {detail}", retryable=status in RETRYABLE)

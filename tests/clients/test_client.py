@@ -53,47 +53,30 @@ def assert_no_stuck_note(events: list[Event]) -> None:
     assert not sounding
 
 
-async def test_a_whole_session() -> None:
-    options = Start(
-        encoding=Encoding.PCM_F32LE, sample_rate=RATE, channels=2, lookahead_ms=50, block_frames=8
+async def test_a_fast_sender_is_heard_whole_in_pieces_that_the_server_takes() -> None:
+    options = Start(encoding=Encoding.PCM_F32LE, sample_rate=RATE, channels=2, lookahead_ms=50)
+    behaviour = Behaviour(
+        max_message_bytes=3_000, max_buffered_ms=500, seconds_to_transcribe_a_second=0.005
     )
-    async with FakeService().running() as service:
+    async with FakeService(behaviour).running() as service:
         async with TranscriptionClient(service.url, options) as client:
-            assert client.ready is not None
-            assert client.ready.delay_ms == 150.0
             reading = asyncio.create_task(collect(client))
-            for _ in range(25):
-                await client.send(bytes(8 * RATE // 10))
+            await client.send(bytes(20 * RATE * 8))
             done = await client.stop()
             events, failure = await reading
         (heard,) = service.sessions
     assert failure is None
     assert heard.start["lookahead_ms"] == 50
-    assert heard.samples == client.sent_samples == 25 * RATE // 10
-    assert [event.pitch for event in events if isinstance(event, NoteOn)] == [60, 61, 62]
-    assert_no_stuck_note(events)
-    assert any(isinstance(event, Progress) for event in events)
-    assert done.reason == "stop"
-    assert done.totals.notes == 3
-    assert done.midi.startswith(b"MThd")
-
-
-async def test_audio_under_way_is_bounded_and_messages_are_cut() -> None:
-    behaviour = Behaviour(
-        max_message_bytes=3_000, max_buffered_ms=500, seconds_to_transcribe_a_second=0.005
-    )
-    async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(service.url, OPTIONS) as client:
-            reading = asyncio.create_task(collect(client))
-            await client.send(seconds(20))
-            await client.stop()
-            await reading
-        (heard,) = service.sessions
-    assert heard.samples == 20 * RATE
+    assert heard.samples == client.sent_samples == 20 * RATE
     assert heard.largest_message <= 3_000
     # What is on its way beyond the window is the message that filled it.
-    assert heard.largest_unacknowledged_samples <= 0.5 * RATE + 1_500
+    assert heard.largest_unacknowledged_samples <= 0.5 * RATE + 3_000 // 8
     assert heard.flushes > 0
+    assert [event.pitch for event in events if isinstance(event, NoteOn)] == [*range(60, 80)]
+    assert_no_stuck_note(events)
+    assert any(isinstance(event, Progress) for event in events)
+    assert (done.reason, done.totals.notes) == ("stop", 20)
+    assert done.midi.startswith(b"MThd")
 
 
 async def test_the_servers_error_comes_after_the_last_note_with_the_midi() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
@@ -69,12 +68,12 @@ async def test_a_draining_service_is_left_for_its_successor() -> None:
     assert "shutting down" in str(lost.error)
 
 
-@asynccontextmanager
-async def long_break(
-    behaviour: Behaviour, played_s: float, until: Callable[[list[Event]], bool]
-) -> AsyncIterator[tuple[TranscriptionClient, list[Event]]]:
-    """A client whose connection broke after so much audio, longer ago than notes are held, and what
-    it has told up to then; the service can be reached again in the body."""
+def pedal_of(events: list[Event]) -> list[bool]:
+    return [event.down for event in events if isinstance(event, Pedal)]
+
+
+async def test_what_sounds_is_ended_during_a_long_break_and_the_pedal_pressed_after_it() -> None:
+    behaviour = Behaviour(pedal=True, drop_at_samples=round(1.4 * RATE), drops=1)
     events: list[Event] = []
 
     async def read() -> None:
@@ -88,70 +87,33 @@ async def long_break(
             service.url, OPTIONS, hold_notes_s=0.01, delays=lambda: itertools.repeat(0.05)
         ) as client:
             reading = asyncio.create_task(read())
-            await client.send(seconds(played_s))
-            await wait_until(lambda: until(events))
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            yield client, events
-
-
-async def goes_on(client: TranscriptionClient, behaviour: Behaviour) -> list[Event]:
-    """What is told of more audio, to the end."""
-    behaviour.refuse_with = None
-    rest = asyncio.create_task(collect(client))
-    await client.send(seconds(1.5))
-    await client.stop()
-    more, failure = await rest
-    assert failure is None
-    return more
-
-
-async def test_notes_are_held_for_a_while_and_then_ended_once() -> None:
-    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1)
-
-    def both_ended(events: list[Event]) -> bool:
-        return len([event for event in events if isinstance(event, NoteOff)]) == 2
-
-    async with long_break(behaviour, 1.5, both_ended) as (client, events):
-        events += await goes_on(client, behaviour)
+            await client.send(seconds(1.5))
+            await wait_until(lambda: pedal_of(events) == [True, False])
+            assert client.notes.pedal_down
+            assert_no_stuck_note(events)
+            behaviour.refuse_with = behaviour.pedal = None
+            await client.send(seconds(1.5))
+            await client.stop()
+            await reading
+    assert pedal_of(events) == [True, False, True, False]
     assert_no_stuck_note(events)
     held = [event for event in notes_of(events) if event.note_id == 1]
     assert [event.time_s for event in held] == [1.25, 1.5]  # ended where it had got to
     assert client.notes.notes[1].offset_s == 1.75  # and yet known for what it was
 
 
-def pedal_of(events: list[Event]) -> list[bool]:
-    return [event.down for event in events if isinstance(event, Pedal)]
-
-
-async def test_the_pedal_is_released_during_a_long_break_and_pressed_again_after_it() -> None:
-    behaviour = Behaviour(pedal=True, drop_at_samples=round(1.9 * RATE), drops=1)
-
-    def released(events: list[Event]) -> bool:
-        return pedal_of(events) == [True, False]
-
-    async with long_break(behaviour, 2, released) as (client, _):
-        assert client.notes.pedal_down
-        behaviour.pedal = False
-        more = await goes_on(client, behaviour)
-    assert pedal_of(more) == [True, False]
-    assert [(move.down, move.time_s) for move in client.notes.pedal] == [(True, 0.0), (False, 1.5)]
-
-
-@pytest.mark.parametrize("code", ["", "bad_resume"])
-async def test_the_pedal_is_released_where_notes_cannot_go_on(code: str) -> None:
+@pytest.mark.parametrize("code", ["bad_resume", "unknown_model"])
+async def test_a_point_that_is_refused_ends_what_sounds_and_goes_on(code: str) -> None:
     behaviour = Behaviour(
         pedal=True, drop_at_samples=round(1.4 * RATE), drops=1, reject_resume=code
     )
-    async with FakeService(behaviour).running() as service:
-        client = TranscriptionClient(service.url, OPTIONS, delays=at_once, hold_notes_s=3600)
-        async with client:
-            reading = asyncio.create_task(collect(client))
-            await client.send(seconds(1.5))
-            await wait_until(lambda: client.sessions == 2 and client.notes.pedal_down)
-        events, _ = await reading
-    assert pedal_of(events) == ([True, False, True, False] if code else [True, False])
-    assert not client.notes.pedal_down
+    service, client, events, _ = await perform(behaviour, 4)
+    assert len(service.sessions) == 3
+    assert service.sessions[2].start == service.sessions[0].start
+    assert_no_stuck_note(events)
+    assert pedal_of(events) == [True, False, True, False]
+    assert client.lost_samples == 0
+    assert [event for event in events if isinstance(event, Gap)] == []
 
 
 async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> None:
@@ -165,28 +127,18 @@ async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> No
             delays=lambda: itertools.repeat(0.001),
         )
         client.start()
+        client.put(seconds(2.4))
         events: list[Event] = []
-        lost = asyncio.Event()
-
-        async def read() -> None:
-            async for event in client:
-                events.append(event)
-                if isinstance(event, Disconnected) and not lost.is_set():
-                    lost.set()
-                    behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
-
-        reading = asyncio.create_task(read())
-        for _ in range(24):
-            client.put(seconds(0.1))
-            await asyncio.sleep(0)
-        await lost.wait()
-        for _ in range(100):  # ten seconds without a service
-            client.put(seconds(0.1))
-        behaviour.refuse_with = None
-        await wait_until(lambda: len([e for e in events if isinstance(e, Connected)]) == 2)
-        await client.stop()
-        await reading
-        await client.close()
+        async for event in client:
+            events.append(event)
+            if isinstance(event, Disconnected) and client.sent_samples < 12 * RATE:
+                behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
+                for _ in range(100):  # ten seconds without a service
+                    client.put(seconds(0.1))
+            elif isinstance(event, Disconnected):
+                behaviour.refuse_with = None
+            elif isinstance(event, Gap):
+                client.finish()
     (gap,) = [event for event in events if isinstance(event, Gap)]
     assert gap.lost_samples == client.lost_samples
     assert gap.time_s == pytest.approx(9.4)  # the last three seconds of 12.4 were kept
@@ -217,17 +169,6 @@ async def test_a_refusal_that_will_not_change_ends_it() -> None:
         with pytest.raises(ServerError, match="cannot start so"):
             await client.stop()
         assert len(service.sessions) == 1
-
-
-@pytest.mark.parametrize("code", ["bad_resume", "unknown_model"])
-async def test_a_point_that_is_refused_ends_the_notes_and_goes_on(code: str) -> None:
-    behaviour = Behaviour(drop_at_samples=round(1.4 * RATE), drops=1, reject_resume=code)
-    service, client, events, _ = await perform(behaviour, 4)
-    assert len(service.sessions) == 3
-    assert service.sessions[2].start == service.sessions[0].start
-    assert_no_stuck_note(events)
-    assert client.lost_samples == 0
-    assert [event for event in events if isinstance(event, Gap)] == []
 
 
 async def test_a_busy_service_is_asked_again() -> None:

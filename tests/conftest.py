@@ -36,10 +36,6 @@ for _name in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A shell's background jobs ignore Ctrl-C, and so would all programs that tests start and interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 # A busy machine takes longer over an example now and then: that is no fault of the code. All runs
 # try the same examples, so that a change is not refused for what it has not touched; `make fuzz`
 # tries others, and with RSE_FUZZ_INPUTS=1 so does any test.

@@ -1,4 +1,4 @@
-"""The images and manifests, checked without an engine: rules of hadolint, names, limits, files."""
+"""The images and manifests, checked without an engine: names, limits, files, secrets."""
 
 import json
 import re
@@ -46,29 +46,18 @@ def container() -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
-def test_a_dockerfile_keeps_the_rules(path: Path) -> None:
+def test_an_image_is_pinned_holds_no_secret_and_runs_the_service_as_no_root(path: Path) -> None:
     steps = instructions(path)
-    names = [name for name, _ in steps]
-    assert set(names) <= {
-        *("FROM", "WORKDIR", "RUN", "ARG", "COPY", "ENV", "USER", "EXPOSE"),
-        *("HEALTHCHECK", "STOPSIGNAL", "CMD"),
-    }
     for name, rest in steps:
-        if name == "FROM":  # DL3006, DL3007
+        if name == "FROM":
             assert re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+[a-z0-9.-]*( AS \w+)?", rest), rest
-        if name == "WORKDIR":  # DL3000
-            assert rest.startswith("/")
-        if name == "CMD":  # DL3025
-            assert json.loads(rest) == ["python", "-m", "service"]
-        if name == "RUN":
-            assert "sudo" not in rest  # DL3004
-            assert rest.count("pip install") == rest.count("--no-cache-dir")  # DL3042
         if name in ("ENV", "ARG"):
             assert not re.search(r"(?i)(secret|password|token|keys?)=\S", rest)
-    assert names.count("CMD") == names.count("HEALTHCHECK") == 1  # DL4003, DL3012
     last_stage = steps[max(n for n, (name, _) in enumerate(steps) if name == "FROM") :]
-    (user,) = [rest for name, rest in last_stage if name == "USER"]  # DL3002
+    (user,) = [rest for name, rest in last_stage if name == "USER"]
     assert int(user) > 0
+    (command,) = [rest for name, rest in last_stage if name == "CMD"]
+    assert json.loads(command) == ["python", "-m", "service"]
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
@@ -127,26 +116,16 @@ def test_cuda_image_has_the_torch_of_the_lock() -> None:
 def test_compose() -> None:
     compose = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
     services = compose["services"]
-    assert set(services) == {"cpu", "cuda", "prometheus", "grafana"}
-    for name, service in services.items():
-        assert service["profiles"] == [name]
+    for service in services.values():
         assert re.search(r":v?\d+\.\d+", service["image"]), "an image without a version"
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-        for secret in service.get("secrets", []):
-            assert secret in compose["secrets"]
-        for volume in service.get("volumes", []):
-            source = volume.split(":")[0]
-            assert (
-                (DOCKER / source).is_file()
-                if source.startswith(".")
-                else (source in compose["volumes"])
-            )
+        assert set(service.get("secrets", [])) <= set(compose["secrets"])
+        for source in (volume.split(":")[0] for volume in service.get("volumes", [])):
+            assert (DOCKER / source).is_file() or source in compose["volumes"]
     for name in ("cpu", "cuda"):
         service = services[name]
         assert (DOCKER / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert any(mount.startswith("/tmp:") for mount in service["tmpfs"])
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
         assert float(service["stop_grace_period"].rstrip("s")) > Settings().drain_timeout_s
     (timeout,) = re.findall(r"docker run --stop-timeout (\d+) ", (DOCKER / "README.md").read_text())
     assert float(timeout) > Settings().drain_timeout_s
@@ -161,10 +140,7 @@ def test_kubernetes_gives_a_drain_its_time() -> None:
     assert pod["terminationGracePeriodSeconds"] > int(pause_s) + drain_s
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert each["securityContext"]["readOnlyRootFilesystem"] is True
-    assert "/tmp" in [mount["mountPath"] for mount in each["volumeMounts"]]
     liveness = each["livenessProbe"]
-    assert liveness["httpGet"]["path"] == "/healthz"
-    assert each["readinessProbe"]["httpGet"]["path"] == "/readyz"
     # A worker that hangs is replaced by the service itself before the pod is killed for it.
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
 

@@ -1,7 +1,7 @@
 """Samples, rates and options as callers give them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -88,9 +88,6 @@ def stream_options(
         message = f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}"
         raise OptionsError(ErrorCode.BAD_LOOKAHEAD, message)
     names = [instruments] if isinstance(instruments, str) else instruments or ()
-    if not isinstance(names, Iterable):
-        message = f"instruments must be a list of names, not {instruments!r}"
-        raise OptionsError(ErrorCode.BAD_INSTRUMENTS, message)
     if block_frames is None:
         block_frames = defaults.block_frames
     return replace(

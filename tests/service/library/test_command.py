@@ -45,12 +45,12 @@ def test_a_recording_becomes_a_midi_file(
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
 
-def test_folders_and_patterns(album: Path, tmp_path: Path) -> None:
-    out = tmp_path / "midi"
-    assert command.main([str(album), "-o", str(out)]) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["one.mid", "two.mid"]
-    assert command.main([str(album / "t*.wav")]) == 0
-    assert pitches_of((album / "two.mid").read_bytes()) == PITCHES
+@pytest.mark.parametrize("out", ["midi", "midi.2024/"])
+def test_folders_and_patterns(album: Path, tmp_path: Path, out: str) -> None:
+    assert command.main([str(album), "-o", str(tmp_path / "both")]) == 0
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["one.mid", "two.mid"]
+    assert command.main([str(album / "t*.wav"), "-o", f"{tmp_path}/{out}"]) == 0
+    assert pitches_of((tmp_path / out / "two.mid").read_bytes()) == PITCHES
 
 
 def test_each_instrument_has_its_file(
@@ -104,12 +104,6 @@ def test_files_that_exist_are_kept_unless_forced(
     assert kept.read_text() == "of yesterday"
     assert command.main([str(album), "--force"]) == 0
     assert pitches_of(kept.read_bytes()) == PITCHES
-
-
-@pytest.mark.parametrize("out", ["midi", "midi.2024/"])
-def test_a_folder_is_made_for_one_recording_too(album: Path, tmp_path: Path, out: str) -> None:
-    assert command.main([str(album / "t*.wav"), "-o", f"{tmp_path}/{out}"]) == 0
-    assert pitches_of((tmp_path / out / "two.mid").read_bytes()) == PITCHES
 
 
 def test_standard_output_gets_a_table(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +187,6 @@ def test_one_bad_recording_does_not_stop_the_others(
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         (["{one}", "--tempo", "fast"], "argument --tempo: auto, or a number from 20 to 400, not"),
-        (["{one}", "--instruments", "Piano"], "instruments must be among none, not piano"),
         ([], "the following arguments are required: RECORDING"),
     ],
 )

@@ -110,16 +110,6 @@ def test_a_bar_is_shown_in_a_terminal(
     assert "song.flac   0% |" in capsys.readouterr().err
 
 
-def test_bad_instruments_get_one_clear_error(song: Path) -> None:
-    with pytest.raises(ValueError, match="instruments must be among piano, .*, not kazoo"):
-        transcribe(song, instruments=["kazoo"])
-    with pytest.raises(ValueError, match="instruments must be among none, not piano"):
-        transcribe(song, instruments="piano")  # which this network does not tell
-    with pytest.raises(ValueError, match="instruments must be a list of names, not 5"):
-        transcribe(song, instruments=5)  # type: ignore[arg-type]
-    assert transcribe(song, instruments=None).notes == transcribe(song, instruments=[]).notes
-
-
 def test_one_transcriber_takes_many_recordings_in_threads_too(song: Path) -> None:
     whole = transcribe(song).performance
     transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
@@ -164,13 +154,10 @@ def test_bad_samples_get_one_clear_error(samples: Any, rate: Any, complaint: str
         transcribe(samples, rate)
 
 
-def test_the_stated_lookahead_may_be_asked_for_again() -> None:
+def test_the_lookahead_has_limits() -> None:
     for lookahead_ms in (46, 372, np.float32(100)):
-        options = {"lookahead_ms": lookahead_ms}
-        stated = transcribe(melody(), RATE_HZ, **options).description["lookahead_ms"]
-        assert stated == pytest.approx(lookahead_ms, abs=12)  # a hop
-        again = transcribe(melody(), RATE_HZ, lookahead_ms=stated)
-        assert again.description["lookahead_ms"] == stated
+        stated = transcribe(melody(), RATE_HZ, lookahead_ms=lookahead_ms).description
+        assert stated["lookahead_ms"] == pytest.approx(lookahead_ms, abs=12)  # a hop
     for wrong in (45, 373, float("nan"), "100"):
         with pytest.raises(ValueError, match=r"lookahead_ms must be 46 to 372 ms, not .+"):
             transcribe(melody(), RATE_HZ, lookahead_ms=wrong)

@@ -10,14 +10,17 @@ from typing import Any
 import pretty_midi
 import pytest
 import soundfile
+from websockets.asyncio.client import ClientConnection
 
 from clients import file
 from clients.client import TranscriptionClient
+from clients.connection import session
+from clients.connection.websocket import open_socket
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
-from tests.clients.fakes.cutting_proxy import CuttingProxy
 from tests.fakes import play
+from tests.service.faults.held import wait_until
 from tests.service.servers import TONES, RunningServer, server_starter
 
 RATE = 44_100
@@ -98,25 +101,35 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
 
 @pytest.mark.parametrize("asked", [{}, {"updates": False}])
 async def test_a_cut_connection_changes_nothing(
-    server: RunningServer, asked: dict[str, Any]
+    server: RunningServer, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events, totals and, with updates, which are the default here, the bytes of the MIDI file are
     those of a performance without a cut."""
+    sockets: list[ClientConnection] = []
+
+    async def opened(*how: Any) -> ClientConnection:
+        sockets.append(await open_socket(*how))
+        return sockets[-1]
+
+    monkeypatch.setattr(session, "open_socket", opened)
     updates = not asked
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
     options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50, **asked)
     results = []
     kinds = NoteOn | NoteUpdate | NoteOff | Pedal
-    for cuts in ([], [0.9, 1.75]):
-        proxy = CuttingProxy(server.port, [round(2 * RATE * cut_s) for cut_s in cuts])
-        async with proxy.running() as url:
-            async with TranscriptionClient(
-                url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
-            ) as client:
-                for start in range(0, len(audio), RATE // 10):
-                    await client.send(audio[start : start + RATE // 10])
-                done = await client.stop()
-                events = [e async for e in client if isinstance(e, kinds)]
+    step = RATE // 10  # bytes: 50 ms
+    for cuts in ([], [18, 35]):
+        async with TranscriptionClient(
+            server.url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
+        ) as client:
+            for number, start in enumerate(range(0, len(audio), step)):
+                await client.send(audio[start : start + step])
+                if number in cuts:
+                    begun = client.sessions
+                    sockets[-1].transport.abort()
+                    await wait_until(lambda: client.sessions > begun)  # noqa: B023
+            done = await client.stop()
+            events = [e async for e in client if isinstance(e, kinds)]
         assert client.sessions == len(cuts) + 1
         assert any(isinstance(event, Pedal) for event in events) == updates
         midi = done.midi if updates else b""  # without them only the server knows of the pedal

@@ -123,7 +123,8 @@ class _Session:
     def __init__(self, socket: ServerConnection, behaviour: Behaviour, heard: Heard) -> None:
         self.socket, self.behaviour, self.heard = socket, behaviour, heard
         self.seq = 0
-        self.notes: list[tuple[int, float, float | None]] = []  # pitch, onset, offset
+        self.notes = 0
+        self.sounding: list[int] = []
         self.transcribed_s = 0.0
         self.known_events = 0
 
@@ -143,10 +144,8 @@ class _Session:
         if resume is not None:
             self.transcribed_s = resume["frames"] * STEP_S
             self.known_events = resume.get("known_events", 0)
-            sounding = {note["note_id"] for note in resume["sounding"]}
-            for number in range(resume["notes"]):
-                end_s = None if number in sounding else 0.0
-                self.notes.append((60 + number, number + 0.25, end_s))
+            self.notes = resume["notes"]
+            self.sounding = [note["note_id"] for note in resume["sounding"]]
             self.heard.acknowledged_samples = resume["from_sample"]
         await self.say(
             "ready",
@@ -221,10 +220,11 @@ class _Session:
         while self.transcribed_s + STEP_S <= time_s:
             self.transcribed_s += STEP_S
             await asyncio.sleep(STEP_S * self.behaviour.seconds_to_transcribe_a_second)
-            second, part = divmod(self.transcribed_s, 1.0)
+            part = self.transcribed_s % 1
             if part == 0.25:
-                self.notes.append((60 + int(second), self.transcribed_s, None))
-                await self._say_note("note_on", **self._note(len(self.notes) - 1))
+                self.sounding.append(self.notes)
+                self.notes += 1
+                await self._say_note("note_on", **self._note(self.sounding[-1]))
             elif part == 0.75:
                 await self._close_notes()
             elif part == 0.5:
@@ -251,39 +251,27 @@ class _Session:
             "session_id": "fa",
             "from_sample": max(0, round((self.transcribed_s - REPLAY_S) * rate)),
             "frames": round(self.transcribed_s / STEP_S),
-            "notes": len(self.notes),
-            "sounding": [
-                self._note(number)
-                for number, (_, _, end_s) in enumerate(self.notes)
-                if end_s is None
-            ],
+            "notes": self.notes,
+            "sounding": [self._note(number) for number in self.sounding],
         }
 
     def _note(self, number: int) -> dict[str, Any]:
-        pitch, onset_s, _ = self.notes[number]
-        frame = round(onset_s * FRAME_RATE_HZ)
-        note = {"note_id": number, "pitch": pitch, "frame": frame, "time_s": onset_s}
-        return {**note, "velocity": 80, "confidence": 0.9}
+        note = {"note_id": number, "pitch": 60 + number, "velocity": 80, "confidence": 0.9}
+        return {**note, "frame": round((number + 0.25) * FRAME_RATE_HZ), "time_s": number + 0.25}
 
     def _frame(self) -> int:
         return int(self.transcribed_s * FRAME_RATE_HZ)
 
     async def _close_notes(self) -> None:
-        for note_id, (pitch, onset_s, offset_s) in enumerate(self.notes):
-            if offset_s is None:
-                self.notes[note_id] = (pitch, onset_s, self.transcribed_s)
-                await self._say_note(
-                    "note_off",
-                    note_id=note_id,
-                    pitch=pitch,
-                    frame=self._frame(),
-                    time_s=self.transcribed_s,
-                )
+        now = {"frame": self._frame(), "time_s": self.transcribed_s}
+        while self.sounding:
+            number = self.sounding.pop()
+            await self._say_note("note_off", note_id=number, pitch=60 + number, **now)
 
     async def _finish(self, reason: str, close_code: int) -> None:
         await self._close_notes()
         totals = {
-            "notes": len(self.notes),
+            "notes": self.notes,
             "frames": self._frame(),
             "audio_s": self.heard.samples / self.heard.start["sample_rate"],
             "received_samples": self.heard.samples,

@@ -73,15 +73,12 @@ class Stream:
             engine.close()
             raise
         self._loop = asyncio.new_event_loop()
-        closing = self._loop.create_future()
         # A daemon: a program that leaves a stream open ends all the same.
-        args = self._loop, closing, engine, self._session
+        args = self._loop, engine, self._session
         self._thread = Thread(target=_run, args=args, name="stream", daemon=True)
         self._thread.start()
         # Runs once: when closed, forgotten, or at the end of the program.
-        self._close = weakref.finalize(
-            self, self._loop.call_soon_threadsafe, closing.set_result, None
-        )
+        self._close = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
 
     @property
     def note_on_delay_ms(self) -> float:
@@ -142,20 +139,9 @@ class Stream:
         self.close()
 
 
-def _run(
-    loop: asyncio.AbstractEventLoop,
-    closing: asyncio.Future[None],
-    engine: Engine,
-    session: TranscriptionSession,
-) -> None:
+def _run(loop: asyncio.AbstractEventLoop, engine: Engine, session: TranscriptionSession) -> None:
     """A stream's thread. It has no reference to the Stream, so that a forgotten one is closed."""
-
-    async def until_closed() -> None:
-        try:
-            await closing
-        finally:
-            session.abort()
-            engine.close()
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(until_closed())
+    loop.run_forever()
+    session.abort()
+    engine.close()
+    loop.close()

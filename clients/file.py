@@ -25,6 +25,7 @@ from clients.midi.notes import NoteList
 from clients.options import add_service_options
 from clients.recordings import (
     MIDI,
+    add_result_options,
     check_midi_options,
     find_recordings,
     kept,
@@ -40,8 +41,6 @@ from service.protocol.server_messages import EVENTS, NoteOff
 try:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
-    from service.protocol.tempo import add_tempo_option
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -82,11 +81,10 @@ def _parser() -> argparse.ArgumentParser:
         help="MIDI or JSON file, or a folder (default: beside each)",
     )
     parser.add_argument("--json", metavar="OUT.json", help="notes as JSON too; a file or a folder")
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_service_options(
         parser, "audio after each frame that the model may use, in ms", f"one of {', '.join(Mode)}"
     )
-    add_tempo_option(parser)
+    add_result_options(parser)
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="recordings at a time (default: 1)"
     )

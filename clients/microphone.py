@@ -19,7 +19,7 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.options import add_service_options
-from clients.recordings import kept
+from clients.recordings import add_result_options, kept
 from service.protocol.client_messages import Start, protocol_error
 from service.protocol.midi_file import Beat
 
@@ -35,7 +35,7 @@ try:
         load_sounddevice,
     )
     from clients.live.terminal import Terminal
-    from service.protocol.tempo import add_tempo_option, beat_of
+    from service.protocol.tempo import beat_of
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -86,8 +86,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--midi-port", metavar="NAME", help=port_help)
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
-    add_tempo_option(parser)
+    add_result_options(parser)
     return parser
 
 

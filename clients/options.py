@@ -15,13 +15,3 @@ def add_service_options(
     parser.add_argument("--block-frames", type=int, metavar="N", help="frames emitted together")
     parser.add_argument("--mode", choices=list(Mode), metavar="MODE", help=mode_help)
     parser.add_argument("--model", help="name of the weights")
-    parser.add_argument(
-        "--instruments",
-        type=_names,
-        metavar="NAME,NAME",
-        help="only these, such as violin,cello (default: all)",
-    )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for part in text.split(",") if (name := part.strip().lower()))

@@ -87,6 +87,24 @@ def targets(
     return {source: target for target, source in sources.items()}
 
 
+def add_result_options(parser: ArgumentParser) -> None:
+    """What all command lines let one choose of their notes and files."""
+    from service.protocol.tempo import add_tempo_option  # numpy, which other programs may not need
+
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--instruments",
+        type=_names,
+        metavar="NAME,NAME",
+        help="only these, such as violin,cello (default: all)",
+    )
+    add_tempo_option(parser)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip().lower()))
+
+
 def print_any_name() -> None:
     """From now on standard output takes file names that its encoding lacks, escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):

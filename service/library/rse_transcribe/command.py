@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from clients.recordings import (
     MIDI,
+    add_result_options,
     check_midi_options,
     find_recordings,
     kept,
@@ -60,8 +61,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from service.protocol.tempo import add_tempo_option  # numpy, which other programs may not need
-
     parser = _Parser(
         prog="rse-transcribe",
         usage="rse-transcribe RECORDING ... [-o OUT] [options]",
@@ -72,20 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
     )
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
     parser.add_argument("--model", default="live", help="shipped weights, or .safetensors")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
         "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
     )
-    parser.add_argument(
-        "--instruments",
-        metavar="NAME,NAME",
-        default="",
-        help="only these, such as violin,cello (default: all)",
-    )
     parser.add_argument("--split", action="store_true", help="a MIDI file for each instrument")
-    add_tempo_option(parser)
+    add_result_options(parser)
     parser.add_argument("--version", action="version", version=__version__)
     return parser
 
@@ -180,11 +172,7 @@ def _transcribe_file(
 
         try:
             transcription = opened().transcribe(
-                path,
-                lookahead_ms=args.lookahead_ms,
-                instruments=[
-                    name for part in args.instruments.split(",") if (name := part.strip().lower())
-                ],
+                path, lookahead_ms=args.lookahead_ms, instruments=args.instruments
             )
         except IncompleteError as error:
             transcription, complaint = error.transcription, str(error)

@@ -67,7 +67,8 @@ export class Player extends EventTarget {
     const part = await this.#part(this.#position); // first: both are to start together
     if (run !== this.#run) return; // paused meanwhile
     this.#origin = this.#context.currentTime + START_S - this.#position;
-    this.#next = this.#take.firstAtOrAfter(this.#position);
+    const { notes } = this.#take;
+    this.#next = notes.filter(({ onset }) => onset < this.#position).length;
     this.#moves = this.#take.pedal
       .filter(({ offset }) => offset > this.#position) // one that is down there is pressed again
       .flatMap(({ onset, offset }) => [{ down: true, time: onset }, { down: false, time: offset }]);

@@ -1,5 +1,3 @@
-import { NoteIndex } from "./note-index.js";
-
 /**
  * A take: the notes of one live performance or one recording, in order of onset.
  *
@@ -7,8 +5,6 @@ import { NoteIndex } from "./note-index.js";
  * seconds from the take's first sample. A note that still sounds has `offset === null`.
  */
 export class Take extends EventTarget {
-  #index = new NoteIndex(); // of the notes that have ended
-
   constructor(name) {
     super();
     this.name = name;
@@ -52,7 +48,6 @@ export class Take extends EventTarget {
     this.open.delete(key);
     note.offset = Math.max(offset, note.onset);
     this.ended.push(note);
-    this.#index.add(note);
     this.head = Math.max(this.head, note.offset);
     this.#changed();
   }
@@ -91,22 +86,12 @@ export class Take extends EventTarget {
     this.dispatchEvent(new Event("finish"));
   }
 
-  /** Notes that overlap [start, end), without a walk through the whole take. */
+  /** Notes that overlap [start, end). */
   *between(start, end) {
-    yield* this.#index.between(start, end);
-    for (const note of this.open.values()) if (note.onset < end) yield note;
-  }
-
-  /** Index of the first note whose onset is not before `time`. */
-  firstAtOrAfter(time) {
-    let low = 0;
-    let high = this.notes.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.notes[middle].onset < time) low = middle + 1;
-      else high = middle;
+    for (const note of this.notes) {
+      if (note.onset >= end) return;
+      if (note.offset === null || note.offset >= start) yield note;
     }
-    return low;
   }
 
   #changed() {

@@ -7,8 +7,7 @@
  */
 
 import { fromBase64, midiFile } from "../notes/midi.js";
-import { FileRecording } from "../audio/recording.js";
-import { recordingSeconds } from "../audio/recording-length.js";
+import { FileRecording, recordingSeconds } from "../audio/recording.js";
 import { Take } from "../notes/take.js";
 import { BusyError, transcribe } from "./upload.js";
 
@@ -51,7 +50,7 @@ export class Uploads extends EventTarget {
       const job = this.#waiting.shift();
       this.#running = job;
       this.#abort = new AbortController();
-      job.seconds = await recordingSeconds(job.file).catch(() => null);
+      job.seconds = await recordingSeconds(job.file);
       job.state = "running";
       this.#emit(job);
       await this.#transcribe(job);

@@ -1,6 +1,5 @@
 """The page at / and its assets, with headers that let it load nothing from elsewhere."""
 
-import mimetypes
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -19,13 +18,6 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(self), midi=(self)",
 }
-
-# The system's table of types may be missing (slim images) or wrong (the Windows registry), and
-# `nosniff` makes a browser refuse a script that is called text/plain.
-mimetypes.add_type("text/html", ".html")
-mimetypes.add_type("text/css", ".css")
-mimetypes.add_type("text/javascript", ".js")
-mimetypes.add_type("image/svg+xml", ".svg")
 
 
 class PageFiles(StaticFiles):

@@ -11,7 +11,7 @@ from service.audio.decode import AudioDecoder
 from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
 from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat, Encoding
-from tests.fuzz.conftest import count, inputs
+from tests.fuzz.conftest import inputs
 from tests.service.apps import sound_file
 
 RATE_HZ = 8_000
@@ -52,7 +52,6 @@ def damaged(draw: st.DrawFn) -> bytes:
 @inputs(few=150, share=0.1)
 @given(damaged() | st.binary(max_size=200))
 def test_a_file_gives_finite_samples_or_says_why_not(data: bytes) -> None:
-    count("files")
     samples = 0
     try:
         with AudioDecoder(io.BytesIO(data), max_duration_s=MOST_S) as decoder:
@@ -73,7 +72,6 @@ def test_a_file_gives_finite_samples_or_says_why_not(data: bytes) -> None:
 def test_pcm_gives_finite_samples_however_it_is_cut(
     encoding: Encoding, channels: int, parts: list[bytes]
 ) -> None:
-    count("pcm")
     audio = AudioFormat(encoding=encoding, sample_rate_hz=44_100, channels=channels)
     decoder = PcmDecoder(audio)
     samples = 0

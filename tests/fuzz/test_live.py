@@ -19,7 +19,7 @@ from service.protocol.faults import CloseCode, ErrorCode
 from service.protocol.server_messages import ServerMessage
 from service.settings import Settings
 from tests.fakes import FAKE_PITCHES, FakeTranscriber, play
-from tests.fuzz.conftest import count, inputs
+from tests.fuzz.conftest import inputs
 from tests.service.apps import check_notes, converse
 
 RATE_HZ = 22_050
@@ -178,7 +178,6 @@ class Client(RuleBasedStateMachine):
         self.said.append(more)
 
     def teardown(self) -> None:
-        count("sessions")
         messages, code = service.converse(*self.said)
         assert [message["seq"] for message in messages] == list(range(len(messages)))
         for message in messages:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.protocol.client_messages import CLIENT_MESSAGES, Start, parse_message, parse_query
 from service.protocol.faults import ErrorCode, ProtocolError
-from tests.fuzz.conftest import count, inputs
+from tests.fuzz.conftest import inputs
 
 # What reading may complain of; all other codes belong to a session under way.
 COMPLAINTS = {
@@ -90,7 +90,6 @@ def check(error: ProtocolError) -> None:
 @inputs(few=300, share=0.5)
 @given(TEXTS)
 def test_a_text_is_a_message_or_a_complaint(text: str) -> None:
-    count("messages")
     try:
         message = parse_message(text)
     except ProtocolError as error:
@@ -113,7 +112,6 @@ VALUES = st.one_of(
 @inputs(few=200, share=0.25)
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=6), st.booleans())
 def test_a_query_is_a_start_or_a_complaint(query: list[tuple[str, str]], usual: bool) -> None:
-    count("queries")
     if usual:
         query = [("encoding", "pcm_s16le"), ("sample_rate", "44100"), *query]
     try:

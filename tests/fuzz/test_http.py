@@ -1,6 +1,7 @@
 """Requests of any kind to every address: an answer of OpenAPI's, or a documented problem."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -65,7 +66,7 @@ def test_any_request_has_a_documented_answer(
     body: bytes,
 ) -> None:
     response = client.request(method, path, params=query, headers=headers, content=body)
-    check(response.status_code, response.headers.get("content-type", ""), response.content, method)
+    check(response)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # test_decoder.py
@@ -80,20 +81,19 @@ def test_any_request_has_a_documented_answer(
 def test_any_upload_has_a_documented_answer(
     client: TestClient, data: bytes, name: str, query: dict[str, str], answer: str
 ) -> None:
-    response = client.post(
-        "/transcribe", params={**query, "answer": answer}, files={"file": (name, data)}
-    )
-    check(response.status_code, response.headers.get("content-type", ""), response.content, "POST")
+    params = {**query, "answer": answer}
+    check(client.post("/transcribe", params=params, files={"file": (name, data)}))
 
 
-def check(status: int, media_type: str, body: bytes, method: str) -> None:
+def check(response: Any) -> None:
     """Asserts that it is a success, or a fault with a code of PROTOCOL.md and its status."""
+    status = response.status_code
     if status < 400:
         return
-    if method == "HEAD":
+    if response.request.method == "HEAD":
         assert status in {code.status for code in ErrorCode}
         return
-    assert media_type.startswith(MEDIA_TYPE), (status, media_type, body[:200])
-    problem = ProblemDetails.model_validate_json(body)
+    assert response.headers["content-type"].startswith(MEDIA_TYPE), response.text[:200]
+    problem = ProblemDetails.model_validate_json(response.content)
     assert problem.status == status == problem.code.status
-    assert problem.code not in NEVER, body
+    assert problem.code not in NEVER, response.text

@@ -67,35 +67,6 @@ def test_a_take_is_shown_as_a_whole_with_legible_times(bench: Tab, seconds: int)
     assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(marks))
 
 
-def test_pictures_of_probabilities_are_made_once_and_of_ten_minutes_at_most(bench: Tab) -> None:
-    first, again, of_an_hour = bench.run(
-        """async () => {
-          const { Heat } = await import('./roll/heat.js');
-          const heat = new Heat(0.01);
-          heat.add(0, { lowest: 60, pitches: 1, bytes: new Uint8Array(300_000).fill(200) });
-          const context = document.createElement('canvas').getContext('2d');
-          const rows = { height: 10, top: () => 0 };
-          const { prototype } = OffscreenCanvasRenderingContext2D;
-          const put = prototype.putImageData;
-          let made = 0;
-          prototype.putImageData = () => { made += 1; };
-          const colour = [0, 0, 255];
-          const draw = (end) => {
-            made = 0;
-            heat.draw(context, { start: 0, end, x: (time) => time, rows }, colour);
-            return made;
-          };
-          try {
-            return [draw(500), draw(500), draw(3000)];
-          } finally {
-            prototype.putImageData = put;
-          }
-        }"""
-    )
-    assert first > 100
-    assert again == of_an_hour == 0
-
-
 def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:
     tab.upload(recording)
     nameless = tab.run(

@@ -163,19 +163,3 @@ def test_it_is_typed(bare: Path, tmp_path: Path) -> None:
     found = re.findall(r"^(\w+)\.py:(\d+): error: .* \[([\w-]+)\]$", done.stdout, re.M)
     wanted = [("wrong", str(line), code) for line, code in enumerate(WRONG.values(), 2)]
     assert found == wanted, done.stdout + done.stderr
-
-
-def test_the_environment_is_bare(bare: Path) -> None:
-    """Else the tests below would show nothing."""
-    program = """if True:
-        import sys
-        from importlib.metadata import distributions
-        import rse_transcribe
-
-        names = {d.name.lower() for d in distributions()}
-        assert not names & {"pytest", "matplotlib", "onnx", "onnxruntime", "rich", "pip"}, names
-        ours = [path for path in sys.path if path.endswith("site-packages")]
-        assert ours == [rse_transcribe.__file__.removesuffix("/rse_transcribe/__init__.py")], ours
-        print(ours[0])
-    """
-    assert run(bare / "python", "-c", program).startswith(str(bare.parent))

@@ -1,18 +1,12 @@
 """Lines for people and for machines; every line of a session has its id."""
 
-import asyncio
 import json
 import logging
-import signal
 from typing import Literal
 
 import pytest
 
-from service.app import create_app
-from service.ops.logs import TextFormatter, configure, session_id
-from service.server import DrainingServer, server_config
-from service.settings import Settings
-from tests.service.apps import START, perform, serving
+from service.ops.logs import configure, session_id
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
@@ -46,37 +40,3 @@ def test_a_line_of_a_session_has_its_id_and_all_else_there_is(
         "session_id": "9f0c",
         **fields,
     }
-
-
-def test_a_session_logs_its_options_and_what_became_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "service")
-    with serving() as (client, _):
-        perform(client, bytes(44_100))
-    opened, closed = (
-        next(vars(record)["fields"] for record in caplog.records if record.message == message)
-        for message in ("session opened", "session closed")
-    )
-    assert opened["client"] == closed["client"] == "address unknown"
-    assert opened["sample_rate"] == START["sample_rate"]
-    assert closed["reason"] == "stop"
-    assert closed["audio_s"] == pytest.approx(1.0)
-    assert {"duration_s", "frames", "notes", "dropped_samples"} <= closed.keys()
-
-
-async def test_a_drain_does_not_log_as_the_session_that_the_signal_interrupts(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "service")
-    caplog.handler.setFormatter(TextFormatter())
-    settings = Settings()
-    app = create_app(settings)
-    server = DrainingServer(server_config(app, settings), app.state.service)
-    server._loop = asyncio.get_running_loop()
-    session_id.set("9f0c")
-    server.handle_exit(signal.SIGTERM, None)
-    async with asyncio.timeout(10):
-        while not server.should_exit:
-            await asyncio.sleep(0.01)
-    lines = [line for line in caplog.text.splitlines() if "drain" in line]
-    assert len(lines) == 2
-    assert "9f0c" not in caplog.text

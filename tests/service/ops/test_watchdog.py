@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.service.apps import (
     hear,
     melody,
     pcm16,
-    sound_file,
     state_of,
     transcribe,
     wait_for,
@@ -106,21 +105,6 @@ def test_sessions_of_a_hanging_engine_get_an_error_and_the_next_is_served() -> N
         transcribe(here.client)
         assert "rse_engine_restarts_total 1.0" in here.client.get("/metrics").text
         assert len(here.models) == 2
-
-
-def test_an_upload_of_a_hanging_engine_gets_an_error_and_frees_its_place() -> None:
-    files = {"file": ("a.flac", sound_file(kind="FLAC"))}
-    with stage() as here:
-        model = here.models[0]
-        model.close_gate()
-        with ThreadPoolExecutor() as other:
-            noticed = other.submit(lambda: model.entered.wait(PATIENCE_S) and here.look())
-            answer = here.client.post("/transcribe", files=files)
-            assert noticed.result(PATIENCE_S)
-        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
-        wait_for(here.client, "/readyz", 200)
-        answer = here.client.post("/transcribe", files=files)
-        assert answer.status_code == 200
 
 
 def test_a_replacement_that_fails_is_tried_again() -> None:

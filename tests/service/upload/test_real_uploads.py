@@ -28,7 +28,6 @@ from tests.service.apps import (
     sound_file,
     state_of,
 )
-from tests.service.faults.held import wait_until
 from tests.service.servers import TONES, RunningServer, StartServer
 
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
@@ -45,11 +44,6 @@ def flac(seconds_of_silence: int = 0) -> bytes:
     return buffer.getvalue()
 
 
-async def place_is_free(server: RunningServer) -> None:
-    """Waits until an upload finds a place again."""
-    await wait_until(lambda: httpx.post(f"{server.url}/transcribe", timeout=60).status_code == 400)
-
-
 @contextlib.asynccontextmanager
 async def lines_of(server: RunningServer, seconds: int) -> AsyncIterator[httpx.Response]:
     """The answer to an upload as it comes."""
@@ -57,36 +51,6 @@ async def lines_of(server: RunningServer, seconds: int) -> AsyncIterator[httpx.R
     async with httpx.AsyncClient(timeout=60) as client:
         async with client.stream("POST", f"{server.url}/transcribe", **how) as answer:
             yield answer
-
-
-async def leave(url: str, body: AsyncIterator[bytes] | bytes) -> None:
-    """Sends (a part of) an upload and is gone a second later, or with the first line."""
-    headers = {"Content-Type": "multipart/form-data; boundary=x"}
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(1), httpx.AsyncClient(timeout=60) as client:
-            async with client.stream("POST", url, content=body, headers=headers) as answer:
-                assert answer.status_code == 200
-                await anext(answer.aiter_lines())
-
-
-async def test_clients_that_leave_free_their_places(start_server: StartServer) -> None:
-    server = start_server(*TONES, RSE_MAX_UPLOADS="1", RSE_IDLE_TIMEOUT_S="600")
-    url = f"{server.url}/transcribe"
-
-    async def half_a_body() -> AsyncIterator[bytes]:
-        yield FILE_HEAD + bytes(10_000)
-        await asyncio.sleep(60)
-
-    # An hour in this mode takes far longer than the test waits for the place.
-    hour = FILE_HEAD + flac(3600) + b"\r\n--x--\r\n"
-    for answer in ("midi", "ndjson"):
-        await leave(f"{url}?mode=centre&answer={answer}", hour)
-        await place_is_free(server)
-    await leave(url, half_a_body())
-    await place_is_free(server)
-    async with lines_of(server, 0) as whole:
-        assert whole.status_code == 200
-    assert "Traceback" not in server.log
 
 
 async def test_the_end_waits_for_uploads_under_way_and_not_for_those_still_received(

@@ -174,6 +174,7 @@ def test_the_mode_of_live_sessions_is_not_that_of_recordings(wav: bytes) -> None
 
 def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
+    bare = {"Content-Type": "application/x-www-form-urlencoded"}  # of curl --data-binary
     bodies: list[dict[str, Any]] = [
         {},
         {"content": wav},
@@ -182,17 +183,11 @@ def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
         {"files": {"song": wav}},
         {"files": [("file", ("a.wav", wav)), ("file", ("b.wav", wav))]},
         {"content": wav, "headers": broken},
+        {"content": wav + b"&" * 20, "headers": bare},
     ]
     for body in bodies:
-        check_problem(client.post("/transcribe", **body), 400, "bad_upload")
-
-
-def test_a_bare_recording_gets_an_answer_that_names_the_form(
-    client: TestClient, wav: bytes
-) -> None:
-    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl --data-binary sends it
-    answer = client.post("/transcribe", content=wav + b"&" * 20, headers=form)
-    assert answer.json()["detail"].startswith("expected a multipart form with the recording")
+        problem = check_problem(client.post("/transcribe", **body), 400, "bad_upload")
+    assert problem["detail"].startswith("expected a multipart form with the recording")
 
 
 # -- limits ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -21,7 +21,6 @@ from service.engine.batching import (
     EngineError,
     EngineSettings,
     Priority,
-    Probabilities,
 )
 from service.settings import ClusterSettings
 
@@ -30,6 +29,13 @@ logger = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.05  # before the second attempt; twice that before the third, and so on
 
 AnswerT = TypeVar("AnswerT")
+
+CallReplica = Callable[..., Awaitable[Any]]
+"""Calls a method of a ``service.cluster.model.ModelWorker``: route, name of the method, arguments.
+
+Calls with the same route go to the same replica while it exists. They raise ReplicaLostError if it
+is gone or full, and any EngineError that it raises.
+"""
 
 
 class ReplicaLostError(EngineError):
@@ -92,28 +98,7 @@ def refill_windows(config: ModelConfig, new_hops: int) -> int:
     return -(-config.refill_hops // new_hops)
 
 
-class ModelReplicas(Protocol):
-    """Access to the model replicas.
-
-    Calls with the same route go to the same replica while it exists. They raise ReplicaLostError
-    if it is gone or full, and any EngineError that it raises.
-    """
-
-    async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
-        """Probabilities [count, heads, positions, PITCHES]; None if the replica does not hold the
-        stream and the samples do not reach back far enough."""
-        ...
-
-    async def describe(self, route: str) -> Description: ...
-
-    async def load(self, route: str) -> float:
-        """Streams that the replica holds; infinite if it hangs."""
-        ...
-
-
-async def describe(
-    replicas: ModelReplicas, settings: ClusterSettings, wanted: str | None
-) -> Description:
+async def describe(call: CallReplica, settings: ClusterSettings, wanted: str | None) -> Description:
     """What a replica runs; of several attempts, preferably one with the wanted weights.
 
     Raises EngineError if no replica answers.
@@ -122,7 +107,7 @@ async def describe(
 
     async def ask() -> Description:
         nonlocal found
-        found = await replicas.describe(secrets.token_hex(8))
+        found = await call(secrets.token_hex(8), "describe")
         if wanted is not None and found.weights != wanted:
             raise OtherWeightsError("the weights were replaced")
         return found

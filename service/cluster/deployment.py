@@ -18,7 +18,7 @@ import ray
 from ray import serve
 from ray.exceptions import RayTaskError
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
-from ray.serve.handle import DeploymentHandle, DeploymentResponse
+from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
 from ray.util.metrics import Histogram
 from starlette.types import ASGIApp
@@ -27,12 +27,12 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from model import storage
 from service.access.tokens import TokenBook
 from service.app import LoadModel, create_app, pick_device, pick_model, warm_engine
-from service.cluster.calls import Description, ReplicaLostError, WindowRequest
+from service.cluster.calls import CallReplica, ReplicaLostError
 from service.cluster.drain import POLL_S, drain_when_stopping
 from service.cluster.engine import RemoteEngine
 from service.cluster.flow import UnreadLimit
 from service.cluster.model import ModelWorker, weights_digest
-from service.engine.batching import EngineError, Priority, Probabilities
+from service.engine.batching import EngineError, Priority
 from service.ops import logs
 from service.ops.metrics import STEP_BUCKETS_S
 from service.settings import ClusterSettings, Settings
@@ -48,43 +48,28 @@ SPARE_REQUESTS = 64
 TARGET_SESSIONS = 2 / 3
 
 
-class RayReplicas:
-    """Implements ``service.cluster.calls.ModelReplicas`` by a deployment's handle."""
+def calling(model: DeploymentHandle) -> CallReplica:
+    async def call(route: str, method: str, *arguments: Any) -> Any:
+        """What the replica returns or raises; ReplicaLostError if it does not answer."""
+        task = asyncio.current_task()
+        response = getattr(model.options(session_id=route), method).remote(*arguments)
+        try:
+            return await response
+        except asyncio.CancelledError:
+            if task is not None and not task.cancelling():  # Serve's way to end a request there
+                raise ReplicaLostError("the request was cancelled") from None
+            response.cancel()
+            raise
+        except RayTaskError as error:  # raised by the replica's code
+            if isinstance(error.cause, EngineError):
+                raise error.cause from None
+            raise EngineError(f"the model replica failed: {error}") from error
+        except EngineError:  # the same over gRPC
+            raise
+        except Exception as error:  # of Ray, Serve or gRPC
+            raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
 
-    def __init__(self, model: DeploymentHandle) -> None:
-        self._model = model
-
-    async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
-        return await _answer(self._at(route).predict.remote(request))
-
-    async def describe(self, route: str) -> Description:
-        return await _answer(self._at(route).describe.remote())
-
-    async def load(self, route: str) -> float:
-        return await _answer(self._at(route).load.remote())
-
-    def _at(self, route: str) -> DeploymentHandle:
-        return self._model.options(session_id=route)
-
-
-async def _answer(response: DeploymentResponse) -> Any:
-    """What the replica returns or raises; ReplicaLostError if it does not answer."""
-    task = asyncio.current_task()
-    try:
-        return await response
-    except asyncio.CancelledError:
-        if task is not None and not task.cancelling():  # Serve's way to end a request over there
-            raise ReplicaLostError("the request was cancelled") from None
-        response.cancel()
-        raise
-    except RayTaskError as error:  # raised by the replica's code
-        if isinstance(error.cause, EngineError):
-            raise error.cause from None
-        raise EngineError(f"the model replica failed: {error}") from error
-    except EngineError:  # the same over gRPC
-        raise
-    except Exception as error:  # of Ray, Serve or gRPC
-        raise ReplicaLostError(f"{type(error).__name__}: {error}") from error
+    return call
 
 
 class Steps:
@@ -135,7 +120,7 @@ class Steps:
     graceful_shutdown_timeout_s=10,
     logging_config=LoggingConfig(enable_access_log=False),  # a line for every window
 )
-class Model:
+class Model(ModelWorker):
     """A model replica, on the CPUs or the GPU share of its ``ray_actor_options``."""
 
     def __init__(self, settings: Settings, cluster: ClusterSettings, load_model: LoadModel) -> None:
@@ -148,34 +133,24 @@ class Model:
         self._step_time = Steps()
         engine = warm_engine(transcriber, self._step_time, settings)
         gc.freeze()  # see EngineSlot.take
-        self._hang_timeout_s = settings.hang_timeout_s
-        self._engine = engine
-        self._worker = ModelWorker(engine, weights_digest(transcriber), device, cluster)
+        self._hang_timeout_s, self._workers = settings.hang_timeout_s, engine.workers
+        super().__init__(engine, weights_digest(transcriber), device, cluster)
         logger.info("model %s is ready on %s", engine.config.name, device)
-
-    async def predict(self, request: WindowRequest) -> Probabilities | None:
-        return await self._worker.predict(request)
-
-    async def describe(self) -> Description:
-        return self._worker.description
-
-    async def load(self) -> float:
-        return self._worker.load
 
     def check_health(self) -> None:
         """Called by Serve, which replaces a failing replica."""
-        if not self._engine.ready or self._engine.heartbeat_age_s > self._hang_timeout_s:
+        if not self.engine.ready or self.engine.heartbeat_age_s > self._hang_timeout_s:
             raise RuntimeError("the engine hangs, was closed or has no worker process")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """For ``service.cluster.scaling``."""
         return {
-            "busy": self._step_time.share(self._engine.workers),
-            "streams": float(self._worker.streams),
+            "busy": self._step_time.share(self._workers),
+            "streams": float(self.streams),
         }
 
     async def __del__(self) -> None:
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self.engine.close)
 
 
 @serve.deployment(
@@ -198,7 +173,7 @@ class Ingress:
         self._settings = settings
         self._cluster = cluster
         self._token_secret = token_secret
-        self._replicas = RayReplicas(model)
+        self._call = calling(model)
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve on the replica's event loop."""
@@ -218,7 +193,7 @@ class Ingress:
             raise RuntimeError("the replica is draining")
 
     async def _engine(self, state: ServiceState) -> RemoteEngine:
-        engine = await RemoteEngine.connect(self._replicas, self._cluster)
+        engine = await RemoteEngine.connect(self._call, self._cluster)
         state.slot.device = engine.description.device
         return engine
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
 from service.cluster.calls import (
+    CallReplica,
     Description,
-    ModelReplicas,
     OtherWeightsError,
     WindowRequest,
     attempts,
@@ -49,9 +49,9 @@ class RemoteEngine:
     """The model's replicas as one engine. Made by ``connect``, on the loop that it uses."""
 
     def __init__(
-        self, replicas: ModelReplicas, description: Description, settings: ClusterSettings
+        self, call: CallReplica, description: Description, settings: ClusterSettings
     ) -> None:
-        self._replicas = replicas
+        self._call = call
         self._adopt(description)
         self._cluster = settings
         self._loop = asyncio.get_running_loop()
@@ -61,11 +61,11 @@ class RemoteEngine:
         self._keep(self._loop.create_task(self._watch()))
 
     @classmethod
-    async def connect(cls, replicas: ModelReplicas, settings: ClusterSettings) -> RemoteEngine:
+    async def connect(cls, call: CallReplica, settings: ClusterSettings) -> RemoteEngine:
         """Waits as long as it takes for a replica to describe itself."""
         while True:
             try:
-                return cls(replicas, await describe(replicas, settings, None), settings)
+                return cls(call, await describe(call, settings, None), settings)
             except EngineError as error:
                 logger.warning("no model yet: %s", error)
             await asyncio.sleep(settings.heartbeat_s)
@@ -114,8 +114,8 @@ class RemoteEngine:
         live = stream.priority is Priority.LIVE
         timeout_s = self._cluster.live_timeout_s if live else self._cluster.file_timeout_s
         try:
-            answer = await attempts(
-                lambda: self._replicas.predict(request, stream.route),
+            answer: Probabilities | None = await attempts(
+                lambda: self._call(stream.route, "predict", request),
                 stream.change_route,
                 timeout_s,
                 self._cluster,
@@ -130,7 +130,8 @@ class RemoteEngine:
         """Streams on the replica of this route; infinite if it hangs or does not answer."""
         try:
             async with asyncio.timeout(self._cluster.live_timeout_s):
-                return await self._replicas.load(route)
+                streams: float = await self._call(route, "load")
+                return streams
         except (EngineError, TimeoutError):
             return math.inf
 
@@ -186,7 +187,7 @@ class RemoteEngine:
         Streams on the old weights fail with their next request; their clients resume on the new.
         """
         try:
-            found = await describe(self._replicas, self._cluster, self.description.weights)
+            found = await describe(self._call, self._cluster, self.description.weights)
         except EngineError as error:
             logger.warning("the model does not answer: %s", error)
             return

@@ -74,14 +74,17 @@ class ModelWorker:
         self._forget_idle()
         return len(self._held)
 
-    @property
-    def load(self) -> float:
+    async def describe(self) -> Description:
+        return self.description
+
+    async def load(self) -> float:
         """Number of streams, for choosing a replica; infinite if the engine hangs."""
         hangs = self.engine.heartbeat_age_s > self._settings.live_timeout_s
         return math.inf if hangs else self.streams
 
     async def predict(self, request: WindowRequest) -> Probabilities | None:
-        """See ``service.cluster.calls.ModelReplicas``.
+        """Probabilities [count, heads, positions, PITCHES]; None if the stream is not held here and
+        the samples do not reach back far enough.
 
         Raises:
             OtherWeightsError: the stream began with other weights.

@@ -5,10 +5,10 @@ import hashlib
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
-from service.cluster.calls import Description, WindowRequest
 from service.cluster.model import ModelWorker, weights_digest
-from service.engine.batching import EngineError, Probabilities
+from service.engine.batching import EngineError
 from service.engine.engine import Engine
 from service.engine.interface import Transcriber
 from service.settings import ClusterSettings
@@ -20,7 +20,7 @@ SETTINGS = ClusterSettings(
 
 
 class LocalReplicas:
-    """Implements ``service.cluster.calls.ModelReplicas``; messages are pickled on the way."""
+    """A ``service.cluster.calls.CallReplica``; messages are pickled on the way."""
 
     def __init__(self, workers: list[ModelWorker]) -> None:
         self.workers = workers
@@ -28,25 +28,18 @@ class LocalReplicas:
         self.faults: list[EngineError] = []  # raised by the next requests
         self.silent = False  # no call is answered
 
-    async def predict(self, request: WindowRequest, route: str) -> Probabilities | None:
-        worker = await self._worker(route)
-        if self.faults:
-            raise self.faults.pop()
-        answer = await worker.predict(pickle.loads(pickle.dumps(request)))
-        self.answered.append(worker)
-        return answer
-
-    async def describe(self, route: str) -> Description:
-        return (await self._worker(route)).description
-
-    async def load(self, route: str) -> float:
-        return (await self._worker(route)).load
-
-    async def _worker(self, route: str) -> ModelWorker:
+    async def __call__(self, route: str, method: str, *arguments: object) -> Any:
         if self.silent:
             await asyncio.Event().wait()
         digest = hashlib.sha256(route.encode()).digest()
-        return self.workers[int.from_bytes(digest) % len(self.workers)]
+        worker = self.workers[int.from_bytes(digest) % len(self.workers)]
+        if method != "predict":
+            return await getattr(worker, method)()
+        if self.faults:
+            raise self.faults.pop()
+        answer = await worker.predict(*pickle.loads(pickle.dumps(arguments)))
+        self.answered.append(worker)
+        return answer
 
 
 @contextmanager

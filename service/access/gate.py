@@ -131,9 +131,7 @@ class Gate:
             return Client.of_address(scope)
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            if (key := self.keys.find(secret.strip())) is None:
-                return None
-            return Client(f"key {key.name}", key.max_sessions, key.max_requests_per_s)
+            return self.keys.find(secret.strip())
         return self.tokens.owner(token) if token is not None else None
 
     async def _answer(

@@ -13,12 +13,14 @@ import hmac
 import re
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from model.ranges import explained
+from service.access.clients import Client
 
 PREFIX = "rse_"  # recognised by scanners for leaked secrets
 
@@ -45,31 +47,25 @@ class KeyLimits(BaseModel):
     max_requests_per_s: float | None = Field(default=None, gt=0, le=1_000_000)
 
 
-class ApiKey(KeyLimits):
-    """A client of the service; ``digest`` is the SHA-256 of its key."""
-
-    name: str
-    digest: bytes
-
-
 class KeyRing:
-    def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
-        self._keys = tuple(keys)
-        names = [key.name for key in self._keys]
-        for name in names:
-            if names.count(name) > 1:
-                raise KeysError(f"the name {name} occurs twice")
+    """The clients by the SHA-256 of their keys."""
+
+    def __init__(self, keys: Sequence[tuple[bytes, Client]] = ()) -> None:
+        self._keys = keys
+        for name, count in Counter(client.name for _, client in keys).items():
+            if count > 1:
+                raise KeysError(f"the name {name.removeprefix('key ')} occurs twice")
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def find(self, secret: str) -> ApiKey | None:
-        """The entry of a key, or None. Compares all entries, each in constant time."""
+    def find(self, secret: str) -> Client | None:
+        """The owner of a key, or None. Compares all entries, each in constant time."""
         digest = hash_key(secret)
         found = None
-        for key in self._keys:
-            if hmac.compare_digest(key.digest, digest):
-                found = key
+        for entry, client in self._keys:
+            if hmac.compare_digest(entry, digest):
+                found = client
         return found
 
 
@@ -97,10 +93,10 @@ def read_keys(text: str, path: str) -> KeyRing:
             entry = line.partition("#")[0].strip()
             if entry:
                 entries.append((f"line {n} of the keys file", entry))
-    return KeyRing(_parse(where, entry) for where, entry in entries)
+    return KeyRing([_parse(where, entry) for where, entry in entries])
 
 
-def _parse(where: str, entry: str) -> ApiKey:
+def _parse(where: str, entry: str) -> tuple[bytes, Client]:
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise KeysError(
@@ -117,7 +113,7 @@ def _parse(where: str, entry: str) -> ApiKey:
         raise KeysError(f"{where}: {complaint}") from None
     if len(given) < len(limits):
         raise KeysError(f"{where}: {match['name']} has a limit twice")
-    return ApiKey(name=match["name"], digest=bytes.fromhex(match["digest"]), **own.model_dump())
+    return bytes.fromhex(match["digest"]), Client(f"key {match['name']}", **own.model_dump())
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:

@@ -21,7 +21,7 @@ def test_a_new_key_opens_what_its_line_is_in(
     keys = read_keys("", str(path))
     alice = keys.find(secret)
     assert alice is not None
-    assert (alice.name, alice.max_sessions, alice.max_requests_per_s) == ("alice", 3, 0.5)
+    assert (alice.name, alice.max_sessions, alice.max_requests_per_s) == ("key alice", 3, 0.5)
     for wrong in ("", secret[:-1], secret + "x", secret.upper(), "\udcff", DIGEST):
         assert keys.find(wrong) is None
 
@@ -32,7 +32,7 @@ def test_keys_of_the_setting_and_of_the_file_count_together(tmp_path: Path) -> N
     path.write_text(f"first:{hash_key(first).hex()}\n")
     keys = read_keys(f"second:{hash_key(second).hex()}", str(path))
     found = [keys.find(secret) for secret in (first, second)]
-    assert [key and key.name for key in found] == ["first", "second"]
+    assert [key and key.name for key in found] == ["key first", "key second"]
 
 
 @pytest.mark.parametrize(

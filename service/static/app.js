@@ -1,9 +1,9 @@
 /** Wires the page: the stage, the panels beside it, and the status line. */
 
-import { FilterPanel } from "./panels/filter-panel.js";
+import { filterPanel } from "./panels/filter-panel.js";
 import { LivePanel } from "./panels/live-panel.js";
 import { MidiOut } from "./notes/midi-out.js";
-import { MidiPanel } from "./panels/midi-panel.js";
+import { midiPanel } from "./panels/midi-panel.js";
 import { NoteFilter } from "./notes/note-filter.js";
 import { saveAll } from "./notes/saving.js";
 import { Stage } from "./roll/stage.js";
@@ -67,6 +67,6 @@ stage.player.addEventListener("note", ({ detail }) => {
 stage.player.addEventListener("pedal", ({ detail }) => midi.pedal(detail.down, detail.inSeconds));
 stage.player.addEventListener("pause", () => midi.silence());
 
-new FilterPanel(filter);
-new MidiPanel(midi, say);
+filterPanel(filter);
+midiPanel(midi, say);
 settle();

@@ -4,34 +4,14 @@ import { MidiOut } from "../notes/midi-out.js";
 
 const $ = (id) => document.getElementById(id);
 
-export class MidiPanel {
-  #midi;
-
-  constructor(midi, say) {
-    this.#midi = midi;
-    if (!MidiOut.supported) {
-      $("midi-connect").disabled = true;
-      $("midi-hint").textContent = "This browser has no MIDI; Chrome, Edge and Firefox have.";
-      return;
-    }
-    $("midi-connect").addEventListener("click", async () => {
-      try {
-        await midi.open();
-        this.#list();
-      } catch (error) {
-        say(error.message, true);
-      }
-    });
-    $("midi-port").addEventListener("change", () => {
-      midi.choose($("midi-port").value);
-      // A synthesiser wants notes early; a take that is running continues as it is.
-      if (!$("play-along").disabled) $("play-along").checked = $("midi-port").value !== "";
-    });
-    midi.addEventListener("ports", () => this.#list());
+export function midiPanel(midi, say) {
+  if (!MidiOut.supported) {
+    $("midi-connect").disabled = true;
+    $("midi-hint").textContent = "This browser has no MIDI; Chrome, Edge and Firefox have.";
+    return;
   }
-
-  #list() {
-    const { ports, port } = this.#midi;
+  const list = () => {
+    const { ports, port } = midi;
     const options = ports.map(({ id, name }) => new Option(name, id, false, id === port));
     $("midi-port").replaceChildren(new Option("Off", "", false, port === ""), ...options);
     $("midi-connect").hidden = true;
@@ -39,5 +19,14 @@ export class MidiPanel {
     $("midi-hint").textContent = ports.length
       ? "Notes are sent on a channel for each instrument, live and on playback, as late as the delay above."
       : "No MIDI port is there. Connect a synthesiser, or open a virtual port for your DAW.";
-  }
+  };
+  $("midi-connect").addEventListener("click", () =>
+    midi.open().then(list, (error) => say(error.message, true)),
+  );
+  $("midi-port").addEventListener("change", () => {
+    midi.choose($("midi-port").value);
+    // A synthesiser wants notes early; a take that is running continues as it is.
+    if (!$("play-along").disabled) $("play-along").checked = $("midi-port").value !== "";
+  });
+  midi.addEventListener("ports", list);
 }

@@ -5,7 +5,6 @@ import { Palette } from "./palette.js";
 import { pitchRange } from "../notes/pitch.js";
 
 const LIVE_WAIT_MS = 250;
-const MAX_LIVE_NOTES = 4000; // drawn of a take that still grows: evenly chosen beyond that
 
 export class Overview {
   #canvas;
@@ -42,17 +41,16 @@ export class Overview {
     this.#canvas.height = Math.round(height * ratio);
     const context = this.#context;
     context.scale(ratio, ratio);
-    const { notes, duration, head, live } = this.#take;
+    const { notes, duration, head } = this.#take;
     if (notes.length === 0) return;
     const { low, high } = pitchRange(notes);
     const row = (height - 8) / Math.max(13, high - low + 1);
-    const step = live ? Math.ceil(notes.length / MAX_LIVE_NOTES) : 1;
-    for (let i = 0; i < notes.length; i += step) {
-      if (!this.#filter.passes(notes[i], head)) continue;
-      const { pitch, onset, offset } = notes[i];
+    for (const note of notes) {
+      if (!this.#filter.passes(note, head)) continue;
+      const { pitch, onset, offset } = note;
       const from = (onset / duration) * width;
       const until = ((offset ?? duration) / duration) * width;
-      const { colour, opacity } = this.#palette.note(notes[i]);
+      const { colour, opacity } = this.#palette.note(note);
       context.globalAlpha = opacity;
       context.fillStyle = colour;
       const y = 4 + (high - pitch) * row;

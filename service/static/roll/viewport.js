@@ -23,10 +23,6 @@ export class Viewport {
     this.goal = { ...this.now };
   }
 
-  get end() {
-    return this.now.start + this.now.span;
-  }
-
   /** Make room for a pitch; a live view only ever grows, so that it stays calm. */
   include(pitch) {
     this.goal.low = Math.max(0, Math.min(this.goal.low, pitch - MARGIN_PITCHES));

@@ -1,17 +1,16 @@
 """Ray Serve in processes of its own: where warnings are errors, Ray is not imported."""
 
-import json
+import multiprocessing
 import os
-import queue
 import secrets
 import signal
-import subprocess
-import sys
-import threading
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.paths import REPOSITORY
 from tests.service.servers import reserved_port
 
 PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
-STOP_S = 60.0
 
 # Ray's own settings: it tells nobody of its use, needs no shared memory, kills nothing where
 # others use up the machine's memory, and gives a slow one time to start its processes.
@@ -39,8 +37,23 @@ ENVIRONMENT = {
 }
 
 
+def enter_session(log: str) -> None:
+    """Makes this process the first of a session, with all that it says in a file."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+
+
+def drive(function: str, arguments: dict[str, Any]) -> Any:
+    """Calls a function of `tests.service.cluster.drive`, in the process where Ray is."""
+    from tests.service.cluster import drive
+
+    return getattr(drive, function)(**arguments)
+
+
 class Cluster:
-    """`tests.service.cluster.drive`, commanded."""
+    """Ray Serve in a process of its own and that one's children."""
 
     def __init__(self, log: Path) -> None:
         self._reservation, self.port = reserved_port()
@@ -48,38 +61,17 @@ class Cluster:
         self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
         self._log = log
         self._deployed: dict[str, Any] | None = None
-        environment = {name: value for name, value in os.environ.items() if name[:4] != "RAY_"}
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.service.cluster.drive", str(self.port)],
-                cwd=REPOSITORY,
-                env={**environment, **ENVIRONMENT},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,
-            )
-        self._answers: queue.Queue[bytes] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
-
-    def answer(self) -> Any:
-        try:
-            line = self._answers.get(timeout=PATIENCE_S)
-        except queue.Empty:
-            raise AssertionError(f"no answer in {PATIENCE_S} s:\n{self.log}") from None
-        assert line, f"Ray has ended:\n{self.log}"
-        return json.loads(line)
+        spawn = multiprocessing.get_context("spawn")
+        self._process = ProcessPoolExecutor(1, spawn, enter_session, (str(log),))
+        with mock.patch.dict(os.environ, ENVIRONMENT):
+            self._session = self._process.submit(os.getpid).result(PATIENCE_S)
 
     def command(self, do: str, **arguments: Any) -> Any:
-        assert self.process.stdin is not None
-        self.process.stdin.write((json.dumps({"do": do, **arguments}) + "\n").encode())
-        self.process.stdin.flush()
-        return self.answer()
+        try:
+            return self._process.submit(drive, do, arguments).result(PATIENCE_S)
+        except (TimeoutError, BrokenExecutor):
+            log = self._log.read_text(encoding="utf-8", errors="replace")
+            raise AssertionError(f"no answer in {PATIENCE_S} s:\n{log}") from None
 
     def deploy(self, **wanted: Any) -> None:
         """Returns once all of it runs; does nothing where it runs already."""
@@ -95,45 +87,27 @@ class Cluster:
 
     def close(self) -> None:
         """Ends Ray, by force where it does not end of itself."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
         try:
-            self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            pass
+            self.command("end")
         finally:
-            self._kill_session()
-            self.process.wait(STOP_S)
-            self._reader.join(STOP_S)
+            for folder in Path("/proc").iterdir():
+                if folder.name.isdecimal():
+                    with suppress(ProcessLookupError):
+                        if os.getsid(int(folder.name)) == self._session:
+                            os.kill(int(folder.name), signal.SIGKILL)
+            self._process.shutdown()
             self._reservation.close()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._answers.put(line)
-        self._answers.put(b"")
-
-    def _kill_session(self) -> None:
-        """Whatever is left of the processes that it started."""
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal():
-                try:
-                    if os.getsid(int(folder.name)) == self.process.pid:
-                        os.kill(int(folder.name), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
 
 
 @contextmanager
 def ray_cluster(folder: Path) -> Iterator[Cluster]:
     cluster = Cluster(folder / "ray.log")
-    try:
-        cluster.answer()  # it is up
-        yield cluster
-    finally:
-        cluster.close()
+    with tempfile.TemporaryDirectory(prefix="rse") as short:  # sockets lie in it
+        try:
+            cluster.command("begin", port=cluster.port, folder=short)
+            yield cluster
+        finally:
+            cluster.close()
 
 
 @pytest.fixture(scope="module")

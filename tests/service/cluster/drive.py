@@ -1,13 +1,9 @@
-"""`python -m tests.service.cluster.drive PORT`: Ray Serve on this machine, for tests.
+"""Ray Serve on this machine, for tests; called in a process of its own (`conftest.Cluster`).
 
-Reads commands, a line of JSON each, and answers each with one; ends with its input. Ray stays in
-this process and its children: it listens on free ports, in a folder of its own.
+Ray stays in that process and its children: it listens on free ports, in a folder of its own.
 """
 
-import json
-import os
-import sys
-import tempfile
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -77,42 +73,23 @@ def replicas() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def main(port: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="rse") as folder:  # short: sockets lie in it
-        ray.init(
-            address="local",
-            num_cpus=LOGICAL_CPUS,
-            object_store_memory=OBJECT_STORE_BYTES,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-        )
-        try:
-            api.HTTP_PROXY_TIMEOUT = client.HTTP_PROXY_TIMEOUT = PROXY_S
-            serve.start(http_options={"host": "127.0.0.1", "port": port})
-            answer(None)
-            for line in sys.stdin:
-                command = json.loads(line)
-                match command.pop("do"):
-                    case "deploy":
-                        deploy(**command)
-                        answer(None)
-                    case "check":
-                        with open(command["file"]) as file:
-                            ServeDeploySchema.model_validate(yaml.safe_load(file))
-                        answer(None)
-                    case "replicas":
-                        answer(replicas())
-        finally:
-            ray.shutdown()
+def begin(port: int, folder: str) -> None:
+    ray.init(
+        address="local",
+        num_cpus=LOGICAL_CPUS,
+        object_store_memory=OBJECT_STORE_BYTES,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=folder,
+    )
+    api.HTTP_PROXY_TIMEOUT = client.HTTP_PROXY_TIMEOUT = PROXY_S
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
 
 
-def answer(value: object) -> None:
-    """To the process that asked; everything else that is printed goes to standard error."""
-    os.write(ANSWERS, (json.dumps(value) + "\n").encode())
+def check(file: str) -> None:
+    """Whether Serve takes this config file."""
+    ServeDeploySchema.model_validate(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
 
 
-if __name__ == "__main__":
-    ANSWERS = os.dup(1)
-    os.dup2(2, 1)
-    main(int(sys.argv[1]))
+def end() -> None:
+    ray.shutdown()

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.audio.decode import AudioDecoder
-from service.audio.pcm import MAX_AMPLITUDE, BadAudioError, PcmDecoder
 from service.protocol.faults import ProtocolError
-from service.protocol.options import AudioFormat, Encoding
 from tests.fuzz.conftest import inputs
 from tests.service.apps import sound_file
 
@@ -62,26 +60,3 @@ def test_a_file_gives_finite_samples_or_says_why_not(data: bytes) -> None:
     except ProtocolError as error:
         code = error.code
         assert code.status
-
-
-@pytest.mark.timeout(3600)
-@inputs(few=150, share=0.13)
-@given(
-    st.sampled_from(list(Encoding)), st.integers(1, 2), st.lists(st.binary(max_size=40), max_size=6)
-)
-def test_pcm_gives_finite_samples_however_it_is_cut(
-    encoding: Encoding, channels: int, parts: list[bytes]
-) -> None:
-    audio = AudioFormat(encoding=encoding, sample_rate_hz=44_100, channels=channels)
-    decoder = PcmDecoder(audio)
-    samples = 0
-    for part in parts:
-        try:
-            block = decoder.decode(part)
-        except BadAudioError:
-            break
-        samples += len(block)
-        assert (np.abs(block) <= MAX_AMPLITUDE).all()
-    else:
-        received = sum(map(len, parts))
-        assert samples * audio.frame_bytes + decoder.pending_bytes == received

@@ -1,10 +1,8 @@
 """What the command says before it serves."""
 
 import pytest
-import torch
 
 from service.__main__ import address_to_open, serve
-from service.app import pick_model
 
 
 @pytest.mark.parametrize(
@@ -18,23 +16,6 @@ from service.app import pick_model
 )
 def test_the_address_to_open(host: str, address: str) -> None:
     assert address_to_open(host, 8000) == address
-
-
-@pytest.mark.parametrize(
-    ("setting", "device", "dtype", "weights"),
-    [
-        ("auto", "cuda:1", torch.bfloat16, "accurate"),
-        ("auto", "cpu", torch.bfloat16, "live"),
-        ("auto", "cpu", torch.float32, "light"),
-        ("live", "cuda", torch.bfloat16, "live"),
-        ("mine.safetensors", "cpu", torch.float32, "mine.safetensors"),
-    ],
-)
-def test_the_weights_fit_the_machine_unless_they_are_named(
-    setting: str, device: str, dtype: torch.dtype, weights: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.app.fastest_dtype", lambda device: dtype)
-    assert pick_model(setting, device) == weights
 
 
 @pytest.mark.parametrize(

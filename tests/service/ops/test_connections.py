@@ -143,19 +143,13 @@ async def test_a_client_that_pings_and_reads_nothing_is_dropped() -> None:
 # -- a server of its own ---------------------------------------------------------------------------
 
 
-class Crowd:
-    """Connections to one server."""
-
-    def __init__(self, stack: ExitStack, server: RunningServer) -> None:
-        self._stack = stack
-        self._address = ("127.0.0.1", server.port)
-
-    def join(self, *sent: bytes) -> socket.socket:
-        there = self._stack.enter_context(socket.create_connection(self._address, timeout=60))
-        with contextlib.suppress(OSError):  # it may be cut off while it sends
-            for data in sent:
-                there.sendall(data)
-        return there
+def join(stack: ExitStack, server: RunningServer, *sent: bytes) -> socket.socket:
+    """A connection that has sent this, for as long as the stack lives."""
+    there = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+    with contextlib.suppress(OSError):  # it may be cut off while it sends
+        for data in sent:
+            there.sendall(data)
+    return there
 
 
 def heard(there: socket.socket, until: bytes | None = None) -> bytes:
@@ -173,18 +167,19 @@ def test_connections_without_a_request_are_closed(start_server: StartServer) -> 
     whole = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     refused = b"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
     with ExitStack() as stack:
-        crowd = Crowd(stack, server)
         heads = [(), (whole[:-2],), (whole, whole[:-2]), (refused,)]
         heads.append((whole[:-2], 10**5 * b"a: b\r\n"))
-        for there in [crowd.join(*head) for head in heads]:
+        for there in [join(stack, server, *head) for head in heads]:
             heard(there)
-        there = crowd.join(refused.replace(b"Content-Length: 9", b"Transfer-Encoding: chunked"))
+        there = join(
+            stack, server, refused.replace(b"Content-Length: 9", b"Transfer-Encoding: chunked")
+        )
         assert b"405" in heard(there, until=b"\r\n\r\n")
         with contextlib.suppress(OSError):  # a slow machine may have been cut off by now
             there.sendall(b"no chunk\r\n")
         heard(there)
         # A websocket has begun in time, and its session has an end of its own.
-        assert b"idle_timeout" in heard(crowd.join(HANDSHAKE))
+        assert b"idle_timeout" in heard(join(stack, server, HANDSHAKE))
     assert "Traceback" not in server.log
 
 
@@ -193,9 +188,8 @@ async def test_connections_above_the_limit_are_refused_and_logged(
 ) -> None:
     server = start_server(*TONES, RSE_MAX_CONNECTIONS="10", RSE_MAX_SESSIONS="4")
     with ExitStack() as stack:
-        crowd = Crowd(stack, server)
         for _ in range(30):
-            last = crowd.join()
+            last = join(stack, server)
         assert heard(last) == b""
         assert "RSE_MAX_CONNECTIONS=10" in server.log
     await wait_until(lambda: answers(f"{server.url}/healthz"))

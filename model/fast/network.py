@@ -21,7 +21,7 @@ from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
 from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
 from model.fast.shuffle_exchange import FastShuffleExchange
-from model.fast.stream import NetworkStream, StreamedNetwork
+from model.fast.stream import NetworkStream
 from model.front_end.patches import SEMITONES
 from model.transcriber import (
     IMPOSSIBLE,
@@ -161,13 +161,19 @@ class FastFilterbankNetwork(FastNetwork):
             bias = bias + skip.bias.float()[:, None, None]
         # (heads, 1, 1, octaves, semitones)
         self._bias = bias.view(len(self._heads), 1, 1, self._patches.octaves, SEMITONES)
-        self._streamed = self._make_streamed(network)
+        self._streamed: tuple[ColumnNetwork, FirstHalf] | None = None
+        powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
+        on_processor = octave.device.type == "cpu"  # a GPU computes windows in full
+        if self._halo and self._rse.streams and powers_of_two and on_processor:
+            columns = ColumnNetwork(network, self._layers, dtype)
+            half = FirstHalf(self._rse, self._patches, columns.reach, self._embed_columns)
+            self._streamed = columns, half
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """With history, a stream that keeps what later windows reuse (``model.fast.stream``)."""
         if self._streamed is None:
             return super().open_stream(positions)
-        return NetworkStream(self._streamed, range(FRAMES)[positions])
+        return NetworkStream(*self._streamed, range(FRAMES)[positions])
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
@@ -183,19 +189,13 @@ class FastFilterbankNetwork(FastNetwork):
         x = columns.view(len(rows), len(frames), pitches, -1).to(self._dtype)
         return self._probabilities(self._read_out(out, x, frames))
 
-    def _make_streamed(self, network: FilterbankNetwork) -> StreamedNetwork | None:
-        powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
-        on_processor = self._octave.device.type == "cpu"  # a GPU computes windows in full
-        if not (self._halo and self._rse.streams and powers_of_two and on_processor):
-            return None
-        columns = ColumnNetwork(network, self._layers, self._dtype)
-        return StreamedNetwork(
-            columns,
-            self._patches,
-            self._embed,
-            self._octave,
-            FirstHalf(self._rse, self._patches, columns.reach),
-        )
+    def _embed_columns(self, columns: Tensor) -> Tensor:
+        """The newest columns, (windows, columns, pitches, channels) in whole patches -> their
+        positions, (windows, positions, m) float32."""
+        octaves = self._patches.octaves
+        cells = columns.unflatten(2, (octaves, -1)).unflatten(1, (-1, self._patches.frames))
+        cells = cells.movedim(2, 4).reshape(len(columns), -1, self._embed.in_features)
+        return self._embed(cells) + self._octave[-cells.shape[1] :]
 
     def _logits(self, windows: Tensor, frames: range) -> Tensor:
         x = self._convolved(self._filterbank(windows))  # (batch, channels, pitches, GRID)

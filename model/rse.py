@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import RSEConfig
+from model.gated import GatedBenesBlock, GatedSwitchUnit
 from model.shuffle import Direction, deinterleave, interleave
 from model.switch import ResidualSwitchUnit, depth_scaled
-from model.switches.gated import GatedBenesBlock, GatedSwitchUnit
-from model.switches.layers import fits, switch_layers
 
 
 class BenesBlock(nn.Module):
@@ -37,17 +36,11 @@ class BenesBlock(nn.Module):
         """x: (batch, n, m), n a power of two."""
         bits = x.shape[1].bit_length() - 1
         rate = depth_scaled(self.dropout, bits)
-        x = self._half(self.forward_switch, x, bits - 1, self.directions[0], rate)
-        return self._half(self.reverse_switch, x, bits - 1, self.directions[1], rate)
-
-    def _half(
-        self, unit: ResidualSwitchUnit, x: Tensor, layers: int, direction: Direction, rate: float
-    ) -> Tensor:
-        if layers and fits(unit):
-            return switch_layers(unit, x, layers, direction, rate if self.training else 0.0)
-        shuffle = deinterleave if direction == "deinterleave" else interleave
-        for _ in range(layers):
-            x = shuffle(F.dropout(unit(x), rate, self.training))
+        units = self.forward_switch, self.reverse_switch
+        for unit, direction in zip(units, self.directions, strict=True):
+            shuffle = deinterleave if direction == "deinterleave" else interleave
+            for _ in range(bits - 1):
+                x = shuffle(F.dropout(unit(x), rate, self.training))
         return x
 
 
@@ -85,8 +78,4 @@ class ResidualShuffleExchange(nn.Module):
             else:
                 x = block(x)
         rate = depth_scaled(self.dropout, x.shape[1].bit_length() - 1)
-        if isinstance(self.last, ResidualSwitchUnit) and fits(self.last):
-            x = switch_layers(self.last, x, 1, "none", rate if self.training else 0.0)
-        else:
-            x = F.dropout(self.last(x), rate, self.training)
-        return x[:, :length]
+        return F.dropout(self.last(x), rate, self.training)[:, :length]

@@ -3,9 +3,9 @@
 import torch
 
 from model.config import RSEConfig
+from model.gated import GatedSwitchUnit
 from model.rse import ResidualShuffleExchange
 from model.switch import ResidualSwitchUnit
-from model.switches.gated import GatedSwitchUnit
 
 GATED = RSEConfig(maps=6, blocks=2, unit="gated", dropout=0.0)
 

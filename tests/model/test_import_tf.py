@@ -1,7 +1,7 @@
 """Import of the released code's checkpoints, ours by tests and theirs by TensorFlow."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,19 +9,54 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from model import predict
+from model import import_tf, predict
 from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedConfig
 from model.import_tf import build, import_checkpoint, main
+from model.released.names import released_name
 from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.model.fast.test_network import varied
-from tests.model.released.tf_writer import released_variables, training_variables, write_checkpoint
 from tests.paths import SHARED
 
 ORACLES = SHARED / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)
+
+
+def released_variables(network: nn.Module, convolutions: int = 0) -> dict[str, NDArray]:
+    """A network's parameters under the names and in the layouts of the released code."""
+    variables = {}
+    for name, value in network.state_dict().items():
+        theirs = released_name(name, convolutions)
+        array = value.numpy()
+        if theirs.endswith("CvK"):
+            array = np.ascontiguousarray(array.T)
+        elif theirs.endswith("norm_bias/offset"):
+            array = array[None, None]
+        variables[theirs] = array
+    return variables
+
+
+def training_variables(variables: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """With what the released code's training adds: slots, counters, the loss scale."""
+    slots = {
+        name + slot: np.zeros_like(value)
+        for name, value in variables.items()
+        for slot in ("/RAdam", "/RAdam_1")
+    }
+    scalars: dict[str, NDArray] = {
+        "Variable": np.array(123, np.int32),
+        "Variable_1": np.array(1e-3, np.float64),
+        "Variable_2": np.array(1e-3, np.float32),
+        "beta1_power": np.array(0.5, np.float32),
+        "beta2_power": np.array(0.9, np.float32),
+        "current_loss_scale": np.array(2.0**19, np.float32),
+        "good_steps": np.array(845, np.int64),
+        "step": np.array(124, np.float32),
+    }
+    return {**variables, **slots, **scalars}
 
 
 def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionModel:
@@ -37,20 +72,26 @@ def musicnet() -> dict[str, NDArray]:
     return training_variables(released_variables(transcriber(), 2))
 
 
-def run(tmp_path: Path, variables: dict[str, NDArray], *options: str) -> tuple[int, Path]:
-    prefix, out = tmp_path / "varWeights.ckpt", tmp_path / "out.safetensors"
-    write_checkpoint(prefix, variables)
-    return main([str(prefix), str(out), *options]), out
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Imports these variables as if a checkpoint held them."""
+
+    def run(variables: dict[str, NDArray], *options: str) -> Path:
+        monkeypatch.setattr(import_tf, "read_checkpoint", lambda _: variables)
+        out = tmp_path / "out.safetensors"
+        assert main(["varWeights.ckpt.index", str(out), *options]) == 0
+        return out
+
+    return run
 
 
 @pytest.mark.parametrize(("convolutions", "fourier"), [(0, False), (2, True), (3, False)])
 def test_networks_that_transcribe_run_as_before(
-    tmp_path: Path, convolutions: int, fourier: bool
+    run: Callable[..., Path], convolutions: int, fourier: bool
 ) -> None:
     network = transcriber(convolutions, fourier)
     variables = training_variables(released_variables(network, convolutions))
-    status, out = run(tmp_path, variables, *["--fourier"] * fourier)
-    assert status == 0
+    out = run(variables, *["--fourier"] * fourier)
     loaded = load(out, dtype=torch.float32)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
     assert loaded.config == replace(RELEASED, name="out", front_end=front_end, rse=RSE)
@@ -67,12 +108,11 @@ def test_networks_that_transcribe_run_as_before(
 @pytest.mark.parametrize("word_features", [0, 6])
 @pytest.mark.parametrize(("classes", "task"), [(3, "lambada"), (4, "algorithmic")])
 def test_networks_over_symbols_run_as_before(
-    tmp_path: Path, word_features: int, classes: int, task: str
+    run: Callable[..., Path], word_features: int, classes: int, task: str
 ) -> None:
     config = SymbolConfig(13, classes, replace(RSE, blocks=1), word_features)
     network = varied(SymbolNetwork(config))
-    status, out = run(tmp_path, released_variables(network))
-    assert status == 0
+    out = run(released_variables(network))
     loaded = load_symbol_network(out)
     assert loaded.config == config
     assert json.loads(out.with_suffix(".json").read_text())["task"] == task
@@ -116,33 +156,33 @@ FLOATS = np.zeros(3, np.float32)
     ],
 )
 def test_variables_that_do_not_fit_are_named(
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     musicnet: dict[str, NDArray],
     change: Callable[[dict[str, NDArray]], None],
     message: str,
 ) -> None:
     change(musicnet)
-    write_checkpoint(tmp_path / "x", musicnet)
+    monkeypatch.setattr(import_tf, "read_checkpoint", lambda _: musicnet)
     with pytest.raises(WeightsError, match=message):
-        import_checkpoint(tmp_path / "x", "x")
+        import_checkpoint("x", "x")
 
 
+@pytest.mark.parametrize(
+    ("prefix", "name", "message"),
+    [
+        ("nowhere.ckpt", "out.safetensors", "No such file"),
+        ("tensorflow.ckpt", "out.safetensors", "var_lengths/output/CvK is missing"),
+        ("tensorflow.ckpt", "out.pt", "should end in .safetensors"),
+    ],
+)
 def test_failures_exit_with_a_message_and_leave_what_is_there(
-    tmp_path: Path, musicnet: dict[str, NDArray], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, name: str, message: str
 ) -> None:
-    status, out = run(tmp_path, musicnet)
-    assert status == 0
-    before = out.read_bytes()
-    data = tmp_path / "varWeights.ckpt.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-1])
-    assert main([str(tmp_path / "varWeights.ckpt"), str(out)]) == 1
-    assert "is truncated" in capsys.readouterr().err
-    data.unlink()
-    assert main([str(tmp_path / "varWeights.ckpt"), str(out)]) == 1
-    assert "No such file" in capsys.readouterr().err
-    assert out.read_bytes() == before
-    assert main([str(tmp_path / "varWeights.ckpt"), str(tmp_path / "out.pt")]) == 1
-    assert "should end in .safetensors" in capsys.readouterr().err
+    out = tmp_path / name
+    out.write_bytes(b"before")
+    assert main([str(Path(__file__).parent / "released" / prefix), str(out)]) == 1
+    assert message in capsys.readouterr().err
+    assert out.read_bytes() == b"before"
 
 
 @pytest.mark.parametrize("folder", sorted(ORACLES.glob("ckpt_*")), ids=lambda p: p.name)

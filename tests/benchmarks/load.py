@@ -16,14 +16,14 @@ import httpx
 
 from tests.benchmarks import machine
 from tests.benchmarks.service.streams import measured
-from tests.service.servers import RunningServer, server_starter
+from tests.service.servers import RunningServer
 
 KINDS = {"block": "block_frames=8", "anytime": "anytime"}  # as `/info` calls them
 COLUMNS = ("streams", "refused", "p50", "p95", "p99", "behind_p99", "cores", "memory_mb")
 
 
 def measure(
-    server: RunningServer, music: Path, count: int, seconds: float, mode: str = "block"
+    server: RunningServer, music: Path, count: int, seconds: float, mode: str
 ) -> dict[str, Any]:
     """So many streams at once; `cores` is processor time over time."""
     began_s, used_s = time.monotonic(), machine.cpu_s(server.process.pid)
@@ -31,7 +31,6 @@ def measure(
     return {
         "streams": count,
         "refused": trial["failed"],
-        "refusals": trial["failures"],
         "events": trial["events"],
         **(trial["lateness_ms"] or {}),
         "behind_p99": (trial["behind_ms"] or {}).get("p99", math.nan),
@@ -42,23 +41,21 @@ def measure(
 
 def run(seconds: float, model: str, mode: str) -> dict[str, Any]:
     """Figures at each load of a server that admits as many sessions as it measures."""
-    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-        music = Path(folder, "music.wav")
+    limits = {"RSE_MAX_SESSIONS": "auto", "RSE_MAX_SESSIONS_PER_CLIENT": "100000"}
+    environment = limits | {"RSE_MAX_REQUEST_BURST": "1000000"}
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        machine.serving(*machine.SERVICE, model, XDG_CACHE_HOME=cache, **environment) as started,
+    ):
+        server, folder = started
+        music = folder / "music.wav"
         machine.write_music(music, seconds, None)
-        server = start(
-            *("service", "--port", "{port}", "--model", model),
-            RSE_MAX_SESSIONS="auto",
-            RSE_MAX_SESSIONS_PER_CLIENT="100000",
-            RSE_MAX_REQUEST_BURST="1000000",
-            XDG_CACHE_HOME=folder,
-        )
         info = httpx.get(f"{server.url}/info").json()
         admitted = info["max_sessions"]
         if info["capacity"] is not None:
             admitted = info["capacity"]["sessions"][KINDS[mode]]
         loads = sorted({1, max(1, admitted // 2), admitted, 2 * admitted} - {0})
         figures = [measure(server, music, count, seconds, mode) for count in loads]
-        server.terminate()
     return {"capacity": info["capacity"], "admitted": admitted, "load": figures}
 
 

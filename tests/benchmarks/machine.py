@@ -3,8 +3,10 @@
 import os
 import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from numpy.typing import NDArray
 from service.engine.runners import available_cores
 from service.ops.capacity import processor
 from tests.fakes import play
+from tests.service.servers import RunningServer, server_starter
 
 RATE_HZ = 44_100
+SERVICE = "service", "--port", "{port}", "--model"
 
 
 def describe() -> dict[str, Any]:
@@ -54,6 +58,13 @@ def seconds(
         work()
         times.append(time.perf_counter() - began)
     return times
+
+
+@contextmanager
+def serving(*program: str, **environment: str) -> Iterator[tuple[RunningServer, Path]]:
+    """A server in a process of its own, such as ``(*SERVICE, "live")``, and an empty folder."""
+    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
+        yield start(*program, **environment), Path(folder)
 
 
 def family(pid: int) -> list[int]:

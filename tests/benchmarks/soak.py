@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from service.protocol.server_messages import Progress
 from service.settings import Settings
 from tests.benchmarks import machine
 from tests.service.faults.held import Held
-from tests.service.servers import RunningServer, server_starter
+from tests.service.servers import RunningServer
 
 # After a tenth of the way everything that grows once has grown. Notes of two hours take a few MB.
 WARM = 0.1
@@ -29,7 +28,7 @@ MOST_GROWTH_MB = 40.0
 MOST_MORE_FILES = 2
 LOOKS = 40
 PIECES = 120  # of the music; each is a message
-PACE = 1000.0
+PACE = "1000"
 # A session takes no more than this, plus the audio that it is at work on.
 MOST_BEHIND_MS = Settings.model_fields["max_buffered_ms"].default + 1500.0
 
@@ -110,12 +109,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write what was seen to this file")
     options = parser.parse_args()
     pcm = (np.clip(machine.music(60.0), -1, 1) * 32767).astype("<i2")
-    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-        server = start(
-            *("service", "--port", "{port}", "--model", options.model), RSE_MAX_PACE=str(PACE)
-        )
+    with machine.serving(*machine.SERVICE, options.model, RSE_MAX_PACE=PACE) as (server, _):
         looks = asyncio.run(soak(server, pcm, 3600 * options.hours))
-        server.terminate()
     for look in looks:
         print(", ".join(f"{name} {value:.5g}" for name, value in asdict(look).items()))
     if options.json is not None:

@@ -8,7 +8,7 @@ is left out: what pruning saves is the difference to the other ways.
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ import torch
 
 from model import storage
 from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
-from model.fast.network import FastNetwork, fast_network
+from model.fast.network import fast_network
 from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
 from model.transcriber import FeatureStream, TranscriptionModel
@@ -29,9 +29,9 @@ from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.network.work import matrix_rate, streamed_flops
 
-BATCHES, QUICK_BATCHES = (1, 4, 16, 64), (1, 4)
-PAPER_BATCHES, QUICK_PAPER_BATCHES = (1, 4), (1,)  # of a network that is forty times as large
+BATCHES = (1, 4, 16, 64)
 STREAMS = {
+    "all frames": None,
     "centre": StreamOptions(mode=Mode.CENTRE),
     "block of 4, 100 ms": StreamOptions(),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
@@ -40,7 +40,6 @@ STREAMS = {
 CPU = torch.device("cpu")
 SIDE = 2048  # of the product that gives the processor's rate
 
-Make = Callable[[torch.dtype], TranscriptionModel]
 Figures = dict[str, Any]
 
 
@@ -55,73 +54,47 @@ def run(options: argparse.Namespace) -> Figures:
     figures["matrix_rate_gflops"] = {
         precision_of(dtype): rate / 1e9 for dtype, rate in rates.items()
     }
-    makes: dict[str, Make] = {name: partial(load, name) for name in storage.shipped()}
-    makes["paper"] = paper
-    for name, make in makes.items():
-        full, quick = (
-            (PAPER_BATCHES, QUICK_PAPER_BATCHES) if name == "paper" else (BATCHES, QUICK_BATCHES)
-        )
-        batches = quick if options.quick else full
-        figures[name] = model(make, rates, batches, runs)
+    for name in storage.shipped():
+        figures[name] = {}
+        for dtype, rate in rates.items():
+            transcriber = storage.load(name, dtype=dtype)
+            figures[name] |= model(transcriber, rate, BATCHES[: 2 if options.quick else 4], runs)
+    figures["paper"] = {}
+    for dtype, rate in rates.items():
+        torch.manual_seed(0)  # random weights take as long as trained ones
+        transcriber = TranscriptionModel(PAPER).eval().compute_in(dtype)
+        # It is forty times as large.
+        figures["paper"] |= model(transcriber, rate, BATCHES[: 1 if options.quick else 2], runs)
     widths = (96,) if options.quick else (96, PAPER.rse.maps)
     figures["gated baseline"] = {f"m={maps}": baseline(maps, runs) for maps in widths}
     return figures
 
 
-def load(name: str, dtype: torch.dtype) -> TranscriptionModel:
-    """Shipped weights."""
-    return storage.load(name, dtype=dtype)
-
-
-def paper(dtype: torch.dtype) -> TranscriptionModel:
-    """The paper's network, full size; random weights take as long as trained ones."""
-    torch.manual_seed(0)
-    return TranscriptionModel(PAPER).eval().compute_in(dtype)
-
-
 def model(
-    make: Make, rates: dict[torch.dtype, float], batches: Sequence[int], runs: int
+    transcriber: TranscriptionModel, rate: float, batches: Sequence[int], runs: int
 ) -> Figures:
-    """A network's figures by precision, arrangement, way and batch."""
+    """A network's figures by arrangement, way and batch.
+
+    Plain, it computes all frames; arranged, batches are shared by the service's workers, as its
+    plan for this machine says.
+    """
     figures: Figures = {}
-    for dtype, rate in rates.items():
-        precision = precision_of(dtype)
-        transcriber = make(dtype)
-        for batch, row in plain(transcriber, batches, runs).items():
-            figures[f"{precision}, plain, batch {batch}"] = row
-        fast = fast_network(transcriber)
-        assert fast is not None
-        figures |= arranged(precision, transcriber, fast, batches, runs, rate)
-    return figures
-
-
-def plain(transcriber: TranscriptionModel, batches: Sequence[int], runs: int) -> dict[int, Figures]:
-    """The figures of the plain network, which computes all frames, by batch."""
-    figures: dict[int, Figures] = {}
+    precision, name = precision_of(transcriber.compute_dtype), transcriber.config.name
     row = transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1)
     for batch in batches:
         rows = torch.stack([row] * batch)
         taken = seconds(partial(transcriber.predict_features, rows), runs)
-        figures[batch] = {"windows_a_second": spread([batch / s for s in taken])}
-        print(f"{transcriber.config.name}, plain, batch {batch}", file=sys.stderr)
-    return figures
-
-
-def arranged(
-    precision: str,
-    transcriber: TranscriptionModel,
-    fast: FastNetwork,
-    batches: Sequence[int],
-    runs: int,
-    rate: float,
-) -> Figures:
-    """Batches that the service's workers share, as its plan for this machine says."""
+        found: Figures = {"windows_a_second": spread([batch / s for s in taken])}
+        figures[f"{precision}, plain, batch {batch}"] = found
+        print(f"{name}, plain, batch {batch}", file=sys.stderr)
+    fast = fast_network(transcriber)
+    assert fast is not None
     sample_rate = transcriber.config.sample_rate
     runner = CpuRunner(fast)
     plan = runner.plan(EngineSettings())
     window = (0.1 * torch.randn(WINDOW)).numpy()
-    figures: Figures = {f"{precision}, arranged": str(plan)}
-    for way, stream in {"all frames": None, **STREAMS}.items():
+    figures[f"{precision}, arranged"] = str(plan)
+    for way, stream in STREAMS.items():
         schedule = stream and WindowSchedule.of(stream, sample_rate)
         positions = schedule.positions if schedule else slice(0, FRAMES)
         hops = schedule.block_frames if schedule else FRAMES // 2
@@ -141,14 +114,14 @@ def arranged(
             with ThreadPoolExecutor(plan.workers) as pool:
                 times = seconds(lambda: list(pool.map(predict, parts)), runs)  # noqa: B023
             windows = spread([batch / s for s in times])
-            found: Figures = {"windows_a_second": windows}
+            found = {"windows_a_second": windows}
             if stream is not None:
                 length_s = hops * HOP / sample_rate  # of audio that a window answers for
                 found["times_real_time"] = spread([length_s * batch / s for s in times])
             found["gflop_a_window"] = work / 1e9
             found["fraction_of_matrix_rate"] = windows["median"] * work / rate
             figures[f"{precision}, arranged, {way}, batch {batch}"] = found
-        print(f"{transcriber.config.name}, {precision}, {way}", file=sys.stderr)
+        print(f"{name}, {precision}, {way}", file=sys.stderr)
     return figures
 
 

@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.machine import spread, write_music
+from tests.benchmarks.machine import SERVICE, serving, spread, write_music
 from tests.benchmarks.service.live import PERCENTILES
-from tests.benchmarks.service.streams import MOST, measured
+from tests.benchmarks.service.streams import LIMITS, MOST, measured
 from tests.service.cluster.conftest import ray_cluster
-from tests.service.servers import server_starter
 
 STREAMS = 4
 MODELS = 2
-LIMITS = {"max_sessions": MOST, "max_sessions_per_client": MOST}
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -29,43 +27,31 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     late: dict[str, list[dict[str, Any]]] = {"single_process": [], "ray": []}
     failed = 0
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        music = folder / "music.wav"
+        music = Path(name, "music.wav")
         write_music(music, seconds, options.audio)
         for _ in range(rounds):
             for system, serve in (("single_process", single_process), ("ray", ray)):
-                with serve(folder, options.model) as url:
+                with serve(Path(name), options.model) as url:
                     trial = measured(url, music, STREAMS, seconds)
                 print(f"{system}: {trial}", file=sys.stderr)
                 if trial["lateness_ms"] is None:
                     raise RuntimeError(f"{system}: no event came")
                 failed += trial["failed"]
                 late[system].append(trial["lateness_ms"])
-    figures: dict[str, Any] = {"streams": STREAMS, "model_replicas": MODELS, "failed": failed}
-    for system, trials in late.items():
-        figures[system] = {
-            f"p{p}_ms": spread([trial[f"p{p}"] for trial in trials]) for p in PERCENTILES
-        }
-    figures["overhead"] = {
-        f"p{p}_ms": spread(
-            [
-                on_ray[f"p{p}"] - single[f"p{p}"]
-                for single, on_ray in zip(late["single_process"], late["ray"], strict=True)
-            ]
-        )
-        for p in PERCENTILES
+    late["overhead"] = [
+        {name: ms - single[name] for name, ms in on_ray.items()}
+        for single, on_ray in zip(late["single_process"], late["ray"], strict=True)
+    ]
+    return {"streams": STREAMS, "model_replicas": MODELS, "failed": failed} | {
+        system: {f"p{p}_ms": spread([trial[f"p{p}"] for trial in trials]) for p in PERCENTILES}
+        for system, trials in late.items()
     }
-    return figures
 
 
 @contextmanager
 def single_process(folder: Path, model: str) -> Iterator[str]:
     """The address of the service as one process with all cores."""
-    with server_starter(folder) as start:
-        server = start(
-            *("service", "--port", "{port}", "--model", model),
-            **{f"RSE_{name.upper()}": str(value) for name, value in LIMITS.items()},
-        )
+    with serving(*SERVICE, model, **LIMITS) as (server, _):
         yield server.url
 
 
@@ -73,6 +59,6 @@ def single_process(folder: Path, model: str) -> Iterator[str]:
 def ray(folder: Path, model: str) -> Iterator[str]:
     """The address of the service on Ray Serve, one core for each model replica."""
     with ray_cluster(folder) as cluster:
-        settings = {**LIMITS, "model": model}
+        settings = {"max_sessions": MOST, "max_sessions_per_client": MOST, "model": model}
         cluster.deploy(ingresses=1, models=MODELS, training="", settings=settings)
         yield cluster.url

@@ -1,7 +1,7 @@
 """A long recording through the service's own path: times real time, and peak memory.
 
 The work is done by a fresh process, as an upload would be, so that the memory is that of the
-service's pipeline alone. The recording is cut into tenths, whose speeds give the spread.
+service's pipeline alone.
 """
 
 import argparse
@@ -20,14 +20,13 @@ import numpy as np
 from model import storage
 from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
-from service.session.transcribe import FileProgress, Performance, transcribe_file
+from service.session.transcribe import Performance, transcribe_file
 from service.settings import Settings
 from tests.benchmarks.machine import peak_mb, spread, write_music
 from tests.benchmarks.peer import transcribe
 
 HOUR_S = 3600.0
 QUICK_S = 300.0
-PARTS = 10
 PEER_RUNS = 3
 
 
@@ -68,27 +67,15 @@ def beside_basic_pitch(path: Path, model: str, interpreter: str) -> dict[str, An
 async def measure(path: Path, engine: Engine) -> dict[str, Any]:
     """Transcribes the file once."""
     began = time.perf_counter()
-    marks: list[tuple[float, float]] = [(began, 0.0)]  # clock, seconds of audio
-    duration_s, notes = 0.0, 0
     with path.open("rb") as file:
         async with aclosing(transcribe_file(file, engine)) as items:
             async for item in items:
-                match item:
-                    case FileProgress(time_s=time_s, fraction=fraction):
-                        if fraction is not None and fraction * PARTS >= len(marks):
-                            marks.append((time.perf_counter(), time_s))
-                    case Performance():
-                        duration_s, notes = item.totals.audio_s, len(item.notes)
-    taken_s = time.perf_counter() - began
-    speeds = [
-        (audio - audio_before) / (clock - before)
-        for (before, audio_before), (clock, audio) in zip(marks, marks[1:], strict=False)
-    ]
+                if isinstance(item, Performance):
+                    done = item
     return {
-        "duration_s": duration_s,
-        "notes": notes,
-        "times_real_time": duration_s / taken_s,
-        "times_real_time_of_tenths": spread(speeds),
+        "duration_s": done.totals.audio_s,
+        "notes": len(done.notes),
+        "times_real_time": done.totals.audio_s / (time.perf_counter() - began),
         "peak_mb": peak_mb(),
         "workers": engine.workers,
     }

@@ -5,13 +5,11 @@ for the processor, and one process does most of it on one core.
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import load
-from tests.benchmarks.machine import cpu_s, spread, write_music
-from tests.service.servers import TONES, server_starter
+from tests.benchmarks.machine import cpu_s, serving, spread, write_music
+from tests.benchmarks.service.streams import LIMITS, measured
+from tests.service.servers import TONES
 
 STREAMS = 16
 
@@ -19,19 +17,14 @@ STREAMS = 16
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Processor time a stream takes, in thousandths of a core."""
     seconds, runs = (10.0, 2) if options.quick else (30.0, 5)
-    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-        music = Path(folder, "music.wav")
+    used = []
+    limits = {name: str(STREAMS) for name in LIMITS}
+    with serving(*TONES, "none", **limits) as (server, folder):
+        music = folder / "music.wav"
         write_music(music, seconds, options.audio)
-        server = start(
-            *(*TONES, "none"),
-            RSE_MAX_SESSIONS=str(STREAMS),
-            RSE_MAX_SESSIONS_PER_CLIENT=str(STREAMS),
-        )
-        used = []
         for _ in range(runs):
             before_s = cpu_s(server.process.pid)
-            trial = load.measure(server, music, STREAMS, seconds)
-            assert not trial["refused"], trial["refusals"]
+            trial = measured(server.url, music, STREAMS, seconds)
+            assert not trial["failed"], trial["failures"]
             used.append(1000 * (cpu_s(server.process.pid) - before_s) / (STREAMS * seconds))
-        server.terminate()
     return {"streams": STREAMS, "core_ms_a_stream_second": spread(used)}

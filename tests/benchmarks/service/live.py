@@ -7,7 +7,6 @@ stated, and what the stream costs the server's processor.
 
 import asyncio
 import gc
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,7 @@ from clients.client import TranscriptionClient
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Progress
-from tests.benchmarks.machine import cpu_s
-from tests.service.servers import server_starter
+from tests.benchmarks.machine import SERVICE, cpu_s, serving
 
 RATE_HZ = 48_000
 CHUNK_S = 0.02
@@ -121,10 +119,8 @@ def run(
     options = Start(
         encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=lookahead_ms, mode=mode
     )
-    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-        server = start("service", "--port", "{port}", "--model", model)
+    with serving(*SERVICE, model) as (server, _):
         used_s = cpu_s(server.process.pid)
         result = asyncio.run(stream(server.url, pcm, options, MICROPHONE_CHUNK_S))
         used_s = cpu_s(server.process.pid) - used_s
-        server.terminate()
     return report(result, len(pcm) / RATE_HZ, used_s)

@@ -2,16 +2,13 @@
 
 import argparse
 import asyncio
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from clients.client import TranscriptionClient
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
-from tests.benchmarks.machine import RATE_HZ, spread
-from tests.service.servers import server_starter
+from tests.benchmarks.machine import RATE_HZ, SERVICE, serving, spread
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -19,14 +16,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     ready_s: list[float] = []
     connected_s: list[float] = []
     for _ in range(3 if options.quick else 7):
-        with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-            began = time.perf_counter()
-            server = start(
-                *("service", "--port", "{port}", "--model", options.model),
-            )
+        began = time.perf_counter()
+        with serving(*SERVICE, options.model) as (server, _):
             ready_s.append(time.perf_counter() - began)
             connected_s.append(asyncio.run(connected(server.url)))
-            server.terminate()
     return {"start_to_ready_s": spread(ready_s), "connect_to_ready_message_s": spread(connected_s)}
 
 

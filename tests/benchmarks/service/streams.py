@@ -10,7 +10,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ import numpy as np
 
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
-from tests.benchmarks.machine import write_music
+from tests.benchmarks.machine import SERVICE, serving, write_music
 from tests.benchmarks.service.live import PERCENTILES, RATE_HZ, Stream, read_pcm, stream
-from tests.service.servers import server_starter
 
 LATE_MS = 50.0
 MOST = 512
+LIMITS = {"RSE_MAX_SESSIONS": str(MOST), "RSE_MAX_SESSIONS_PER_CLIENT": str(MOST)}
 STREAM = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ, lookahead_ms=100.0, block_frames=8)
 STREAMS = {
     "block": STREAM,
@@ -38,14 +37,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Streams carried at 100 ms of look-ahead in blocks of eight, and the search's trials."""
     seconds = 10.0 if options.quick else 30.0
     trials: dict[int, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
-        music = Path(folder, "music.wav")
+    with serving(*SERVICE, options.model, **LIMITS) as (server, folder):
+        music = folder / "music.wav"
         write_music(music, seconds, options.audio)
-        server = start(
-            *("service", "--port", "{port}", "--model", options.model),
-            RSE_MAX_SESSIONS=str(MOST),
-            RSE_MAX_SESSIONS_PER_CLIENT=str(MOST),
-        )
 
         def carried(count: int) -> bool:
             if count not in trials:
@@ -55,7 +49,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             return not trials[count]["failed"] and late_ms is not None and late_ms["p99"] < LATE_MS
 
         best = search(carried)
-        server.terminate()
     return {
         "lookahead_ms": STREAM.lookahead_ms,
         "block_frames": STREAM.block_frames,

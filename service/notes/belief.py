@@ -23,34 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from model.ranges import NotNegative, Positive, checked
+from service.notes.tracker_settings import TrackerSettings
 
-MOST_KEPT = 0.999  # by any settings, so that a resumed belief can be checked
 RESET_S = 10.0  # of silence
 DIGITS = 4  # behind the point, that weights are kept with
-
-
-@checked(kw_only=True)
-class BeliefSettings:
-    """Constants of the module's equations: ``prior_notes``, ``trust``, ``kept``.
-
-    Attributes:
-        belief_prior_notes: weight of the prior that all classes share, in notes.
-        belief_trust: 0: every note for itself; 1: the belief counts as much as the note's own
-            evidence.
-        belief_kept: share of the weights kept from note to note; 0.97: half of them is 23 notes old
-            or newer.
-    """
-
-    belief_prior_notes: Positive = 2.0
-    belief_trust: NotNegative = 0.5
-    belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +50,14 @@ class Belief:
         total = sum(self.weights.values())
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
-    def prior(self, classes: tuple[str, ...], settings: BeliefSettings) -> NDArray[np.float64]:
-        """b of the module's equations, for each of the classes."""
-        weights = np.array([self.weights.get(name, 0.0) for name in classes])
-        shared = settings.belief_prior_notes
-        return (weights + shared / len(classes)) / (weights.sum() + shared)
-
     def posterior(
-        self, classes: tuple[str, ...], evidence: NDArray[np.float64], settings: BeliefSettings
+        self, classes: tuple[str, ...], evidence: NDArray[np.float64], settings: TrackerSettings
     ) -> NDArray[np.float64]:
         """q of the module's equations, from the evidence for each of the classes."""
-        score = evidence + settings.belief_trust * np.log(self.prior(classes, settings))
+        weights = np.array([self.weights.get(name, 0.0) for name in classes])
+        shared = settings.belief_prior_notes
+        prior = (weights + shared / len(classes)) / (weights.sum() + shared)
+        score = evidence + settings.belief_trust * np.log(prior)
         likely = np.exp(score - score.max())
         return likely / likely.sum()
 
@@ -89,7 +66,7 @@ class Belief:
         classes: tuple[str, ...],
         posterior: NDArray[np.float64],
         frame: int,
-        settings: BeliefSettings,
+        settings: TrackerSettings,
     ) -> Belief:
         """The belief after a note with this posterior has begun at the frame."""
         kept = {

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
-from service.notes.belief import RESET_S, Belief, BeliefSettings
+from service.notes.belief import RESET_S, Belief
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
+from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import as_probabilities
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
@@ -37,7 +38,7 @@ class InstrumentNamer:
         heads: tuple[str, ...],
         frame_seconds: float,
         considered: tuple[str, ...],
-        settings: BeliefSettings,
+        settings: TrackerSettings,
     ) -> None:
         """Args:
         heads: names of the rows of the probabilities. Without instrument heads, notes pass

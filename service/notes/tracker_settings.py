@@ -5,17 +5,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.ranges import Count, Fraction, Positive, checked
-from service.notes.belief import BeliefSettings
+from model.ranges import Count, Fraction, NotNegative, Positive, checked
 from service.notes.onsets import AFTER, OnsetClassifier
 
 MAX_VELOCITY = 127
+MOST_KEPT = 0.999  # of a belief by any settings, so that a resumed one can be checked
 
 Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
 
 
 @checked(kw_only=True)
-class TrackerSettings(BeliefSettings):
+class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
     Attributes:
@@ -46,6 +46,12 @@ class TrackerSettings(BeliefSettings):
         pedal_off_threshold: ... until it falls below this.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
             press is reported.
+        belief_prior_notes: of ``service.notes.belief``: weight of the prior that all classes share,
+            in notes.
+        belief_trust: 0: every note for itself; 1: the belief counts as much as the note's own
+            evidence.
+        belief_kept: share of the weights kept from note to note; 0.97: half of them is 23 notes old
+            or newer.
         early_onset_thresholds: for ``service.notes.anytime``: minimum onset probability of a peak
             whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
             last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
@@ -76,6 +82,9 @@ class TrackerSettings(BeliefSettings):
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1
+    belief_prior_notes: Positive = 2.0
+    belief_trust: NotNegative = 0.5
+    belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
     early_onset_thresholds: tuple[float, ...] = ()
     usual_onset_age: float | None = None
 

@@ -2,9 +2,10 @@
 
 from dataclasses import fields
 
-from service.notes.belief import MOST_KEPT, Belief
+from service.notes.belief import Belief
 from service.notes.events import Event, NoteEvent
 from service.notes.resume import ResumePoint, impossible
+from service.notes.tracker_settings import MOST_KEPT
 from service.protocol.client_messages import Checkpoint, SoundingNote
 from service.protocol.server_messages import EVENTS, NoteOff, NoteOn, NoteUpdate, Pedal
 

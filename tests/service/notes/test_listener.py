@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import HEADS, INSTRUMENTS
-from service.notes.belief import RESET_S, Belief, BeliefSettings
+from service.notes.belief import RESET_S, Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import UPDATE_S
@@ -203,7 +203,7 @@ def test_no_probability_is_silence() -> None:
 def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     notes: list[list[float]],
 ) -> None:
-    belief, settings = Belief(), BeliefSettings()
+    belief, settings = Belief(), TrackerSettings()
     for frame, probabilities in enumerate(notes):
         posterior = belief.posterior(INSTRUMENTS, np.log(probabilities), settings)
         belief = belief.after(INSTRUMENTS, posterior, frame, settings)

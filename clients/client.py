@@ -22,12 +22,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
-from clients.connection.backlog import Backlog, Changes
 from clients.connection.session import Session
 from clients.connection.websocket import websocket_url
 from clients.errors import ServerError, SessionEndedError, TranscriptionError
 from clients.events import Disconnected, Event
 from clients.midi.notes import NoteList
+from clients.resumption.backlog import Backlog, Changes
 from clients.resumption.performance import Performance
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready

@@ -21,7 +21,7 @@ from model.storage import write_whole
 from training.algorithmic import evaluate as algorithmic
 from training.algorithmic.data import PROBLEMS
 from training.lambada import evaluate as lambada
-from training.lambada.text import read_passages
+from training.lambada.passages import read_passages
 from training.loop.parallel import leave
 from training.loop.run_folder import STATE
 from training.presets import LAMBADA_PRESETS, AlgorithmicRun, LambadaRun, algorithmic_presets

@@ -7,8 +7,8 @@ from pathlib import Path
 from model.config import ACCURATE, LIGHT, PAPER, RELEASED_RSE, RSEConfig
 from training.algorithmic.data import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
+from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.text import CutConfig
 from training.loop.config import LoopConfig
 from training.loop.loop import Task
 from training.music.losses import DistillationConfig

@@ -1,1 +1,1 @@
-"""One connection to the service: the websocket, flow control, buffered audio."""
+"""One connection to the service: the websocket and the session over it, with flow control."""

@@ -6,7 +6,6 @@ import itertools
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from clients.connection.backlog import Backlog, Changes
 from clients.connection.websocket import open_socket
 from clients.errors import (
     ConnectError,
@@ -15,6 +14,7 @@ from clients.errors import (
     SessionEndedError,
     TranscriptionError,
 )
+from clients.resumption.backlog import Backlog, Changes
 from clients.resumption.performance import Performance
 from service.protocol.client_messages import Flush, Keepalive, Stop, to_json
 from service.protocol.server_messages import (

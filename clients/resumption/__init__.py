@@ -1,1 +1,2 @@
-"""One performance over several sessions: every note begins and ends once."""
+"""One performance over several sessions: every note begins and ends once, and audio is kept as long
+as it may be needed again."""

@@ -5,9 +5,9 @@ import base64
 from collections import deque
 from collections.abc import Container
 
-from clients.connection.backlog import Backlog, Changes
 from clients.events import Connected, Disconnected, Event, Gap
 from clients.midi.notes import NoteList
+from clients.resumption.backlog import Backlog, Changes
 from service.protocol.client_messages import Checkpoint, Resume, Start
 from service.protocol.server_messages import (
     Done,

@@ -16,9 +16,9 @@ import torch
 from model.commands import documented_parser
 from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
+from training.lambada.passages import most_frequent, read_passages
 from training.lambada.reader import PREPROCESSING, Reader
 from training.lambada.task import VOCABULARY
-from training.lambada.text import most_frequent, read_passages
 from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
 

@@ -17,18 +17,16 @@ from model.config import RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
-from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
-from training.lambada.text import (
+from training.lambada.novels import Novels, is_collection, read_novels
+from training.lambada.passages import (
     CutConfig,
-    Novels,
     Passages,
     cut_passages,
-    is_collection,
-    read_novels,
     read_passages,
     read_training_passages,
     words_by_frequency,
 )
+from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
 from training.lambada.words import (
     Vocabulary,
     common_names,

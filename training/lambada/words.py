@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.storage import write_whole
-from training.lambada.text import Novels, TextError
+from training.lambada.novels import Novels, TextError
 
 KINDS = 4
 """Of unknown words: names or not, of each those that occur once in a passage and more often."""

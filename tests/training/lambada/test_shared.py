@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from training.lambada.evaluate import frequent_word, random_word
-from training.lambada.text import CutConfig, cut_passages, most_frequent, read_novels, read_passages
+from training.lambada.novels import read_novels
+from training.lambada.passages import CutConfig, cut_passages, most_frequent, read_passages
 
 pytestmark = pytest.mark.shared
 

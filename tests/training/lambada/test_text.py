@@ -6,19 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.lambada.text import (
-    CutConfig,
+from training.lambada.novels import (
     Novels,
-    Passages,
     TextError,
-    cut_passages,
     is_collection,
     paragraphs,
     read_novels,
-    read_passages,
-    read_training_passages,
     sentence_starts,
     tokenise,
+)
+from training.lambada.passages import (
+    CutConfig,
+    Passages,
+    cut_passages,
+    read_passages,
+    read_training_passages,
     words_by_frequency,
 )
 

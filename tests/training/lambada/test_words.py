@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from training.lambada.novels import TextError, read_novels
+from training.lambada.passages import APART, CutConfig, cut_passages
 from training.lambada.reader import encode_clean, encode_released
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.text import APART, CutConfig, TextError, cut_passages, read_novels
 from training.lambada.words import (
     Vocabulary,
     common_names,

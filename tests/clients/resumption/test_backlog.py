@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.connection.backlog import Backlog, Changes
 from clients.errors import ConnectionLostError
+from clients.resumption.backlog import Backlog, Changes
 
 
 def numbered(start: int, count: int) -> bytes:

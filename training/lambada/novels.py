@@ -1,0 +1,166 @@
+"""Novels as tokens and sentences, cut the way LAMBADA's files are.
+
+Those were tokenised as the Penn Treebank is: quotation marks are `` and '' (single ones ` and '),
+contractions are split (do n't, it 's), punctuation stands alone. The files are in lower case; the
+case is kept in tokens, as it distinguishes names from other words.
+"""
+
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+OPENING, CLOSING = ("``", "`"), ("''", "'")
+TERMINAL = (".", "?", "!")
+
+_STRAIGHT = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "_": "", "—": "--"})
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_TOKEN = re.compile(
+    r"""
+    (?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Hon)\.  # abbreviations keep their stop
+    | \.\.+ | --+
+    | [^\W_]+ (?: [-'.] [^\W_]+ )* '?  # words, with hyphens, apostrophes and stops within
+    | \S
+    """,
+    re.VERBOSE,
+)
+_CONTRACTION = re.compile(r"(?i)(.+?)(n't|'(?:s|m|d|ll|re|ve))")
+
+
+def paragraphs(text: str) -> Iterator[list[str]]:
+    """The tokens of each paragraph; those that end in no punctuation (headings) are left out."""
+    for paragraph in _PARAGRAPH.split(text.translate(_STRAIGHT)):
+        tokens = tokenise(paragraph)
+        closed = [token for token in tokens[-3:] if token not in CLOSING]
+        if closed and closed[-1] in TERMINAL:
+            yield tokens
+
+
+def tokenise(text: str) -> list[str]:
+    """Tokens in their own case, quotation marks straight on input and directed on output."""
+    tokens: list[str] = []
+    for match in _TOKEN.finditer(text):
+        token, at = match[0], match.start()
+        if token in ('"', "'"):
+            opens = at == 0 or text[at - 1].isspace() or text[at - 1] in "([-\"'"
+            single = token == "'"
+            tokens.append((OPENING if opens else CLOSING)[single])
+            continue
+        quote = token.endswith("'") and len(token) > 1
+        word = token.removesuffix("'") if quote else token
+        contraction = _CONTRACTION.fullmatch(word)
+        tokens += contraction.groups() if contraction else (word,)
+        if quote:
+            tokens.append("'")
+    return tokens
+
+
+def sentence_starts(tokens: list[str]) -> list[int]:
+    """Where the sentences of a paragraph begin, the first at 0.
+
+    One ends with a full stop, question or exclamation mark and the quotation marks that close
+    behind it, unless the next word is in lower case ("What?" he said).
+    """
+    starts = [0]
+    for at in range(1, len(tokens)):
+        before = at - 1
+        while before > 0 and tokens[before] in CLOSING:
+            before -= 1
+        ended = tokens[before] in TERMINAL and tokens[at] not in (*CLOSING, *TERMINAL)
+        if ended and (tokens[at] in OPENING or not tokens[at][0].islower()):
+            starts.append(at)
+    return starts
+
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
+
+
+class TextError(ValueError):
+    """Text, passages or word vectors that are missing or not what they should be."""
+
+
+@dataclass(frozen=True)
+class Novels:
+    """Every novel one after the other, in lower case."""
+
+    words: tuple[str, ...]
+    """The distinct ones, most frequent first."""
+    counts: NDArray[np.int64]
+    """(words,) how often each occurs."""
+    names: NDArray[np.bool_]
+    """(words,) whether a word stands mostly with a capital where no sentence begins."""
+    text: NDArray[np.int32]
+    """(tokens,) indices into `words`."""
+    starts: NDArray[np.int64]
+    """Where sentences begin in `text`, in rising order."""
+    books: NDArray[np.int64]
+    """Where novels begin in `text`."""
+
+    def spread(self) -> NDArray[np.int64]:
+        """(words,) in how many novels each occurs."""
+        novels = [np.unique(novel) for novel in np.split(self.text, self.books[1:])]
+        return np.bincount(np.concatenate(novels), minlength=len(self.words))
+
+
+def is_collection(path: Path) -> bool:
+    """Whether a path holds novels (a folder or an archive) and not passages, one a line."""
+    return path.is_dir() or path.name.endswith(ARCHIVES)
+
+
+def read_novels(path: Path) -> Novels:
+    """Raises TextError if there are none or the archive is damaged."""
+    index: dict[str, int] = {}
+    text: list[int] = []
+    starts: list[int] = []
+    books: list[int] = []
+    within: Counter[int] = Counter()  # occurrences where no sentence begins
+    capital: Counter[int] = Counter()  # those of them with a capital
+    for novel in _texts(path):
+        books.append(len(text))
+        for tokens in paragraphs(novel):
+            first = set(sentence_starts(tokens))
+            starts += (len(text) + start for start in sorted(first))
+            # The word behind an opening quotation mark begins a sentence as well.
+            for at, token in enumerate(tokens):
+                word = index.setdefault(token.lower(), len(index))
+                text.append(word)
+                if at not in first and tokens[at - 1][0] not in "`'":
+                    within[word] += 1
+                    capital[word] += token[0].isupper()
+    if not text:
+        raise TextError(f"{path} holds no prose: .txt files of whole sentences are expected")
+    flat = np.array(text, dtype=np.int32)
+    counts = np.bincount(flat, minlength=len(index))
+    order = np.argsort(-counts, kind="stable")
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    words = list(index)
+    return Novels(
+        words=tuple(words[at] for at in order),
+        counts=counts[order],
+        names=np.array([2 * capital[at] > within[at] and len(words[at]) > 1 for at in order]),
+        text=rank[flat],
+        starts=np.array(starts, dtype=np.int64),
+        books=np.array(books, dtype=np.int64),
+    )
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The .txt files of a folder or an archive, in the order of their names."""
+    if path.is_dir():
+        for file in sorted(path.rglob("*.txt")):
+            yield file.read_text(encoding="utf-8", errors="replace")
+        return
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None and member.name.endswith(".txt"):
+                    yield content.read().decode("utf-8", errors="replace")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise TextError(f"cannot read {path}: {error}") from error

@@ -88,7 +88,8 @@ GRID: dict[str, Sequence[Any]] = {
     "frame_off_threshold": _PROBABILITIES,
     "pedal_frame_off_threshold": (*_PROBABILITIES, None),
     "release_frames": tuple(range(1, 9)),  # more would report ends later than 0.2 s
-    "min_note_frames": (2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
+    # As the least distance of repeated notes, no more than 0.1 s, a fast trill.
+    "min_note_frames": tuple(range(2, 10)),
     "frame_start_threshold": (*_PROBABILITIES, None),
     "frame_start_frames": (2, 3, 4, 6, 8, 12, 16, 24, 32),
     "offset_threshold": (*_PROBABILITIES, None),

@@ -24,7 +24,8 @@ instruments; with ``--pictures`` a confusion matrix.
 ``python -m training.evaluate junk --model NAME --json OUT``
 
 False notes per minute in synthesised silence, noise, sweeps, drums and speech, and in any audio
-below ``--data-dir``; with ``--synth`` also in recorded speech and drums held out of training.
+below ``--data-dir``; with ``--synth`` also in recorded speech and drums held out of training. Audio
+that cannot be read is treated as by ``real``.
 
 ``python -m training.evaluate errors --data-dir DIR --json OUT``
 
@@ -179,15 +180,18 @@ def _errors(options: argparse.Namespace) -> int:
 def _junk(options: argparse.Namespace) -> int:
     if not 0 < options.seconds <= MAX_JUNK_S:
         raise ValueError(f"--seconds must be above 0 and at most {MAX_JUNK_S:g}")
+    failures: dict[str, str] = {}
     sounds = made_sounds(options.seconds)
     if options.data_dir:
-        sounds = chain(sounds, recorded_sounds(options.data_dir))
+        sounds = chain(sounds, recorded_sounds(options.data_dir, failures))
     if options.synth:
         sounds = chain(sounds, held_out_sounds(options.synth, options.seconds))
     (stream,) = _streams(options)
     figures = evaluate_junk(load(options.model), stream, sounds, SHOW)
-    _write(options.json, figures)
-    return 0
+    _write(options.json, figures | {"failures": failures})
+    for reason in failures.values():
+        SHOW(f"not scored: {reason}")
+    return _status(failures)
 
 
 def _musicnet(options: argparse.Namespace) -> int:
@@ -225,9 +229,9 @@ def _streams(options: argparse.Namespace) -> list[StreamOptions]:
 
 
 def _status(failures: dict[str, str]) -> int:
-    """The exit status, after printing what was not scored."""
-    for reason in failures.values():
-        print(f"not scored: {reason}", file=sys.stderr)
+    """The exit status, after a line about recordings that were not scored, each reported before."""
+    if failures:
+        print(f"not scored: {', '.join(failures)} (see above)", file=sys.stderr)
     return 1 if failures else 0
 
 

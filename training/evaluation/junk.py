@@ -89,18 +89,35 @@ def made_sounds(seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]
         yield name, make(round(seconds * RATE_HZ), np.random.default_rng(seed)), RATE_HZ
 
 
-def recorded_sounds(path: Path) -> Iterator[tuple[str, NDArray[np.float32], int]]:
+def recorded_sounds(
+    path: Path, failures: dict[str, str]
+) -> Iterator[tuple[str, NDArray[np.float32], int]]:
     """Name (below the folder), samples and rate of an audio file, or of all in a folder.
 
+    ``failures`` is given the names of those that cannot be read, and why.
+
     Raises:
-        AudioError: there is none, or one cannot be read.
+        AudioError: there is none.
     """
     files = [path] if path.is_file() else sorted(path.rglob("*"))
     audio = [file for file in files if file.suffix.lower() in AUDIO]
     if not audio:
         raise AudioError(f"no audio ({', '.join(sorted(AUDIO))}) at {path}")
     base = path.parent if path.is_file() else path
-    return ((str(file.relative_to(base)), *read_audio(file)) for file in audio)
+    return _readable(audio, base, failures)
+
+
+def _readable(
+    files: list[Path], base: Path, failures: dict[str, str]
+) -> Iterator[tuple[str, NDArray[np.float32], int]]:
+    for file in files:
+        name = str(file.relative_to(base))
+        try:
+            samples, rate = read_audio(file)
+        except AudioError as error:
+            failures[name] = str(error)
+        else:
+            yield name, samples, rate
 
 
 def held_out_sounds(synth: Path, seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:

@@ -80,5 +80,10 @@ def test_bad_input_is_a_message_and_a_status(
     assert main([*command, str(tmp_path)]) == 1
     assert "no audio" in capsys.readouterr().err
     (tmp_path / "broken.wav").write_bytes(b"RIFF")
-    assert main([*command, str(tmp_path)]) == 1
+    soundfile.write(tmp_path / "whole.wav", GHOSTS, FAKE_RATE_HZ)
+    out = tmp_path / "out.json"
+    assert main([*command, str(tmp_path), "--json", str(out)]) == 1
     assert "broken.wav" in capsys.readouterr().err
+    figures = json.loads(out.read_text())
+    assert list(figures["failures"]) == ["broken.wav"]
+    assert "whole.wav" in figures["sounds"]

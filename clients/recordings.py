@@ -137,7 +137,7 @@ def save_midi(
     Args:
         music: ``notes`` with their ``onset_s``, ``instruments``, and ``midi(beat, only)``.
         options: ``split``, ``tempo`` and ``force``.
-        say: is told if the notes keep to no beat.
+        say: called with a message if the notes keep to no beat.
 
     Raises:
         OSError: a file cannot be written, or exists and is not to be replaced.

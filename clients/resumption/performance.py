@@ -26,7 +26,7 @@ class Performance:
     """Follows successive sessions, tells their events and knows where the next continues.
 
     Sessions that resume one another are a part of it, counted from its beginning; only lost audio
-    makes a performance of several parts. Of the events that are told, each ``NoteOn`` is always
+    makes a performance of several parts. Of the events that are reported, each ``NoteOn`` is always
     followed by one ``NoteOff``, and the press of the pedal by its release, also where a break is so
     long that they come before their time. ``notes`` knows the true ends.
 
@@ -59,7 +59,7 @@ class Performance:
         self._origin = self._first_note = 0  # its first sample and note in the performance
         self._shifts: dict[str, float] = {}  # from its counts to those of the performance
         self._samples_a_frame = 0.0
-        # What the caller has been told:
+        # What the caller knows:
         self._sounding: dict[int, NoteOn] = {}
         self._pedal_down = False
         self._frame, self._time_s = 0, 0.0  # the latest of all events
@@ -126,7 +126,7 @@ class Performance:
             self._holding.cancel()
             self._holding = None
         self._tell(Connected(ready=ready, resumed=resumed))
-        if self.notes.pedal_down:  # the caller may have been told of a release since
+        if self.notes.pedal_down:  # the caller may know of a release since
             self._tell(self._pedal(down=True))
 
     def _begin_part(self, ready: Ready) -> None:
@@ -158,7 +158,7 @@ class Performance:
             self.notes.event(self._pedal(down=False))
         self._silence()
 
-    # -- what the caller is told -----------------------------------------------------------------
+    # -- what the caller hears ---------------------------------------------------------------------
 
     def lost(self, event: Disconnected) -> None:
         """The connection is lost: what sounds may go on for a while."""

@@ -240,7 +240,7 @@ class Connection:
 
     async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
         received_bytes = 0
-        # A client that is too fast is told nothing: its socket fills up, and it waits.
+        # A client that is too fast gets no message: its socket fills up, and it waits.
         pace = Bucket(self._settings.max_pace, BURST_S)
         # For Ray Serve: uvicorn's own connections count frames (`service.ops.connections`).
         messages = Bucket(self._settings.max_messages_per_s, BURST_MESSAGES)

@@ -41,7 +41,7 @@ def add_tempo_option(parser: ArgumentParser) -> None:
 
 
 def beat_of(onsets_s: Sequence[float], tempo: Beat | None, say: Callable[[str], None]) -> Beat:
-    """The beat asked for, else what the onsets keep to; ``say`` is told if they keep to none."""
+    """The beat asked for, else that of the onsets; ``say`` is called if they have none."""
     if tempo is None and (tempo := estimate_beat(onsets_s)) is None:
         say(f"no steady beat: written at {DEFAULT_BEAT.bpm:g} beats per minute")
     return tempo or DEFAULT_BEAT

@@ -173,9 +173,9 @@ def test_one_bad_file_of_a_folder_does_not_stop_the_rest(
         assert run(service, tmp_path / "none.wav", album, "-o", out, "--jobs", "2") == 1
     names = ["a.mid", "b.mid", "encore/c.mid"]
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.mid")) == names
-    told = capfd.readouterr()
-    assert told.out.count("3 notes") == 3
-    assert "none.wav" in told.err.replace("\n", "")
+    reported = capfd.readouterr()
+    assert reported.out.count("3 notes") == 3
+    assert "none.wav" in reported.err.replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_what_breaks_off_keeps_the_notes_before(
     song, out, notes = write(tmp_path / "song.wav"), tmp_path / "o.mid", tmp_path / "o.json"
     with service.running():
         assert run(service, song, "-o", out, "--json", notes) == 1
-    told = capfd.readouterr()
-    assert f"{complaint}; incomplete: 2 notes" in told.err.replace("\n", " ")
-    assert told.out == ""
+    reported = capfd.readouterr()
+    assert f"{complaint}; incomplete: 2 notes" in reported.err.replace("\n", " ")
+    assert reported.out == ""
     described = json.loads(notes.read_text())
     assert not described["complete"]
     assert [note["offset_s"] for note in described["notes"]] == [0.75, 1.5]
@@ -268,10 +268,10 @@ def test_ctrl_c_keeps_the_notes_before(tmp_path: Path) -> None:
         ) as process:
             assert service.hanging.wait(100)
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=100)
+            _, reported = process.communicate(timeout=100)
     assert process.returncode == 130
-    assert "incomplete: 2 notes" in told
-    assert "Traceback" not in told
+    assert "incomplete: 2 notes" in reported
+    assert "Traceback" not in reported
     assert [path.name for path in out.iterdir()] == ["a.mid"]
     assert [m.note for m in mido.MidiFile(out / "a.mid") if m.type == "note_on"] == [60, 61]
 
@@ -289,9 +289,9 @@ def test_a_full_or_absent_service_is_reported(
     assert song.with_suffix(".mid").read_text() == "of yesterday"
     with nobody() as service.url:
         assert run(service, song, "--force") == file.NO_SERVICE
-    told = capfd.readouterr().err
-    assert "cannot connect" in told
-    assert told.endswith("; `rse-transcribe serve` starts a service\n")
+    reported = capfd.readouterr().err
+    assert "cannot connect" in reported
+    assert reported.endswith("; `rse-transcribe serve` starts a service\n")
     with Uploads(status=422).running() as service:
         assert run(service, song, "--force") == file.INCOMPLETE
 

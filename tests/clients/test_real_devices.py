@@ -119,7 +119,7 @@ def test_tones_in_a_room_play_a_synthesiser(tmp_path: Path) -> None:
     for program in ("pulseaudio", "pactl", "paplay", "libportaudio", "jackd", "jack_wait"):
         require_system(program)
     pytest.importorskip("rtmidi")
-    song, heard, told = (tmp_path / name for name in ("song.wav", "heard.txt", "told.txt"))
+    song, heard, reported = (tmp_path / name for name in ("song.wav", "heard.txt", "reported.txt"))
     soundfile.write(song, fakes.play(MELODY, 4.5, RATE), RATE, subtype="PCM_16")
     with ExitStack() as stack:
         server = stack.enter_context(server_starter(tmp_path))(*TONES)
@@ -127,18 +127,18 @@ def test_tones_in_a_room_play_a_synthesiser(tmp_path: Path) -> None:
         jack(stack, tmp_path, environment)
         where = ["--device", ROOM, "--url", server.url, "--midi-port", "virtual"]
         client = start(
-            stack, [sys.executable, "-m", "clients.microphone", *where], environment, told
+            stack, [sys.executable, "-m", "clients.microphone", *where], environment, reported
         )
         start(stack, [sys.executable, "-c", SYNTHESISER], environment, heard)
         deadline = time.monotonic() + START_S
         while not (server.sessions() and heard.read_text()):
-            assert client.poll() is None, told.read_text()
-            assert time.monotonic() < deadline, told.read_text()
+            assert client.poll() is None, reported.read_text()
+            assert time.monotonic() < deadline, reported.read_text()
             time.sleep(0.1)
         subprocess.run(["paplay", f"--device={ROOM}", str(song)], env=environment, check=True)
         time.sleep(2.0)
         client.send_signal(signal.SIGINT)
-        assert client.wait(START_S) == 0, told.read_text()
+        assert client.wait(START_S) == 0, reported.read_text()
         time.sleep(1.0)
         pitches = [int(line) for line in heard.read_text().splitlines()[1:]]
     # In a cycle for which the sender was late JACK delivers again what it delivered in the last.

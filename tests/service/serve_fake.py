@@ -36,8 +36,8 @@ class NullTranscriber(FakeTranscriber):
 
 
 def main(port: int, heads: str = "notes") -> NoReturn:
-    told = HEADS if heads == "all" else HEADS[:3]
-    model = NullTranscriber() if heads == "none" else FakeTranscriber(told)
+    known = HEADS if heads == "all" else HEADS[:3]
+    model = NullTranscriber() if heads == "none" else FakeTranscriber(known)
     settings = Settings(port=port, device="cpu")
     logs.configure(settings.log_format)
     app = create_app(settings, load_model=lambda name, device: model)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Chooser(NamedTuple):
-    """Takes the settings in the card of a network and chooses some of them anew."""
+    """Takes the settings in the card of a network and chooses some of them again."""
 
     choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
     """From the network, the material, the number of rendered pieces and their length in seconds."""

@@ -23,7 +23,7 @@ export class Player extends EventTarget {
   #take = null;
   #timer = 0;
   #next = 0; // index of the first note not yet scheduled
-  #moves = []; // of the pedal, not yet told: {down, time}
+  #moves = []; // of the pedal, not yet reported: {down, time}
   #origin = 0; // context time at which the take's second 0 would have sounded
   #position = 0;
 

@@ -1,4 +1,4 @@
-"""Performances over connections that break: nothing lost, nothing told twice, nothing stuck."""
+"""Performances over connections that break: nothing lost, nothing reported twice, nothing stuck."""
 
 import asyncio
 import itertools

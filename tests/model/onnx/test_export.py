@@ -49,19 +49,19 @@ def in_steps(model: Model, audio: NDArray[np.float32]) -> tuple[int, NDArray[np.
     """The first frame and the probabilities [heads, n, 128] that steps through the audio give."""
     running, facts = session(model), export.facts(model)
     state = {name: np.zeros((1, *shape), np.float32) for name, shape in facts["state"].items()}
-    told = []
+    reported = []
     for new in audio.reshape(-1, 1, HOP * facts["block_frames"]):
         probabilities, *after = running.run(None, {"new": new, **state})
         state = dict(zip(state, after, strict=True))
-        told.append(probabilities[0])
-    return facts["first_frame"], np.concatenate(told, axis=1)
+        reported.append(probabilities[0])
+    return facts["first_frame"], np.concatenate(reported, axis=1)
 
 
 def step_difference(
     transcriber: TranscriptionModel, model: Model, audio: NDArray[np.float32]
 ) -> float:
     """The largest, from the answers to whole windows whose audio began as a stream's does."""
-    first, told = in_steps(model, audio)
+    first, reported = in_steps(model, audio)
     facts, samples = export.facts(model), transcriber.config.context + WINDOW
     block, ahead = facts["block_frames"], facts["lookahead_hops"]
     stream = np.concatenate([np.zeros(samples, np.float32), audio])
@@ -71,7 +71,7 @@ def step_difference(
         window = torch.from_numpy(stream[end - samples : end])[None]
         newest = FRAMES - ahead
         wanted = transcriber.predict(window)[0, :, newest - block + 1 : newest + 1].numpy()
-        worst = max(worst, abs(told[:, number * block : (number + 1) * block] - wanted).max())
+        worst = max(worst, abs(reported[:, number * block : (number + 1) * block] - wanted).max())
     assert first == 1 - ahead
     return worst
 

@@ -1,4 +1,4 @@
-"""The gate: who gets in, over HTTP and websocket, and how the others are told."""
+"""The gate: who gets in, over HTTP and websocket, and what the others hear."""
 
 import logging
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def refused(client: TestClient, **options: Any) -> tuple[int, str]:
     return denial.value.status_code, denial.value.json()["code"]
 
 
-def told(client: TestClient, **options: Any) -> tuple[str, int]:
+def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
     """What a browser reads of a refusal."""
     headers = {"Origin": "http://testserver", **options.pop("headers", {})}
     with client.websocket_connect(LIVE, headers=headers, **options) as socket:
@@ -100,7 +100,7 @@ def test_a_token_opens_one_websocket_and_is_not_said_back() -> None:
         offered = ["rse.v1", f"rse.token.{token}"]
         assert begin(client, subprotocols=offered) == "rse.v1"
         assert refused(client, subprotocols=offered) == (401, "unauthorized")
-        assert told(client, subprotocols=offered) == ("unauthorized", 4401)
+        assert refusal(client, subprotocols=offered) == ("unauthorized", 4401)
 
 
 def test_a_key_is_no_query_parameter_and_comes_into_no_log(
@@ -137,7 +137,7 @@ def test_a_client_has_no_more_sessions_than_its_share() -> None:
         with client.websocket_connect(LIVE) as socket:
             start(socket)
             assert refused(client) == (429, "client_limit")
-            assert told(client) == ("client_limit", 4429)
+            assert refusal(client) == ("client_limit", 4429)
         assert begin(client) is None
 
 
@@ -146,17 +146,17 @@ def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
     from_proxy = {**to_page, "X-Refuse-With": "status"}
     offered = ["rse.v1", "rse.token.of-another"]
     with guarded(max_sessions=1) as client:
-        assert told(client, headers=from_proxy) == ("unauthorized", 4401)  # without a token
-        assert told(client, subprotocols=offered) == ("unauthorized", 4401)
+        assert refusal(client, headers=from_proxy) == ("unauthorized", 4401)  # without a token
+        assert refusal(client, subprotocols=offered) == ("unauthorized", 4401)
         assert refused(client, headers=from_proxy, subprotocols=offered) == (403, "unauthorized")
         for_proxy = {**from_proxy, **bearer(ALICE)}
         assert client.post("/token", headers=for_proxy).status_code == 200
         with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
             start(socket)
             assert refused(client, headers=for_proxy) == (503, "too_many_sessions")
-            assert told(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)
+            assert refusal(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)
             # Not whose the token is, but that there is no room, is what its page should read.
-            assert told(client, subprotocols=offered) == ("too_many_sessions", 4429)
+            assert refusal(client, subprotocols=offered) == ("too_many_sessions", 4429)
             full = refused(client, headers=from_proxy, subprotocols=offered)
             assert full == (503, "too_many_sessions")
             answer = client.post("/token", headers=for_proxy)
@@ -182,7 +182,7 @@ def test_requests_above_the_rate_are_refused_with_retry_after() -> None:
         assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
         assert 50 <= int(answer.headers["Retry-After"]) <= 100
         assert refused(client) == (429, "too_many_requests")
-        assert told(client) == ("too_many_requests", 4429)
+        assert refusal(client) == ("too_many_requests", 4429)
         assert {client.get("/healthz").status_code for _ in range(20)} == {200}
         assert {client.get("/service/socket.js").status_code for _ in range(20)} == {200}
 

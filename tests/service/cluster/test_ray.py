@@ -36,7 +36,7 @@ LIMITS = {
     "max_request_burst": 1_000_000,
     "idle_timeout_s": 3600.0,
     "hang_timeout_s": 600.0,
-    "drain_timeout_s": PATIENCE_S,  # sessions are told, however late
+    "drain_timeout_s": PATIENCE_S,  # however late, sessions hear of it first
 }
 # Chords without a rest, in three parts: notes begin in each, and some sound where it ends.
 SECONDS = 4.08
@@ -63,11 +63,11 @@ def expected() -> list[dict[str, Any]]:
     """The notes that the application without Ray tells."""
     network: Any = storage.load("live")
     with serving(network) as (client, _):
-        told = notes(perform(client, AUDIO)[1])
+        reported = notes(perform(client, AUDIO)[1])
     for end_s in PARTS_END_S[:-1]:
-        before = [one["type"] for one in told if one["time_s"] < end_s]
+        before = [one["type"] for one in reported if one["time_s"] < end_s]
         assert before.count("note_on") > before.count("note_off")  # some sound
-    return told
+    return reported
 
 
 def begun(expected: list[dict[str, Any]], part: int) -> int:
@@ -216,7 +216,7 @@ async def performers(
             for one in them:
                 await one.client.close()
     for one in them:
-        assert one.notes == expected  # not one lost, stuck or told twice
+        assert one.notes == expected  # not one lost, stuck or reported twice
 
 
 async def test_clients_resume_through_a_rolling_upgrade(
@@ -236,9 +236,9 @@ async def test_clients_resume_through_a_rolling_upgrade(
         assert old.isdisjoint(one["id"] for one in after[kind] if one["state"] == "RUNNING")
     for one in them:
         assert one.client.sessions > 1
-        # They were told: of the drain or, where that came first, of the weights.
-        told = "shutting down|weights were replaced"
-        assert any(re.search(told, reason) for reason in one.breaks)
+        # The reason was the drain or, where that came first, the weights.
+        reported = "shutting down|weights were replaced"
+        assert any(re.search(reported, reason) for reason in one.breaks)
 
 
 async def test_a_killed_model_replica_is_not_noticed_and_a_killed_session_resumes(

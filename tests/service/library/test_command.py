@@ -70,9 +70,9 @@ def test_each_instrument_has_its_file(
     assert f"{made[0]} exists" in capsys.readouterr().err
     song.write_bytes(song.read_bytes()[:-20_000])
     assert command.main([str(song), "--split"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"{song}: the file is damaged after ")
-    assert told.endswith(f"; {made[0]} exists; --force replaces it\n")
+    reported = capsys.readouterr().err
+    assert reported.startswith(f"{song}: the file is damaged after ")
+    assert reported.endswith(f"; {made[0]} exists; --force replaces it\n")
 
 
 def test_the_tempo_of_the_file_is_chosen_or_missed_aloud(
@@ -81,8 +81,8 @@ def test_the_tempo_of_the_file_is_chosen_or_missed_aloud(
     assert command.main([str(album / "one.wav"), "--tempo", "96"]) == 0
     assert command.main([str(album / "two.wav"), "--tempo", "auto"]) == 0  # three notes
     for name, bpm in (("one", 96), ("two", 120)):
-        told = [m.tempo for m in mido.MidiFile(album / f"{name}.mid") if m.type == "set_tempo"]
-        assert told == [60_000_000 // bpm]
+        reported = [m.tempo for m in mido.MidiFile(album / f"{name}.mid") if m.type == "set_tempo"]
+        assert reported == [60_000_000 // bpm]
     words = f"{album / 'two.wav'}: no steady beat: written at 120 beats per minute\n"
     assert capsys.readouterr().err == words
 

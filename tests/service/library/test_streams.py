@@ -29,10 +29,10 @@ def listen(block: int, samples: np.ndarray | None = None) -> list[Event]:
 
 def test_the_events_are_those_of_the_websocket() -> None:
     with serving() as (client, _):
-        told = transcribe(client)
+        reported = transcribe(client)
     events = listen(1000, np.frombuffer(pcm16(melody()), "<i2"))
-    assert [event.kind for event in events] == [message["type"] for message in told]
-    for event, message in zip(events, told, strict=True):
+    assert [event.kind for event in events] == [message["type"] for message in reported]
+    for event, message in zip(events, reported, strict=True):
         fields = message.keys() - {"seq", "type"}
         assert {name: getattr(event, name) for name in fields} == {
             name: message[name] for name in fields

@@ -83,13 +83,13 @@ def test_a_recording_has_the_instruments_of_the_stream(
 ) -> None:
     same = {"updates": True, "lookahead_ms": 100, "block_frames": 4}
     lines = post(client, recording, "ndjson", **same).text.splitlines()
-    told = [json.loads(line) for line in lines]
-    assert told[0]["instruments"] == PROGRAMS
+    reported = [json.loads(line) for line in lines]
+    assert reported[0]["instruments"] == PROGRAMS
     kinds = ("note_on", "note_update", "note_off", "pedal")
     _, messages = live(client, updates=True)
     for message in messages:
         del message["seq"]
-    assert of_type(told, *kinds) == of_type(messages, *kinds)
+    assert of_type(reported, *kinds) == of_type(messages, *kinds)
     answer = post(client, recording, "json").json()
     assert {note["pitch"]: note["instrument"] for note in answer["notes"]} == NAMES
     (press,) = answer["pedal"]

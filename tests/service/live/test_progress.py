@@ -24,13 +24,13 @@ def test_frames_that_the_client_has_are_left_out() -> None:
 
 def test_a_session_sends_them_if_asked_to(client: TestClient) -> None:
     _, untold = perform(client)
-    _, told = perform(client, frames=True)
+    _, reported = perform(client, frames=True)
     assert not of_type(untold, "frames")
     notes = ("note_on", "note_off")
-    assert [dict(m, seq=0) for m in of_type(told, *notes)] == [
+    assert [dict(m, seq=0) for m in of_type(reported, *notes)] == [
         dict(m, seq=0) for m in of_type(untold, *notes)
     ]
-    messages = [Frames.model_validate(m) for m in of_type(told, "frames")]
+    messages = [Frames.model_validate(m) for m in of_type(reported, "frames")]
     assert [m.frame for m in messages] == np.cumsum([0, *(m.count for m in messages[:-1])]).tolist()
     data = b"".join(base64.b64decode(m.probabilities_base64, validate=True) for m in messages)
     heat = np.frombuffer(data, np.uint8).reshape(-1, messages[0].pitches)

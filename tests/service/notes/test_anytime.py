@@ -1,4 +1,4 @@
-"""Notes told as soon as they are certain enough: what holds for any windows."""
+"""Notes reported as soon as they are certain enough: what holds for any windows."""
 
 from typing import Any
 
@@ -86,9 +86,11 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
 @given(wild_windows)
 def test_the_laws_of_events(wild: Wild) -> None:
     tracker, windows = opened(wild)
-    told = track(tracker, windows)
-    assert all(event.frame <= n for n, events in enumerate(told) for event in events)
-    check_laws((event for events in told for event in events), tracker.settings, wild[0].shape[1])
+    reported = track(tracker, windows)
+    assert all(event.frame <= n for n, events in enumerate(reported) for event in events)
+    check_laws(
+        (event for events in reported for event in events), tracker.settings, wild[0].shape[1]
+    )
 
 
 @settings(max_examples=200)
@@ -146,7 +148,7 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     whole = track(opened(wild)[0], windows)
     cut = data.draw(st.integers(0, len(windows)))
     events = [events_of(one.push(window)) for window in windows[:cut]]
-    notes, sounding = sounding_after(event for told in events for event in told)
+    notes, sounding = sounding_after(event for reported in events for event in reported)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
     free = one.first_free_frames
@@ -161,16 +163,18 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
 def test_the_surer_the_sooner() -> None:
     chosen = TrackerSettings(onset_threshold=0.3, early_onset_thresholds=(0.9, 0.8, 0.7, 0.6))
     tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
-    told = {}
+    reported = {}
     for height in (0.95, 0.65, 0.35):
         probabilities = silence(60)
         draw(probabilities, 60, onset=20, offset=40, height=height)
         tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
         events = track(tracker, windows_of(probabilities, tracker))
-        at, on = next((n, e) for n, told in enumerate(events) for e in told if e.kind == "note_on")
+        at, on = next(
+            (n, e) for n, reported in enumerate(events) for e in reported if e.kind == "note_on"
+        )
         assert on.frame == 20
-        told[height] = at - 20
-    assert told == {0.95: 0, 0.65: 3, 0.35: 4}
+        reported[height] = at - 20
+    assert reported == {0.95: 0, 0.65: 3, 0.35: 4}
 
 
 @pytest.mark.parametrize("drift", [-2, -1, 1, 2])
@@ -183,4 +187,4 @@ def test_an_onset_whose_peak_moves_is_begun_once(drift: int) -> None:
     first, second = windows_of(early, tracker), windows_of(late, tracker)
     # From the window of frame 24 on, the network is of another mind.
     events = track(tracker, [*first[:24], *second[24:]])
-    assert [e.kind for told in events for e in told] == ["note_on", "note_off"]
+    assert [e.kind for reported in events for e in reported] == ["note_on", "note_off"]

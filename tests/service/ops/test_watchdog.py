@@ -1,4 +1,4 @@
-"""A worker that hangs: noticed, told, replaced; the health of the service meanwhile."""
+"""A worker that hangs: noticed, reported, replaced; the health of the service meanwhile."""
 
 import math
 import threading

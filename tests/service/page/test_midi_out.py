@@ -108,7 +108,7 @@ def test_instruments_that_share_a_midi_channel_have_their_own_program_and_pedal(
 
 
 def test_the_player_tells_how_the_pedal_moves(bench: Tab) -> None:
-    told = bench.run(
+    reported = bench.run(
         """async () => {
           const { Player } = await import('./audio/player.js');
           const { NoteFilter } = await import('./notes/note-filter.js');
@@ -119,20 +119,20 @@ def test_the_player_tells_how_the_pedal_moves(bench: Tab) -> None:
           take.pedalMoved(false, 30);
           take.finish({ length: 60 });
           const player = new Player(new NoteFilter());
-          const told = [];
-          player.addEventListener('pedal', ({ detail }) => told.push(detail));
+          const reported = [];
+          player.addEventListener('pedal', ({ detail }) => reported.push(detail));
           player.load(take);
           await player.play();
-          while (told.length < 3) await new Promise((resolve) => setTimeout(resolve, 20));
+          while (reported.length < 3) await new Promise((resolve) => setTimeout(resolve, 20));
           await player.seek(10);
           await player.seek(40);
           player.pause();
-          return told;
+          return reported;
         }"""
     )
-    assert [move["down"] for move in told] == [True, False, True, True]
-    assert all(0 <= move["inSeconds"] <= 0.25 for move in told)
-    assert told[3]["inSeconds"] == 0  # at once, where it has been down for a while
+    assert [move["down"] for move in reported] == [True, False, True, True]
+    assert all(0 <= move["inSeconds"] <= 0.25 for move in reported)
+    assert reported[3]["inSeconds"] == 0  # at once, where it has been down for a while
 
 
 def test_midi_out_moves_the_pedal_later_unless_it_is_silenced(bench: Tab) -> None:

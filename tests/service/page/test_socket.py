@@ -44,15 +44,15 @@ STAGE = """
 
 def play(tab: Tab, script: str) -> dict[str, Any]:
     """Runs a script on that stage; what the sockets were sent, and what the page heard."""
-    told: dict[str, Any] = tab.run(
+    reported: dict[str, Any] = tab.run(
         f"async () => {{ {STAGE} try {{ {script} }} finally {{ window.WebSocket = Real; }}"
         " return { sent: sockets.map(({ sent }) => sent), heard, lost: stream.lostSamples }; }"
     )
-    return told
+    return reported
 
 
 def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) -> None:
-    told = play(
+    reported = play(
         bench,
         """
         const first = await nextSocket(1);
@@ -73,14 +73,14 @@ def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) ->
         second.fail();
         """,
     )
-    first, second = told["sent"]
+    first, second = reported["sent"]
     assert first == [{"type": "start", "sample_rate": 1000, "lookahead_ms": 70}, 600, 600]
     point = {"session_id": "ab", "from_sample": 250, "frames": 8, "notes": 8}
     resume = {**point, "sounding": [{"note_id": 0}], "known_events": 1}
     accepted = {"mode": "block", "block_frames": 4, "model": "m"}
     # From sample 250 on: the end of the first chunk, the second one, and what came meanwhile.
     assert second == [{**first[0], **accepted, "resume": resume}, 100, 600, 200, {"type": "stop"}]
-    assert told["heard"] == [
+    assert reported["heard"] == [
         ["lost", None],
         ["ready", None],
         ["note_on", "1:0"],
@@ -93,11 +93,11 @@ def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) ->
         ["stall", None],
         ["end", ""],
     ]
-    assert told["lost"] == 0
+    assert reported["lost"] == 0
 
 
 def test_starts_a_new_session_if_the_server_cannot_resume(bench: Tab) -> None:
-    told = play(
+    reported = play(
         bench,
         """
         const first = await nextSocket(1);
@@ -117,24 +117,24 @@ def test_starts_a_new_session_if_the_server_cannot_resume(bench: Tab) -> None:
         third.fail();
         """,
     )
-    _, second, third = told["sent"]
+    _, second, third = reported["sent"]
     assert "resume" in second[0]
     assert third == [
         {"type": "start", "sample_rate": 1000, "lookahead_ms": 70},
         400,
         {"type": "stop"},
     ]
-    assert [entry for entry in told["heard"] if entry[0] in ("lost", "note_on")] == [
+    assert [entry for entry in reported["heard"] if entry[0] in ("lost", "note_on")] == [
         ["lost", None],
         ["note_on", "1:0"],
         ["lost", None],
         ["note_on", "2:0"],
     ]
-    assert told["lost"] == 0  # what had not become notes was sent again
+    assert reported["lost"] == 0  # what had not become notes was sent again
 
 
 def test_tells_how_much_audio_a_long_break_has_cost(bench: Tab) -> None:
-    told = play(
+    reported = play(
         bench,
         """
         const first = await nextSocket(1);
@@ -150,14 +150,14 @@ def test_tells_how_much_audio_a_long_break_has_cost(bench: Tab) -> None:
         next.fail();
         """,
     )
-    second = told["sent"][1]
+    second = reported["sent"][1]
     assert "resume" not in second[0]
     assert sum(size for size in second if isinstance(size, int)) == 2 * 300_000
-    assert told["lost"] == 311_000 - 300_000 - 800
+    assert reported["lost"] == 311_000 - 300_000 - 800
 
 
 def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) -> None:
-    told = play(
+    reported = play(
         bench,
         """
         stream.stop();  // another takes its place, once there is a key
@@ -191,7 +191,7 @@ def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) ->
         }
         """,
     )
-    assert told["heard"] == [
+    assert reported["heard"] == [
         ["end", "Stopped before the server was ready."],
         ["retry", 0],
         ["retry", 0],
@@ -202,7 +202,7 @@ def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) ->
 
 
 def test_a_take_presses_the_pedal_again_after_a_break(bench: Tab) -> None:
-    told = play(
+    reported = play(
         bench,
         """
         stream.stop();  // a take has its own
@@ -231,7 +231,7 @@ def test_a_take_presses_the_pedal_again_after_a_break(bench: Tab) -> None:
         third.fail();
         """,
     )
-    moves = [entry for entry in told["heard"] if entry[0] in ("silence", "pedal")]
+    moves = [entry for entry in reported["heard"] if entry[0] in ("silence", "pedal")]
     assert moves[:7] == [
         ["pedal", False],
         ["pedal", True],

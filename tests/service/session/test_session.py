@@ -36,7 +36,7 @@ def listening_engine() -> Iterator[Engine]:
         yield engine
 
 
-def told(
+def reported(
     engine: Engine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
 ) -> list[tuple[Event, int]]:
     """Each event of a stream with the number of samples that it needed; not those of the end."""
@@ -103,13 +103,13 @@ def test_no_event_depends_on_audio_after_its_decision(
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     samples = play(MELODY, 1.5, rate_hz, level=float(rng.uniform(0.1, 0.2)))
     samples += 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
-    whole = told(listening_engine, samples, rate_hz, options)
+    whole = reported(listening_engine, samples, rate_hz, options)
     assert whole
     _, needed = whole[data.draw(st.integers(0, len(whole) - 1))]
     other = 0.2 * rng.standard_normal(len(samples)).astype(np.float32)
     other[:needed] = samples[:needed]
     known = [one for one in whole if one[1] <= needed]
-    assert told(listening_engine, other, rate_hz, options)[: len(known)] == known
+    assert reported(listening_engine, other, rate_hz, options)[: len(known)] == known
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -110,7 +110,7 @@ def check_problem(answer: Any, status: int, code: str) -> dict[str, Any]:
 def test_bad_files(client: TestClient, form: str, data: bytes, code: str) -> None:
     answer = post(client, data, form)
     if form == "ndjson" and answer.status_code == 200:
-        # NaN in a file that was good so far: told on the line before the last.
+        # NaN in a file that was good so far: reported on the line before the last.
         lines = lines_of(answer)
         assert [line["code"] for line in of_type(lines, "error")] == [code]
         assert lines[-1]["reason"] == "error"

@@ -75,7 +75,7 @@ def test_events_may_arrive_while_a_picture_is_drawn() -> None:
     over = threading.Event()
 
     def draw() -> None:
-        while not over.is_set():
+        while not over.wait(1e-3):
             drawn.append(terminal.render())
         drawn.append("whole")
 

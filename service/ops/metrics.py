@@ -60,17 +60,17 @@ class Metrics:
             LATENESS_BUCKETS_S,
         )
         self.drain_s = Gauge("rse_drain_seconds", "Duration of the drain", registry=self.registry)
-        self._step_s = seconds(
-            "step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way"
-        )
-        self._wait_s = seconds(
+        step_s = seconds("step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way")
+        wait_s = seconds(
             "queue_seconds", "Wait of the oldest request in a batch", STEP_BUCKETS_S, "way"
         )
-        self._batch_windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
-        # Present from the start, so that rates have a first value.
-        for way in ("live", "file"):
+        windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
+        # Looking a label up takes as long as counting; and rates have a first value.
+        self._batches: dict[Priority, tuple[Histogram, Histogram, Histogram]] = {}
+        for priority in Priority:
+            way = priority.name.lower()
+            self._batches[priority] = step_s.labels(way), wait_s.labels(way), windows.labels(way)
             self.audio_s.labels(way)
-            self._step_s.labels(way)
             self.batch_failures.labels(way)
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
@@ -78,10 +78,8 @@ class Metrics:
         Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
 
     def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        way = priority.name.lower()
-        self._step_s.labels(way).observe(step_s)
-        self._wait_s.labels(way).observe(waited_s)
-        self._batch_windows.labels(way).observe(windows)
+        for metric, value in zip(self._batches[priority], (step_s, waited_s, windows), strict=True):
+            metric.observe(value)
 
     def batch_failed(self, priority: Priority) -> None:
         self.batch_failures.labels(priority.name.lower()).inc()

@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="OUT",
-        help="MIDI or JSON file, or a folder (default: beside each)",
+        help="MIDI or JSON file, or a folder (default: next to each recording)",
     )
     parser.add_argument("--json", metavar="OUT.json", help="notes as JSON too; a file or a folder")
     add_service_options(

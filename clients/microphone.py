@@ -73,7 +73,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         epilog=KEY_HELP,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=27),
     )
-    parser.add_argument("--list-devices", action="store_true", help="show the input devices, end")
+    parser.add_argument(
+        "--list-devices", action="store_true", help="list the input devices and exit"
+    )
     parser.add_argument("--device", help="number or part of the name (default: the system's)")
     parser.add_argument("--channel", type=int, default=1, help="input channel, 1 for the first")
     add_service_options(

@@ -313,7 +313,7 @@ class ClusterSettings(BaseSettings):
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """A warning for each variable `RSE_...` that is no setting.
+    """A warning for each variable `RSE_...` that is not a setting.
 
     They do not stop the start: some belong to tests, and Kubernetes makes others from the name of a
     Service.

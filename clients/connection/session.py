@@ -137,7 +137,7 @@ class Session:
             for number in itertools.count():
                 message = parse_server_message(await self._next(socket))
                 if message.seq != number:
-                    raise TranscriptionError(f"message {number} is missing, {message.seq} came")
+                    raise TranscriptionError(f"expected message {number}, got {message.seq}")
                 match message:
                     case Done():
                         if error is not None:

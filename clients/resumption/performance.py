@@ -23,7 +23,7 @@ from service.protocol.server_messages import (
 
 
 class Performance:
-    """Follows successive sessions, tells their events and knows where the next continues.
+    """Follows successive sessions, reports their events and knows where the next continues.
 
     Sessions that resume one another are a part of it, counted from its beginning; only lost audio
     makes a performance of several parts. Of the events that are reported, each ``NoteOn`` is always

@@ -137,5 +137,5 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
         print(error, file=sys.stderr)
         return 2
     print(line)
-    print(f"The key of {given['name']}, shown this once: {secret}", file=sys.stderr)
+    print(f"The key of {given['name']}, shown only once: {secret}", file=sys.stderr)
     return 0

@@ -22,8 +22,8 @@ _MOST_HEADER_BYTES = 1 << 12  # of a WAV without audio
 _UNKNOWN_LENGTH = 1 << 62  # libsndfile gives more than this if the header has no length
 # Bytes of audio by a header, and in the file: from libsndfile's log, as its length is the latter.
 _CUT_OFF = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
-_UNKNOWN_BYTES = 0x7F000000  # what a pipe's header states at least, for want of a length
-_TOLERANCE_S = 0.1  # headers that are a little wrong are no damage
+_UNKNOWN_BYTES = 0x7F000000  # what a pipe's header states at least, when the length is unknown
+_TOLERANCE_S = 0.1  # headers that are a little wrong are not damage
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # it has no types

@@ -143,7 +143,7 @@ class Done(_ServerMessage):
 
     @property
     def midi(self) -> bytes:
-        """The whole performance as a Standard MIDI File."""
+        """A Standard MIDI File of the notes that ended in this session."""
         return base64.b64decode(self.midi_base64)
 
 

@@ -91,7 +91,7 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise Problem(ErrorCode.DISK_FULL, "no room to hold the upload") from error
+        raise Problem(ErrorCode.DISK_FULL, "not enough disk space for the upload") from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)

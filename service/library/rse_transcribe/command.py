@@ -69,7 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
     parser.add_argument(
-        "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
+        "-o",
+        dest="output",
+        metavar="OUT",
+        help="file, folder, or - (CSV); default: next to each recording",
     )
     parser.add_argument("--model", default="live", help="shipped weights, or .safetensors")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")

@@ -29,7 +29,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
     Args:
         model: one of ``available_models()``, or the path of a .safetensors file with its card.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: CUDA where it is there.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: CUDA if available.
 
     Raises:
         model.storage.WeightsError: a ValueError; no such weights, or damaged ones.

@@ -206,7 +206,7 @@ def _opened(recording: Recording, sample_rate: Rate | None) -> Iterator[BinaryIO
         with open(recording, "rb") as file:
             yield _seekable(file)
     elif isinstance(recording, bytes | bytearray | memoryview):
-        raise ValueError("bytes are given as a file: transcribe(io.BytesIO(...))")
+        raise ValueError("pass bytes as a file: transcribe(io.BytesIO(...))")
     elif hasattr(recording, "read"):
         yield _seekable(recording)
     elif sample_rate is None:

@@ -96,7 +96,7 @@ function wordsFor(cause) {
       return "The browser blocks the microphone. Allow it next to the address, then press Listen.";
     case "NotFoundError":
     case "OverconstrainedError":
-      return "That microphone is not there. Plug it in or choose another input.";
+      return "Microphone not found. Plug it in or choose another input.";
     case "NotReadableError":
       return "The microphone is in use by another program, or the system refuses it.";
     case "NotSupportedError": // of createMediaStreamSource, where rates are not converted

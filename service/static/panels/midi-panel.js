@@ -7,7 +7,7 @@ const $ = (id) => document.getElementById(id);
 export function midiPanel(midi, say) {
   if (!MidiOut.supported) {
     $("midi-connect").disabled = true;
-    $("midi-hint").textContent = "This browser has no MIDI; Chrome, Edge and Firefox have.";
+    $("midi-hint").textContent = "This browser does not support MIDI; Chrome, Edge and Firefox do.";
     return;
   }
   const list = () => {
@@ -18,7 +18,7 @@ export function midiPanel(midi, say) {
     $("midi-field").hidden = false;
     $("midi-hint").textContent = ports.length
       ? "Notes are sent on a channel for each instrument, live and on playback, as late as the delay above."
-      : "No MIDI port is there. Connect a synthesiser, or open a virtual port for your DAW.";
+      : "No MIDI port found. Connect a synthesiser, or open a virtual port for your DAW.";
   };
   $("midi-connect").addEventListener("click", () =>
     midi.open().then(list, (error) => say(error.message, true)),

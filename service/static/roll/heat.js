@@ -40,7 +40,7 @@ export class Heat {
   /** `layout` as the painter has it: start, end, x(time), rows; `colour` [red, green, blue]. */
   draw(context, { start, end, x, rows }, colour) {
     const span = TILE_FRAMES * this.#frameSeconds;
-    if (end - start > (MAX_PICTURES - 1) * span) return; // all would be made anew for every frame
+    if (end - start > (MAX_PICTURES - 1) * span) return; // all would be redrawn for every frame
     const top = rows.top(this.#lowest + this.#pitches - 1);
     const height = rows.height * this.#pitches;
     context.imageSmoothingEnabled = x(start + this.#frameSeconds) - x(start) < 1;

@@ -115,7 +115,7 @@ export class LiveTake extends EventTarget {
     this.#emit("level", peak);
     if (!this.#take.recording.add(pcm, samples) && !this.#recordingFull) {
       this.#recordingFull = true;
-      this.#say("The recording is as long as this page keeps; the notes go on without it.");
+      this.#say("The recording has reached its maximum length; transcription continues.");
     }
     this.#socket.send(pcm, samples);
   }

@@ -63,9 +63,9 @@ class Places:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def has(self, size: float = 1.0) -> bool:
-        """Whether this much room is free."""
-        return self.taken + size <= self.total + _ROUNDING
+    def has(self, size: float = 1.0, held: float = 0.0) -> bool:
+        """Whether there is room for a place of this size; ``held``: that it takes up already."""
+        return self.taken - held + size <= self.total + _ROUNDING
 
     @contextmanager
     def take(self, size: float = 1.0) -> Iterator[Place | None]:
@@ -96,7 +96,7 @@ class Place:
 
     def resize(self, size: float) -> bool:
         """Changes the room that it takes up; False, and no change, if there is not so much."""
-        if not self._places.has(size - self.size):
+        if not self._places.has(size, self.size):
             return False
         self._places.taken += size - self.size
         self.size = size

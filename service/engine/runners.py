@@ -137,11 +137,13 @@ class CpuRunner:
 
         Measured in CPU time, since other processes may share the core.
         """
-        (row,) = self.rows(self.open_stream(_TRIED), [np.zeros(WINDOW, np.float32)], 1)
+        stream, hops = self.open_stream(_TRIED), _TRIED.stop - _TRIED.start
+        silence = [np.zeros(WINDOW, np.float32)]
 
         def window_ms() -> float:
             set_own_threads(1)
-            return least_ms(lambda: self._alone([row], _TRIED), time.thread_time)
+            work = lambda: self._alone(self.rows(stream, silence, hops), _TRIED)  # noqa: E731
+            return least_ms(work, time.thread_time)
 
         with ThreadPoolExecutor(1) as thread:
             alone_ms = thread.submit(window_ms).result()

@@ -59,8 +59,8 @@ from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Known, Tracker, onset_shift
 
 END_AGE = 4
-"""Least age in frames at which a frame ends a note. At 0, 0.02 of the onset + offset F1 and of the
-frame F1 of rendered validation pieces are lost; at 8, 0.02 are gained, and ends come 50 ms later."""
+"""Least age in frames at which a frame ends a note. With 0, onset + offset F1 and frame F1 of
+rendered validation pieces are 0.02 lower; with 8, 0.02 higher, and ends come 46 ms later."""
 
 Chance = tuple[int, int, float]
 """Frames from n - A to a peak, its pitch, and the probability that a note begins there."""

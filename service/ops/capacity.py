@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 import os
 import platform
 import time
@@ -75,7 +76,7 @@ class Capacity:
         windows_per_s: windows of default streams that all cores compute per second.
         sample_rate_hz: of the model.
         load: fraction of them that sessions may ask for.
-        alone: fraction that a session may ask for which has the machine to itself.
+        alone: fraction that one session may ask for.
     """
 
     windows_per_s: float
@@ -85,13 +86,15 @@ class Capacity:
 
     @property
     def admitted_per_s(self) -> float:
-        """Windows per second that sessions may ask for: enough for one session with default options
-        always, and for one in anytime mode if the machine can do that alone."""
-        default, anytime = (
-            self.asked_per_s(StreamOptions(mode=mode)) for mode in (Mode.BLOCK, Mode.ANYTIME)
-        )
-        alone = anytime if anytime <= self.alone * self.windows_per_s else 0.0
-        return max(self.load * self.windows_per_s, default, alone)
+        """Windows per second that sessions may ask for together: enough for one with default
+        options always."""
+        return max(self.load * self.windows_per_s, self.asked_per_s(StreamOptions()))
+
+    @property
+    def most_each_per_s(self) -> float:
+        """Windows per second that one session may ask for, at most. If they are more than
+        ``admitted_per_s``, it must be the only one."""
+        return max(self.alone * self.windows_per_s, self.asked_per_s(StreamOptions()))
 
     def asked_per_s(self, options: StreamOptions) -> float:
         """Windows per second that a session asks for."""
@@ -100,7 +103,8 @@ class Capacity:
 
     def sessions(self, options: StreamOptions) -> int:
         """Sessions that stay on time if all have these options."""
-        return int(self.admitted_per_s / self.asked_per_s(options))
+        asked = self.asked_per_s(options)
+        return max(1, int(self.admitted_per_s / asked)) if asked <= self.most_each_per_s else 0
 
     @property
     def sessions_by_kind(self) -> dict[str, int]:
@@ -109,7 +113,7 @@ class Capacity:
 
 
 def default_cache() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(folder, "rse-transcribe", "capacity.json")
 
 
@@ -171,7 +175,7 @@ def _key(engine: Engine, device: str) -> str:
         "share": engine.stream_share,
         "settings": asdict(engine.settings),
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "torch": version("torch"),
+        "versions": [version(name) for name in ("torch", "rse-transcribe")],
         "config": engine.config.to_json(),
         "card": dict(engine.card),
     }
@@ -192,8 +196,8 @@ def processor() -> str:
 def _kept(cache: Path) -> dict[str, float]:
     try:
         values = json.loads(cache.read_text(encoding="utf-8"))
-        return {key: float(value) for key, value in values.items() if float(value) > 0}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {key: float(value) for key, value in values.items() if 0 < float(value) < math.inf}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -225,6 +229,14 @@ class SessionRoom(Places):
         self.capacity = capacity
         self.total = capacity.admitted_per_s
 
+    def has(self, size: float = 1.0, held: float = 0.0) -> bool:
+        """Also for a session that is larger than what several may ask for, if it is the only one
+        and not too large for the machine."""
+        if self.capacity is None:
+            return super().has(size, held)
+        alone = self.count <= (held > 0)
+        return size <= self.capacity.most_each_per_s and (alone or super().has(size, held))
+
     @property
     def limit(self) -> int:
         """Sessions with default options that may be open at one time."""
@@ -251,7 +263,7 @@ class SessionRoom(Places):
         size = self.first_size if options is None else self.size(options)
         asked = "a session asks for %.0f windows per second; %.0f of %.0f are taken"
         logger.info(asked, size, self.taken, self.total)
-        if options is not None and size > self.total:
+        if options is not None and size > self.capacity.most_each_per_s:
             purpose = "to play along" if options.mode is Mode.ANYTIME else "for these options"
             return ProtocolError(ErrorCode.TOO_SLOW, f"this machine is too slow {purpose}")
         message = "the server is busy with other sessions"

@@ -92,6 +92,8 @@ def heads_loss(
                 count = pedal <= 1
                 losses = _entropy(values[..., 0], pedal.clamp(max=1)) * count
                 parts[head] = losses.sum() / count.sum().clamp(min=1)
+            case _:
+                raise ValueError(f"no loss for the head {head!r}")
     if classes:
         parts["instrument"] = _instrument_loss(players, labels, cells, shares)
     total = sum(

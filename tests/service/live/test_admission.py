@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from service.ops.capacity import LOAD, Capacity
+from service.ops.capacity import ALONE, LOAD, Capacity
 from service.protocol.options import Mode, StreamOptions
 from tests.service.apps import (
     ADDRESS,
@@ -51,6 +51,20 @@ def test_a_machine_too_slow_for_anytime_refuses_it(
     ready, messages = perform(client, mode="anytime", lookahead_ms=200)
     assert (ready["mode"], ready["block_frames"]) == ("anytime", 2)
     assert check_notes(messages) == PITCHES
+
+
+def test_a_session_that_may_have_the_machine_to_itself_has_it_alone(client: TestClient) -> None:
+    state = state_of(client)
+    rate_hz = state.slot.loaded().config.sample_rate
+    asked = Capacity(0.0, rate_hz).asked_per_s(ANYTIME)
+    state.sessions.admit_by(Capacity(asked / ALONE + 1, rate_hz))
+    with client.websocket_connect(ADDRESS) as first:
+        begin(first, mode="anytime")
+        assert not state.sessions.has(state.sessions.size(StreamOptions(block_frames=32)))
+    with client.websocket_connect(ADDRESS) as first:
+        begin(first, block_frames=32)
+        error, _ = refusal(client, mode="anytime")
+        assert (error["code"], error["retryable"]) == ("too_many_sessions", True)
 
 
 def test_a_session_takes_the_room_that_it_asks_for(client: TestClient) -> None:

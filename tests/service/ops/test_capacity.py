@@ -10,8 +10,8 @@ from model.config import HOP
 from service.app import create_app
 from service.engine.engine import Engine
 from service.ops import capacity as module
-from service.ops.capacity import LOAD, Capacity, capacity
-from service.protocol.options import StreamOptions
+from service.ops.capacity import ALONE_WORKER, LOAD, Capacity, capacity
+from service.protocol.options import Mode, StreamOptions
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
 from tests.service.apps import wait_for
@@ -43,6 +43,15 @@ def test_one_session_in_anytime_mode_may_have_the_machine_to_itself(
 ) -> None:
     capacity = Capacity(windows_per_s, sample_rate_hz=100 * HOP)
     assert capacity.sessions_by_kind["anytime"] == sessions
+    assert capacity.admitted_per_s < 54  # what it asks for: no others beside it
+
+
+def test_no_session_is_larger_than_a_worker() -> None:
+    """Four workers together compute what one of them alone cannot."""
+    capacity = Capacity(windows_per_s=140.0, sample_rate_hz=100 * HOP, alone=ALONE_WORKER / 4)
+    assert capacity.admitted_per_s > capacity.asked_per_s(StreamOptions(mode=Mode.ANYTIME))
+    assert capacity.sessions_by_kind["anytime"] == 0
+    assert capacity.sessions_by_kind["block_frames=8"] == 3
 
 
 def test_a_figure_is_measured_again_only_if_the_machine_was_busy(

@@ -1,1 +1,4 @@
-"""The microphone client's ends: audio from an input device, notes in the terminal."""
+"""The microphone client's ends: audio from an input device, notes in the terminal.
+
+Nothing here knows of sockets.
+"""

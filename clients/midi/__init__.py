@@ -1,1 +1,4 @@
-"""Notes as MIDI: collected, written to files on a beat, played on a port."""
+"""Notes as MIDI: collected, written to files on a beat, played on a port.
+
+Nothing here knows of connections.
+"""

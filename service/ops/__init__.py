@@ -1,4 +1,5 @@
-"""Operations: health, metrics, logs, connections, and the watchdog.
+"""Operations: health, metrics, logs, connections, the watchdog, the machine's capacity, and the page
+of all settings.
 
 Nothing here changes a session's notes.
 """

@@ -1,1 +1,4 @@
-"""Measured scores pooled, tabulated and drawn."""
+"""Measured scores pooled, tabulated and drawn.
+
+Nothing is transcribed here.
+"""

@@ -1,1 +1,4 @@
-"""Recordings with scores: alignment and training excerpts."""
+"""Recordings with scores: alignment and training excerpts.
+
+Nothing is rendered here.
+"""

@@ -1,1 +1,4 @@
-"""What pianos do beyond playing one recorded note after another."""
+"""What pianos do beyond playing one recorded note after another: dampers, pedals, mechanics.
+
+Nothing here knows of scores or other instruments.
+"""

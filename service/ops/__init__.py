@@ -1,5 +1,4 @@
-"""Operations: health, metrics, logs, connections, the watchdog, the machine's capacity, and the page
-of all settings.
+"""Operations: health, metrics, logs, connections, watchdog, the machine's capacity, SETTINGS.md.
 
 Nothing here changes a session's notes.
 """

@@ -24,7 +24,7 @@ from service.access.problems import ProblemDetails
 from service.access.tokens import TokenBook, token_router
 from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
-from service.engine.interface import EngineLike, EngineObserver, Transcriber
+from service.engine.interface import EngineLike, EngineModel, EngineObserver
 from service.live import websocket
 from service.ops import health, metrics
 from service.ops.capacity import capacity, default_cache
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
-LoadModel = Callable[[str, str], Transcriber]
+LoadModel = Callable[[str, str], EngineModel]
 """Loads weights, by name or path, onto a device; `model.storage.load` except in tests."""
 
 GetEngine = Callable[[ServiceState], Awaitable[EngineLike]]
@@ -189,7 +189,7 @@ def start_thread(work: Callable[[], ResultT], name: str) -> asyncio.Future[Resul
     return asyncio.wrap_future(result)
 
 
-def warm_engine(transcriber: Transcriber, observer: EngineObserver, settings: Settings) -> Engine:
+def warm_engine(transcriber: EngineModel, observer: EngineObserver, settings: Settings) -> Engine:
     """An engine with this model, warmed up; takes seconds."""
     limits = EngineSettings(
         max_batch_windows=settings.max_batch_windows,

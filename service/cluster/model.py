@@ -17,12 +17,12 @@ import torch
 
 from service.cluster.calls import Description, OtherWeightsError, WindowRequest, refill_windows
 from service.engine.batching import Probabilities, Window
-from service.engine.interface import EngineLike, EngineStreamLike, Transcriber
+from service.engine.interface import EngineLike, EngineModel, EngineStreamLike
 from service.ops.health import version_of
 from service.settings import ClusterSettings
 
 
-def weights_digest(transcriber: Transcriber) -> str:
+def weights_digest(transcriber: EngineModel) -> str:
     """Digest of a network: configuration, card, tensors, device type, and the versions of this
     package and torch.
 

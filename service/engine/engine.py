@@ -38,7 +38,7 @@ from service.engine.batching import (
     Probabilities,
     RequestQueue,
 )
-from service.engine.interface import EngineObserver, Transcriber
+from service.engine.interface import EngineModel, EngineObserver
 from service.engine.processes import AVAILABLE, WorkerProcess
 from service.engine.runners import runner_of, set_own_threads
 from service.engine.segments import EngineStream, SegmentedStream
@@ -54,7 +54,7 @@ class Engine:
 
     def __init__(
         self,
-        transcriber: Transcriber,
+        transcriber: EngineModel,
         settings: EngineSettings | None = None,
         observer: EngineObserver | None = None,
     ) -> None:

@@ -39,7 +39,7 @@ class Plan:
     batch_windows: int
 
 
-class Transcriber(Protocol):
+class EngineModel(Protocol):
     """What the engine needs from ``model.transcriber.TranscriptionModel``."""
 
     @property

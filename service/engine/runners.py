@@ -27,7 +27,7 @@ from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.batching import EngineSettings, Probabilities, Window
 from service.engine.cuda_graphs import GraphRunner
-from service.engine.interface import Plan, Runner, Transcriber, least_ms
+from service.engine.interface import EngineModel, Plan, Runner, least_ms
 from service.engine.windows import common_positions
 
 # A window that takes one core longer than this is split across all cores.
@@ -46,7 +46,7 @@ class PlainRunner:
     batches_pay = True
     threads = None
 
-    def __init__(self, transcriber: Transcriber) -> None:
+    def __init__(self, transcriber: EngineModel) -> None:
         self._transcriber = transcriber
         self._device = torch.device("cpu")
         if isinstance(transcriber, torch.nn.Module):
@@ -154,7 +154,7 @@ class CpuRunner:
         return Plan(workers=cores, threads=1, batch_windows=min(_CHUNK, fitting))
 
 
-def runner_of(transcriber: Transcriber) -> Runner:
+def runner_of(transcriber: EngineModel) -> Runner:
     """The fastest runner for a transcriber on the device of its weights."""
     if isinstance(transcriber, Network):
         device = next(transcriber.parameters()).device

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
 from service.engine.engine import Engine
-from service.engine.interface import Transcriber
+from service.engine.interface import EngineModel
 from service.notes.events import PedalPress
 from service.protocol.options import StreamOptions
 from service.session.transcribe import transcribe_array
@@ -67,7 +67,7 @@ class Passage:
 
 
 def evaluate_instruments(
-    transcriber: Transcriber,
+    transcriber: EngineModel,
     options: StreamOptions,
     config: SynthConfig,
     passages: int,

@@ -17,7 +17,7 @@ from scipy import signal
 from model.config import SAMPLE_RATE
 from service.audio.pcm import BadAudioError
 from service.engine.engine import Engine
-from service.engine.interface import Transcriber
+from service.engine.interface import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import transcribe_array
 from training.music.recordings import AUDIO, AudioError, read_audio
@@ -137,7 +137,7 @@ def held_out_sounds(synth: Path, seconds: float) -> Iterator[tuple[str, NDArray[
 
 
 def evaluate_junk(
-    transcriber: Transcriber,
+    transcriber: EngineModel,
     options: StreamOptions,
     sounds: Iterator[tuple[str, NDArray[np.float32], int]],
     show: Callable[[str], object] = lambda _: None,

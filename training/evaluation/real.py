@@ -25,7 +25,7 @@ from model.config import HOP
 from service.audio.pcm import BadAudioError
 from service.engine.batching import EngineError
 from service.engine.engine import Engine
-from service.engine.interface import Transcriber
+from service.engine.interface import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
 from service.session.transcribe import ArrayTranscription, transcribe_array
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
@@ -52,7 +52,7 @@ from training.music.recordings import AudioError, Collection, LabelError, Record
 END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
 
 Show = Callable[[str], object]
-MakeTranscriber = Callable[[], Transcriber]
+MakeTranscriber = Callable[[], EngineModel]
 T = TypeVar("T")
 
 

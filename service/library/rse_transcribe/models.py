@@ -7,7 +7,7 @@ import torch
 
 from model import storage
 from model.transcriber import TranscriptionModel
-from service.engine.interface import Transcriber as EngineModel
+from service.engine.interface import EngineModel
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 

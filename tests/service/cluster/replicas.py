@@ -10,7 +10,7 @@ from typing import Any
 from service.cluster.model import ModelWorker, weights_digest
 from service.engine.batching import EngineError
 from service.engine.engine import Engine
-from service.engine.interface import Transcriber
+from service.engine.interface import EngineModel
 from service.settings import ClusterSettings
 
 # A machine that does much else may leave a stream alone for long, and take long over a request.
@@ -43,7 +43,7 @@ class LocalReplicas:
 
 
 @contextmanager
-def workers_of(*transcribers: Transcriber) -> Iterator[list[ModelWorker]]:
+def workers_of(*transcribers: EngineModel) -> Iterator[list[ModelWorker]]:
     """A replica for each; closed at the end."""
     with ExitStack() as stack:
         workers = []

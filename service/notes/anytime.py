@@ -70,7 +70,7 @@ class AnytimeTracker(Tracker):
     """Notes of a stream whose frames are seen again in successive windows.
 
     Decisions depend on the newest window, on ``free``, on the notes that sound and, with a
-    classifier of onsets or a ``frame_start_threshold``, on the ``history_frames`` windows before.
+    onset classifier or a ``frame_start_threshold``, on the ``history_frames`` windows before.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ KNOWN_FAILURES = """\
 - Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
 - Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
 """
-CLASSIFIER = "The classifier of onsets is fitted, not tuned: to other rendered validation pieces"
+CLASSIFIER = "The onset classifier is fitted, not tuned: to other rendered validation pieces"
 ALSO_FITTED = {
     "recordings": "to the recordings of training",
     "backgrounds": "to the speech, drums and noise of training",

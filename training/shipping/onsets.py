@@ -1,4 +1,4 @@
-"""Fit the classifier of note beginnings: ``python -m training.shipping.onsets --write``.
+"""Fit the onset classifier: ``python -m training.shipping.onsets --write``.
 
 Its examples are the onset peaks that the trained network shows (``service.notes.onsets``): on
 scores rendered with held-out instruments, since it is too good at those of its training; on made-up
@@ -211,7 +211,7 @@ def classifier_for(
             logger.info("piece %d: %d peaks", number, sum(len(part.begins) for part in parts))
     examples = Examples(*map(np.concatenate, zip(*parts, strict=True)))
     if examples.begins.sum() < LEAST_PEAKS:
-        logger.warning("%d notes are too few for a classifier of onsets", examples.begins.sum())
+        logger.warning("%d notes are too few for an onset classifier", examples.begins.sum())
         return None
     return fit(examples)
 

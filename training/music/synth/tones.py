@@ -1,6 +1,6 @@
 """Made-up tones: sums of sines, as sound generators and programming examples make them.
 
-No instrument of the bank sounds so clean or begins so abruptly, so a classifier of note beginnings
+No instrument of the bank sounds so clean or begins so abruptly, so an onset classifier
 that is fitted on instruments and voices alone misses such tones.
 """
 

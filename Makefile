@@ -5,7 +5,8 @@ PORT ?= 8000
 # Recordings with labels, for the accuracy benchmark.
 SHARED ?= ../shared
 LOOKAHEADS_MS ?= 50 100 190 372
-MODEL ?= live
+# Weights: for benchmarks of speed those that a service runs here, else live.
+MODEL ?=
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
 # An environment with basic-pitch, or for bench-peer transkun (tests/benchmarks/peer.py); bench runs
@@ -53,19 +54,19 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	$(PY) -m ruff check --fix .
 
 bench: $(VENV)/.installed-dev ## speed on this machine (QUICK=1: in minutes; JSON=FILE)
-	$(PY) -m tests.benchmarks all --model $(MODEL) \
+	$(PY) -m tests.benchmarks all $(if $(MODEL),--model $(MODEL)) \
 	  $(if $(QUICK),--quick) $(if $(wildcard $(PEER)/bin/python),--peer $(PEER)/bin/python) $(if $(JSON),--json $(JSON))
 
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
-	$(PY) -m tests.benchmarks live $(AUDIO) --model $(MODEL)
+	$(PY) -m tests.benchmarks live $(AUDIO) $(if $(MODEL),--model $(MODEL))
 
 load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QUICK=1, JSON=FILE)
-	$(PY) -m tests.benchmarks.load --model $(MODEL) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
+	$(PY) -m tests.benchmarks.load $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 
 soak: $(VENV)/.installed-dev ## two hours of audio as fast as they are taken (JSON=FILE)
-	$(PY) -m tests.benchmarks.soak --model $(MODEL) $(if $(JSON),--json $(JSON))
+	$(PY) -m tests.benchmarks.soak $(if $(MODEL),--model $(MODEL)) $(if $(JSON),--json $(JSON))
 
-train: train-$(MODEL) ## weights MODEL=live, light or accurate, from SHARED/synth and real_train; call again to resume
+train: train-$(or $(MODEL),live) ## weights MODEL=live, light or accurate, from SHARED/synth and real_train; call again to resume
 
 REAL := $(wildcard $(SHARED)/real_train)
 TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth \
@@ -102,7 +103,7 @@ bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through t
 	@status=0; for set in $(SHARED)/real/*/; do \
 	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
 	  $(PY) -m training.evaluate real --data-dir $$set --label-shift-ms $$shift_ms \
-	    --lookahead-ms $(LOOKAHEADS_MS) --model $(MODEL) \
+	    --lookahead-ms $(LOOKAHEADS_MS) --model $(or $(MODEL),live) \
 	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || status=1; \
 	done; exit $$status
 
@@ -110,7 +111,7 @@ bench-peer: $(VENV)/.installed-dev ## accuracy beside the peer in the environmen
 	@for set in $(SHARED)/real/*/; do \
 	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
 	  $(PY) -m tests.benchmarks.peer --data-dir $$set --peer $(PEER) --label-shift-ms $$shift_ms \
-	    --lookahead-ms 200 --model $(MODEL) \
+	    --lookahead-ms 200 --model $(or $(MODEL),live) \
 	    $(if $(JSON),--json $(JSON)/peer_$$(basename $$set).json) || exit 1; \
 	done
 

@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="live", help="shipped weights, or a path")
+    parser.add_argument("--model", default=machine.usual_model(), help=machine.MODEL_HELP)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
 
 

@@ -63,13 +63,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="10 s of each load, not 60 s")
     parser.add_argument("--mode", choices=KINDS, default="block", help="of the streams")
-    parser.add_argument("--model", default="live", help="shipped weights, or a path")
+    parser.add_argument("--model", default=machine.usual_model(), help=machine.MODEL_HELP)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     seconds = 10.0 if options.quick else 60.0
     figures = run(seconds, options.model, options.mode)
     if options.json is not None:
-        everything = {"machine": machine.describe(), "mode": options.mode, **figures}
+        about = {"machine": machine.describe(), "model": options.model, "mode": options.mode}
+        everything = {**about, **figures}
         options.json.write_text(json.dumps(everything, indent=1))
     print(f"capacity: {figures['capacity']}")
     print("lateness beyond the stated delay, and audio not transcribed yet beyond it, in ms")

@@ -15,6 +15,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
+from service.app import pick_device, pick_model
 from service.engine.runners import available_cores
 from service.ops.capacity import processor
 from tests.fakes import play
@@ -22,6 +23,12 @@ from tests.service.servers import RunningServer, server_starter
 
 RATE_HZ = 44_100
 SERVICE = "service", "--port", "{port}", "--model"
+MODEL_HELP = "shipped weights, or a path (default: what a service runs on this machine)"
+
+
+def usual_model() -> str:
+    """The weights that a service runs on this machine."""
+    return pick_model("auto", pick_device("auto"))
 
 
 def describe() -> dict[str, Any]:

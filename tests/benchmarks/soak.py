@@ -105,7 +105,7 @@ def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="of audio")
-    parser.add_argument("--model", default="live", help="shipped weights, or a path")
+    parser.add_argument("--model", default=machine.usual_model(), help=machine.MODEL_HELP)
     parser.add_argument("--json", type=Path, help="write what was seen to this file")
     options = parser.parse_args()
     pcm = (np.clip(machine.music(60.0), -1, 1) * 32767).astype("<i2")

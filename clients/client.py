@@ -55,7 +55,7 @@ class TranscriptionClient:
         url: any address of the service (``clients.connection.websocket.websocket_url``).
         options: format of the audio, and transcription options. Corrected instruments and the
             pedal are asked for unless ``updates`` is set to False.
-        max_buffered_s: audio kept while disconnected, including what a resumption must send again
+        max_kept_s: audio kept while disconnected, including what a resumption must send again
             (``ready.replay_ms``). Beyond that, ``put`` drops the oldest audio and reports a
             ``Gap``.
         hold_notes_s: time after which notes that sound when a connection breaks are ended, and the
@@ -76,7 +76,7 @@ class TranscriptionClient:
         url: str,
         options: Start,
         *,
-        max_buffered_s: float = 60.0,
+        max_kept_s: float = 60.0,
         hold_notes_s: float = 1.0,
         give_up_s: float | None = 60.0,
         delays: Callable[[], Iterator[float]] = delays_s,
@@ -89,7 +89,7 @@ class TranscriptionClient:
             options = options.model_copy(update={"updates": True})
         self.options = options
         self._changes = Changes()
-        self._audio = Backlog(options.frame_bytes, self._samples(max_buffered_s), self._changes)
+        self._audio = Backlog(options.frame_bytes, self._samples(max_kept_s), self._changes)
         self._performance = Performance(options, self._audio, hold_notes_s, self._changes)
         self._new_session = partial(
             Session,

@@ -122,7 +122,7 @@ async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> No
         client = TranscriptionClient(
             service.url,
             OPTIONS,
-            max_buffered_s=3,
+            max_kept_s=3,
             give_up_s=None,
             delays=lambda: itertools.repeat(0.001),
         )

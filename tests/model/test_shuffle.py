@@ -22,12 +22,3 @@ def test_an_element_moves_to_its_rotated_address(b: int) -> None:
         rotated_left = ((address << 1) & (n - 1)) | (address >> (b - 1))
         assert right[rotated_right] == address
         assert left[rotated_left] == address
-
-
-@given(bits)
-def test_forward_layers_pair_neighbours_then_distances_that_double(b: int) -> None:
-    x = addresses(b)
-    for layer in range(b):
-        pairs = x.view(-1, 2)
-        assert torch.all((pairs[:, 0] - pairs[:, 1]).abs() == 2**layer)
-        x = deinterleave(x)

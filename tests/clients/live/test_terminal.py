@@ -16,11 +16,6 @@ from service.protocol.server_messages import Progress
 from tests.clients.fakes.events import off, on
 
 
-@pytest.mark.parametrize(("pitch", "name"), [(60, "C4"), (69, "A4"), (21, "A0"), (1, "C#-1")])
-def test_notes_have_names(pitch: int, name: str) -> None:
-    assert note_name(pitch) == name
-
-
 def terminal_on(columns: int, *events: Event) -> Terminal:
     """One with a picture whose roll has so many columns."""
     console = Console(file=io.StringIO(), force_terminal=True, width=MARGIN + columns)

@@ -13,29 +13,6 @@ from service.protocol.server_messages import NoteUpdate, Pedal
 from tests.clients.fakes.events import off, on
 
 
-def test_notes_pair_by_id() -> None:
-    notes = NoteList()
-    for event in (on(0, 60, 0.5), on(1, 64, 0.6), off(0, 60, 1.0), on(2, 60, 1.0)):
-        notes.event(event)
-    notes.event("what is no note")
-    assert [(note.pitch, note.onset_s, note.offset_s) for note in notes.notes] == [
-        (60, 0.5, 1.0),
-        (64, 0.6, None),
-        (60, 1.0, None),
-    ]
-    assert [note.note_id for note in notes.sounding] == [1, 2]
-    assert notes.to_json()["notes"][0] == {
-        "note_id": 0,
-        "pitch": 60,
-        "velocity": 80,
-        "confidence": 0.5,
-        "onset_s": 0.5,
-        "onset_frame": 43,
-        "offset_s": 1.0,
-        "offset_frame": 86,
-    }
-
-
 @given(st.floats(0.15, 3.0), st.floats(0, 10), st.floats(0, 100))
 def test_ticks_are_times(period_s: float, first_s: float, time_s: float) -> None:
     """Beats lie on a sequencer's lines, and none is faster than any that may be asked for, not even

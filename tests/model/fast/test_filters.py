@@ -26,12 +26,3 @@ def test_frames_are_those_of_the_filterbank(bank: Filterbank, frames: int) -> No
     assert not newest[:, -1].any()
     # White noise has as much where a filter should hear nothing as where it should hear.
     torch.testing.assert_close(newest[:, bank.order].T.sqrt(), whole.sqrt(), atol=1e-5, rtol=0)
-
-
-def test_frames_depend_on_their_filters_samples_alone(bank: Filterbank) -> None:
-    """Not on what comes after them, nor, but for a few samples, on what came before."""
-    window = 0.1 * torch.randn(WINDOW, generator=torch.Generator().manual_seed(0))
-    frames = NewestFrames(bank)
-    two = frames.power(window, 2)
-    one = frames.power(torch.cat([torch.randn(HOP), window[:-HOP]]), 1)
-    torch.testing.assert_close(one[0], two[0], atol=1e-9, rtol=1e-4)

@@ -104,15 +104,6 @@ def test_answers_like_lambadas(novels_folder: Path) -> None:
         assert passage[-2] not in {".", "``"}
 
 
-def test_vectors_of_like_words_are_alike(novels_folder: Path) -> None:
-    novels = read_novels(novels_folder)
-    words = ["dog", "king", "ran"]
-    vectors = corpus_vectors(novels, words, 16, deviation=0.25)
-    assert vectors.shape == (3, 16)
-    assert vectors.std() == pytest.approx(0.25, rel=1e-3)
-    np.testing.assert_array_equal(vectors, corpus_vectors(novels, words, 16, deviation=0.25))
-
-
 def test_the_embedding_begins_with_them(
     novels_folder: Path, tiny_config: LambadaConfig, tmp_path: Path
 ) -> None:

@@ -1,6 +1,5 @@
 """The training loop on a toy task."""
 
-import json
 import signal
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -11,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.storage import read_tensors
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals
 from training.loop.parallel import Share
@@ -47,20 +45,6 @@ class Line:
 
     def card(self) -> dict[str, Any]:
         return {"config": {}}
-
-
-def test_it_learns_and_leaves_weights_card_and_metrics(tmp_path: Path) -> None:
-    task = Line()
-    before = task.validate(task.network)["negative_error"]
-    after = Trainer(task, QUICK, tmp_path).run()["negative_error"]
-    assert after > before / 10
-    weights = read_tensors(tmp_path / "best.safetensors")
-    assert set(weights) == {"weight", "bias"}
-    card = json.loads((tmp_path / "last.json").read_text())
-    assert card["training"]["steps"] == QUICK.steps
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["kind"] == "train"] == [100, 200, 300, 400]
-    assert lines[-1]["kind"] == "validation"
 
 
 def test_patience_ends_a_run_that_no_longer_gains(tmp_path: Path) -> None:

@@ -37,27 +37,6 @@ TRACES = sorted(ORACLES.glob("train_*.npz"))
 traced = pytest.mark.skipif(not TRACES, reason="no training traces at hand")
 
 
-def parameter(*values: float) -> nn.Parameter:
-    return nn.Parameter(torch.tensor(values, dtype=torch.double))
-
-
-def step_with(optimizer: ReleasedRAdam, target: nn.Parameter, *gradient: float) -> None:
-    target.grad = torch.tensor(gradient, dtype=target.dtype)
-    optimizer.step()
-
-
-def test_the_first_gradient_is_clipped_to_a_hundredth_and_then_normalised() -> None:
-    theta = parameter(1.0, 1.0)
-    optimizer = ReleasedRAdam([theta], lr=0.1, weight_decay=0)
-    step_with(optimizer, theta, 30.0, -40.0)
-    state = optimizer.state[theta]
-    clipped = torch.tensor([0.006, -0.008], dtype=torch.double)
-    torch.testing.assert_close(state["v"], 0.001 * clipped.square())
-    # The update is the sign of the gradient, nearly: epsilon stands outside the root.
-    expected = clipped / (clipped.abs() + 1e-5)
-    torch.testing.assert_close(theta.detach(), 1 - 0.1 * expected)
-
-
 # --- against recorded training ---------------------------------------------------------------
 
 
@@ -208,34 +187,6 @@ def test_only_matrices_of_shuffle_exchange_networks_are_orthogonal() -> None:
     assert all(name.startswith("rse.") for name in inner)
     assert other == {"embedding.weight", "output.weight"}
     assert inner | other | rest == set(names.values())
-
-
-def test_the_best_prediction_costs_nothing() -> None:
-    targets = torch.tensor([[1, 2, 0, 0]])
-    best = torch.full((1, 4, 4), 0.01 / 3)
-    best.scatter_(-1, targets.unsqueeze(-1), 0.99)
-    assert algorithmic_loss(best.log(), targets).item() == pytest.approx(0, abs=1e-6)
-    assert algorithmic_loss((best + 0.1).log(), targets) > 0.01
-
-
-def test_algorithmic_accuracy_counts_where_either_is_not_padding() -> None:
-    targets = torch.tensor([[1, 2, 0, 0], [1, 1, 1, 1]])
-    predicted = torch.tensor([[1, 1, 3, 0], [1, 1, 1, 0]])
-    logits = torch.nn.functional.one_hot(predicted, 4).float()
-    assert algorithmic_accuracy(logits, targets).item() == pytest.approx((1 / 3 + 3 / 4) / 2)
-
-
-def test_the_answers_of_a_passage_share_its_mass() -> None:
-    targets = torch.tensor([[1, 2, 2, 0]])
-    shares = torch.tensor([[0.025, 0.475, 0.475, 0.025]])
-    logits = torch.randn(1, 4, 3)
-    logits[:, :, 2] = shares.log() + 5
-    least = -(shares * shares.log()).sum().item()
-    assert lambada_loss(logits, targets, 0.1).item() == pytest.approx(least)
-    assert lambada_accuracy(logits, targets) == 1
-    logits[0, 0, 2] += 9
-    assert lambada_loss(logits, targets, 0.1) > least
-    assert lambada_accuracy(logits, targets) == 0
 
 
 def test_the_pointer_may_choose_any_place_of_the_answer() -> None:

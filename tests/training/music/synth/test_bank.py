@@ -7,22 +7,11 @@ import pytest
 
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.instruments import UNKNOWN
-from tests.training.conftest import CENTS, PRE_S
-from tests.training.conftest import INSTRUMENTS as ENTRIES
+from tests.training.conftest import PRE_S
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, instrument_class, load_bank
 from training.music.synth.instruments.casting import cast, fitting
 from training.music.synth.scores import load_pieces
-
-
-def test_every_note_of_the_index_is_loaded(bank: Bank) -> None:
-    assert set(bank.instruments) == {name for name, *_ in ENTRIES}
-    piano = bank.instruments["piano_one"]
-    assert len(piano.midi) == 2 * len(range(24, 109, 6))
-    assert (piano.low, piano.high) == (24, 108)
-    np.testing.assert_allclose(piano.midi % 1, CENTS / 100, atol=1e-4)
-    assert not piano.loop_end.any()
-    assert bank.instruments["violin_one"].loop_end.all()
 
 
 def test_onset_and_end_of_a_recorded_note(bank: Bank) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
+from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW
 from training.music.notes import notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import (
@@ -34,19 +34,6 @@ from training.music.targets import PEDAL_UNKNOWN, segment_labels
 def same(a: Batch, b: Batch) -> bool:
     targets = zip(a.targets, b.targets, strict=True)
     return np.array_equal(a.audio, b.audio) and all(np.array_equal(x, y) for x, y in targets)
-
-
-def test_batches_have_the_networks_shapes(synth_config: SynthConfig) -> None:
-    audio, targets = next(generate_batches(synth_config, 16, 0))
-    assert audio.shape == (16, WINDOW)
-    assert audio.dtype == np.float32
-    for target in targets._replace(pedal=targets.frame):
-        assert target.shape == (16, FRAMES, PITCHES)
-    assert targets.pedal.shape == (16, FRAMES)
-    assert targets.frame.max() == 1
-    assert not targets.frame[:, :, :21].any()
-    assert not targets.frame[:, :, 109:].any()
-    assert ((targets.velocity > 0) == (targets.onset > 0)).all()
 
 
 def test_excerpts_without_notes_have_no_labels(synth_config: SynthConfig) -> None:

@@ -146,6 +146,9 @@ def test_a_recording_becomes_midi_and_json(
     assert service.bodies == [song.read_bytes()]
     assert [m.note for m in mido.MidiFile(out) if m.type == "note_on"] == [60, 61, 62]
     described = json.loads(notes.read_text())
+    times = {"onset_s": 0.25, "onset_frame": 1, "offset_s": 0.75, "offset_frame": 3}
+    note = {"note_id": 0, "pitch": 60, "velocity": 80, "confidence": 0.9, **times}
+    assert described["notes"][0] == note
     assert [(n["pitch"], n["onset_s"], n["offset_s"]) for n in described.pop("notes")] == [
         (60, 0.25, 0.75),
         (61, 1.25, 1.75),

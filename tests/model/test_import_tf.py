@@ -46,17 +46,9 @@ def training_variables(variables: Mapping[str, NDArray]) -> dict[str, NDArray]:
         for name, value in variables.items()
         for slot in ("/RAdam", "/RAdam_1")
     }
-    scalars: dict[str, NDArray] = {
-        "Variable": np.array(123, np.int32),
-        "Variable_1": np.array(1e-3, np.float64),
-        "Variable_2": np.array(1e-3, np.float32),
-        "beta1_power": np.array(0.5, np.float32),
-        "beta2_power": np.array(0.9, np.float32),
-        "current_loss_scale": np.array(2.0**19, np.float32),
-        "good_steps": np.array(845, np.int64),
-        "step": np.array(124, np.float32),
-    }
-    return {**variables, **slots, **scalars}
+    others = "Variable_1 Variable_2 beta1_power beta2_power current_loss_scale good_steps step"
+    scalars = {name: np.array(124, np.float32) for name in others.split()}
+    return {**variables, **slots, **scalars, "Variable": np.array(123, np.int32)}
 
 
 def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionModel:

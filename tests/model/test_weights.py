@@ -35,16 +35,10 @@ def test_the_package_has_the_named_weights_and_they_are_small() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_they_are_of_their_configuration(name: str) -> None:
-    transcriber = load(name)
-    assert transcriber.config.name == name
-    assert (WEIGHTS / f"{name}.md").read_text().startswith(f"# Model card: {name}")
-
-
-@pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.parametrize("pitch", [45, 57, 69, 80])
 def test_they_hear_a_note(name: str, pitch: int) -> None:
     transcriber = load(name, dtype=torch.float32)
+    assert transcriber.config.name == name
     begins = HOP * (FRAME + 1 - 8)
     window = torch.from_numpy(np.stack([note(pitch, begins), note(pitch, WINDOW)]))
     heard, silent = transcriber.predict(window)

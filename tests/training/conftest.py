@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import mido
 import numpy as np
+import pretty_midi
 import pytest
 import soundfile
 import torch
@@ -79,8 +79,8 @@ def write_bank(root: Path) -> None:
                 )
                 chunks += [sound, np.zeros(GAP, np.float32)]
                 position += len(sound) + GAP
-        file = f"bank/{name}.ogg"
-        _write_ogg(root / file, np.concatenate(chunks))
+        file = f"bank/{name}.flac"
+        soundfile.write(root / file, np.concatenate(chunks), SAMPLE_RATE)
         instruments[name] = {
             "family": family,
             "instrument": instrument,
@@ -94,14 +94,6 @@ def write_bank(root: Path) -> None:
     (root / "bank_index.json").write_text(json.dumps(index))
 
 
-def _write_ogg(path: Path, audio: NDArray[np.float32]) -> None:
-    with soundfile.SoundFile(
-        path, "w", SAMPLE_RATE, 1, format="OGG", subtype="VORBIS", compression_level=0.1
-    ) as file:
-        for begin in range(0, len(audio), 10_000):  # libsndfile overflows on long single writes
-            file.write(audio[begin : begin + 10_000])
-
-
 Event = tuple[float, float, int, int]  # onset_s, offset_s, pitch, velocity
 
 
@@ -111,24 +103,18 @@ def write_midi(
     pedal: Sequence[tuple[float, float]] = (),
 ) -> None:
     """1 ms a tick; the pedal goes on the first part."""
-    file = mido.MidiFile(type=1, ticks_per_beat=500)
-    for number, (program, events) in enumerate(parts):
-        messages: list[tuple[float, int, mido.Message]] = []
-        for onset, offset, pitch, velocity in events:
-            messages.append((onset, 1, mido.Message("note_on", note=pitch, velocity=velocity)))
-            messages.append((offset, 0, mido.Message("note_off", note=pitch)))
-        for press, release in pedal if number == 0 else ():
-            for time, value in ((press, 127), (release, 0)):
-                change = mido.Message("control_change", control=64, value=value)
-                messages.append((time, 2, change))
-        track = mido.MidiTrack([mido.Message("program_change", program=program)])
-        now = 0
-        for time, _, message in sorted(messages, key=lambda item: item[:2]):
-            tick = round(1000 * time)
-            track.append(message.copy(time=tick - now))
-            now = tick
-        file.tracks.append(track)
-    file.save(path)
+    file = pretty_midi.PrettyMIDI(resolution=500)
+    for program, events in parts:
+        part = pretty_midi.Instrument(program)
+        part.notes = [
+            pretty_midi.Note(velocity, pitch, onset, offset)
+            for onset, offset, pitch, velocity in events
+        ]
+        file.instruments.append(part)
+    for press, release in pedal:
+        for time, value in ((press, 127), (release, 0)):
+            file.instruments[0].control_changes.append(pretty_midi.ControlChange(64, value, time))
+    file.write(str(path))
 
 
 def melody(seconds: float, low: int, high: int, seed: int) -> list[Event]:

@@ -37,6 +37,9 @@ def test_a_run_from_the_command_line_leaves_a_network(
     card = json.loads((tmp_path / "a" / "best.json").read_text())
     assert card["name"] == "addition"
     assert card["training"]["steps"] == 4
+    lines = [json.loads(line) for line in (tmp_path / "a/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [2, 4]
+    assert lines[-1]["kind"] == "validation"
 
 
 @pytest.mark.parametrize(

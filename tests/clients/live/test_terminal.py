@@ -115,6 +115,6 @@ def test_the_level_of_the_input_is_shown(level_db: float, filled: int, words: st
 def test_a_pipe_gets_a_line_a_note() -> None:
     out = io.StringIO()
     with Terminal(Console(file=out), "Piano Mic", 48_000, lambda: 0.0) as terminal:
-        terminal.event(on(0, 69, 1.0))
-        terminal.event(off(0, 69))
-    assert out.getvalue().split() == ["1.00", "s", "A4", "1.50", "s", "velocity", "80"]
+        terminal.event(on(0, 70, 1.0))
+        terminal.event(off(0, 70))
+    assert out.getvalue().split() == ["1.00", "s", "A#4", "1.50", "s", "velocity", "80"]

@@ -46,19 +46,13 @@ def test_pictures_are_drawn_for_what_the_runs_hold(
     assert [path.name for path in alone.iterdir()] == ["error.png"]
 
 
-def test_steps_written_twice_count_once(tmp_path: Path) -> None:
+def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path: Path) -> None:
     write_run(tmp_path, {1: 0.5, 2: 0.4}, {})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "validation", "st')  # as a full disk leaves it
     write_run(tmp_path, {2: 0.3, 3: 0.2}, {})
     lines = [line for line in read_metrics(tmp_path) if line["kind"] == "validation"]
     assert [(line["step"], line["error"]) for line in lines] == [(1, 0.5), (2, 0.3), (3, 0.2)]
-
-
-def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
-    write_run(tmp_path, {1: 0.5}, {})
-    with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "validation", "st')  # as a full disk leaves it
-    write_run(tmp_path, {2: 0.4}, {})
-    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 1, 2]
 
 
 def test_folders_without_a_history_are_refused(

@@ -117,6 +117,7 @@ def test_the_embedding_begins_with_them(
     expected = corpus_vectors(
         read_novels(novels_folder), task.vocabulary.words, config.rse.maps, deviation=0.25
     )
+    assert expected.std() == pytest.approx(0.25, rel=1e-3)
     weight = task.network.get_parameter("embedding.weight")
     torch.testing.assert_close(weight[task.vocabulary.first :], torch.from_numpy(expected))
 

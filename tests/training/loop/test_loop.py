@@ -70,30 +70,26 @@ def test_the_released_optimiser_learns_and_falls_to_a_rate_of_zero(tmp_path: Pat
         Trainer(Line(), QUICK, tmp_path).resume()
 
 
-def test_a_run_that_diverges_keeps_what_was_saved_before(tmp_path: Path) -> None:
-    class Diverging(Line):
-        def batches(self, seed: int, step: int, share: Share) -> Batches:
-            yield from [*torch.randn(3, 16, 1), torch.full((16, 1), float("nan"))]
-
-    with pytest.raises(FloatingPointError, match="step 3"):
-        Trainer(Diverging(), replace(QUICK, validate_steps=2), tmp_path).run()
-    again = Trainer(Line(), QUICK, tmp_path)
-    again.resume()
-    assert again.step == 2
-    again.run()
-
-
-def test_what_was_learnt_is_saved_when_the_data_fail(tmp_path: Path) -> None:
-    class Failing(Line):
+@pytest.mark.parametrize(
+    ("diverges", "message", "kept"), [(True, "step 3", 2), (False, "no more data", 3)]
+)
+def test_a_run_that_breaks_off_goes_on_from_what_was_good(
+    tmp_path: Path, diverges: bool, message: str, kept: int
+) -> None:
+    class Breaking(Line):
         def batches(self, seed: int, step: int, share: Share) -> Batches:
             yield from torch.randn(3, 16, 1)
+            if diverges:
+                yield torch.full((16, 1), float("nan"))
             raise RuntimeError("no more data")
 
-    with pytest.raises(RuntimeError, match="no more data"):
-        Trainer(Failing(), QUICK, tmp_path).run()
+    error = FloatingPointError if diverges else RuntimeError
+    with pytest.raises(error, match=message):
+        Trainer(Breaking(), replace(QUICK, validate_steps=2), tmp_path).run()
     again = Trainer(Line(), QUICK, tmp_path)
     again.resume()
-    assert again.step == 3
+    assert again.step == kept
+    again.run()
 
 
 def test_a_signal_waits_and_a_second_does_not() -> None:

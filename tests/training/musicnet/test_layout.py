@@ -33,11 +33,6 @@ def test_the_archives_own_top_folder_may_be_there(archive: Path) -> None:
     assert len(find(archive.parent / "musicnet")) == 7
 
 
-def test_the_error_for_a_missing_archive_says_where_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"no folders train_data.*training.README"):
-        find(tmp_path)
-
-
 def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> None:
     write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]))
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):
@@ -55,7 +50,6 @@ def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> N
         ("onset,offset,pitch\n1,2,3\n", "not a MusicNet label table"),
         (f"{HEADER}\n0,100,1,60,0,1,Quarter\n200,30", "1727.csv is not"),
         (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "impossible"),
-        (f"{HEADER}\n0,9999999,1,60,0,1,Quarter\n", "does not belong to .*1727.wav"),
     ],
 )
 def test_damaged_labels_are_named(archive: Path, text: str, message: str) -> None:

@@ -70,7 +70,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 
     def run(variables: dict[str, NDArray], *options: str) -> Path:
         monkeypatch.setattr(import_tf, "read_checkpoint", lambda _: variables)
-        out = tmp_path / "out.safetensors"
+        out = tmp_path / "deep" / "out.safetensors"
         assert main(["varWeights.ckpt.index", str(out), *options]) == 0
         return out
 
@@ -88,6 +88,7 @@ def test_networks_that_transcribe_run_as_before(
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
     assert loaded.config == replace(RELEASED, name="out", front_end=front_end, rse=RSE)
     assert loaded.config.sample_rate == 11_000
+    assert not loaded.training
     assert loaded.card["task"] == "musicnet"
     assert loaded.card["source"]["training_steps"] == 123
     state = loaded.state_dict()

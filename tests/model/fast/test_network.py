@@ -124,19 +124,6 @@ def whole(name: str) -> TranscriptionModel:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_whole_networks_in_reduced_precision(name: str) -> None:
-    transcriber = whole(name)
-    features = rows(transcriber, 1)
-    read = slice(46, 54)
-    plain = transcriber.predict_features(features)[:, :, read]
-    fast = fast_network(transcriber.compute_in(torch.bfloat16))
-    assert fast is not None
-    difference = (fast.predict(features, read) - plain).abs()
-    assert 0 < difference.max() < 0.06
-    assert difference.mean() < 0.01
-
-
-@pytest.mark.parametrize("name", shipped())
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 2e-4), (torch.bfloat16, 0.06)])
 def test_whole_networks_fed_hop_by_hop(name: str, dtype: torch.dtype, most: float) -> None:
     transcriber = whole(name)
@@ -152,7 +139,10 @@ def test_whole_networks_fed_hop_by_hop(name: str, dtype: torch.dtype, most: floa
     for hops in (0, 4, 1, 8):
         begin += hops * HOP
         row = stream.advance(audio[begin : begin + WINDOW], hops)
-    torch.testing.assert_close(fast.predict_rows([row], read), plain, atol=most, rtol=0)
+    difference = (fast.predict_rows([row], read) - plain).abs()
+    assert difference.max() < most
+    assert (difference.max() > 2e-4) == (dtype == torch.bfloat16)
+    assert difference.mean() < most / 6
 
 
 @pytest.mark.parametrize("fault", ["no compiler", "no kernel for it", ""])

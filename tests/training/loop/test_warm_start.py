@@ -122,7 +122,8 @@ def test_a_run_starts_from_the_weights_and_records_every_stage(
 def wide() -> TranscriptionModel:
     assert isinstance(TINY_LIVE.front_end, FilterbankConfig)
     front_end = replace(TINY_LIVE.front_end, channels=8)
-    config = replace(TINY_LIVE, front_end=front_end, rse=replace(TINY_LIVE.rse, hidden_factor=2))
+    rse = replace(TINY_LIVE.rse, hidden_factor=2, norm="none")  # which would hear the deaf too
+    config = replace(TINY_LIVE, front_end=front_end, rse=rse)
     torch.manual_seed(0)
     return TranscriptionModel(config).eval()
 
@@ -136,20 +137,9 @@ def test_features_that_nothing_listens_to_are_the_ones_left_out() -> None:
         filterbank.convolutions.stem.weight[deaf] = 0
         for norm in [filterbank.convolutions.stem_norm, *filterbank.convolutions.norms]:
             norm.weight[deaf] = 0
+    for name, weight in network.named_parameters():
+        if name.endswith(".w.weight"):
+            weight[:, ::2] = 0
     windows = 0.3 * torch.randn(2, WINDOW)
-    narrowed = narrow(network, channels=5, hidden_factor=2).eval()
+    narrowed = narrow(network, channels=5, hidden_factor=1).eval()
     assert torch.allclose(narrowed.predict(windows), network.predict(windows), atol=1e-5)
-
-
-@torch.no_grad()
-def test_hidden_features_are_halved_and_the_rest_is_kept() -> None:
-    network = wide()
-    narrowed = narrow(network, channels=8, hidden_factor=1)
-    before, after = network.state_dict(), narrowed.state_dict()
-    unit = "network.rse.last."
-    kept = [row.tolist() in after[f"{unit}z.weight"].tolist() for row in before[f"{unit}z.weight"]]
-    assert sum(kept) == len(kept) // 2
-    importance = before[f"{unit}z.weight"].norm(dim=1) * before[f"{unit}w.weight"].norm(dim=0)
-    assert importance[torch.tensor(kept)].min() >= importance[~torch.tensor(kept)].max()
-    same = [name for name in before if before[name].shape == after[name].shape]
-    assert all(torch.equal(before[name], after[name]) for name in same)

@@ -22,7 +22,7 @@ from clients.events import Event
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, Progress
-from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
+from tests.clients.fakes.fake_service import Behaviour, FakeService
 
 RATE = 8_000
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
@@ -140,11 +140,6 @@ async def test_which_refusals_are_worth_another_attempt(
         with pytest.raises(ConnectError) as caught:
             await TranscriptionClient(service.url, OPTIONS).connect()
     assert caught.value.retryable is retryable
-
-
-async def test_nobody_there() -> None:
-    with nobody() as url, pytest.raises(ConnectError, match="cannot connect"):
-        await TranscriptionClient(url, OPTIONS).connect()
 
 
 async def test_a_silent_server_does_not_hold_the_caller_for_ever() -> None:

@@ -10,20 +10,13 @@ from training import paper
 NOVEL = "Anne had a lantern in the wood. The path was dark, and Anne lost the lantern there. " * 9
 
 
-@pytest.fixture
-def arguments(tmp_path: Path) -> list[str]:
-    """A rehearsal with a novel and two passages."""
+def test_a_rehearsal_goes_on_where_it_stopped(tmp_path: Path) -> None:
     novels, passages = tmp_path / "novels", tmp_path / "passages.txt"
     novels.mkdir()
     (novels / "a.txt").write_text(NOVEL)
     passages.write_text("the lantern of anne was in the wood , said anne\n" * 2)
     files = ["--novels", str(novels), "--development", str(passages), "--test", str(passages)]
-    return ["--out", str(tmp_path / "runs"), "--rehearse", *files]
-
-
-def test_a_rehearsal_goes_on_where_it_stopped(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    arguments = ["--out", str(tmp_path / "runs"), "--rehearse", *files]
     assert paper.main([*arguments, "--minutes", "0.0001"]) == paper.UNFINISHED
     results = tmp_path / "runs" / "rehearsal" / "results.md"  # not among the real ones
     assert "Not finished." in results.read_text()

@@ -8,7 +8,7 @@ from http import HTTPStatus
 import pytest
 
 from clients.client import MAX_FRUITLESS, TranscriptionClient
-from clients.errors import ConnectError, ServerError, TranscriptionError
+from clients.errors import ConnectError, ServerError
 from clients.events import Connected, Disconnected, Event, Gap
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
 from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
@@ -199,5 +199,5 @@ async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection() -> 
         )
         client.start()
         client.put(seconds(1))
-        with pytest.raises(TranscriptionError):
+        with pytest.raises(ConnectError, match="cannot connect"):
             await client.stop()

@@ -1,6 +1,5 @@
 """The search for the tracker's settings, how notes are named, and what shipping makes of both."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,20 +30,11 @@ from training.shipping.tune import (
 )
 
 
-class Hill:
-    """An objective whose best settings are known."""
-
-    def __init__(self, height: Callable[[TrackerSettings], float]) -> None:
-        self.tried: list[TrackerSettings] = []
-        self._height = height
-
-    def objective(self, settings: TrackerSettings) -> float:
-        self.tried.append(settings)
-        return self._height(settings)
-
-
 def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
+    tried = []
+
     def height(s: TrackerSettings) -> float:
+        tried.append(s)
         return -(
             abs(s.onset_threshold - 0.15)
             + abs(s.frame_on_threshold - s.onset_threshold - 0.3)
@@ -52,13 +42,12 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
             + abs(s.min_note_frames - 3) / 20
         )
 
-    hill = Hill(height)
-    found = tune(hill.objective, TrackerSettings(), GRID)
+    found = tune(height, TrackerSettings(), GRID)
     assert found.onset_threshold == pytest.approx(0.15)
     assert found.frame_on_threshold == pytest.approx(0.45)
     assert (found.release_frames, found.min_note_frames) == (8, 3)
     assert found.onset_radius_frames == TrackerSettings().onset_radius_frames
-    assert len(hill.tried) == len(set(hill.tried)) < sum(map(len, GRID.values())) * 2
+    assert len(tried) == len(set(tried)) < sum(map(len, GRID.values())) * 2
 
 
 def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:

@@ -163,7 +163,7 @@ def test_variables_that_do_not_fit_are_named(
 @pytest.mark.parametrize(
     ("prefix", "name", "message"),
     [
-        ("nowhere.ckpt", "out.safetensors", "No such file"),
+        ("nowhere.ckpt", "out.safetensors", "nowhere.ckpt.index: No such file"),
         ("tensorflow.ckpt", "out.safetensors", "var_lengths/output/CvK is missing"),
         ("tensorflow.ckpt", "out.pt", "should end in .safetensors"),
     ],

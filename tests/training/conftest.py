@@ -71,10 +71,8 @@ def write_bank(root: Path) -> None:
                         "length": len(sound),
                         "cents": CENTS,
                         "orig_peak_db": -10.0 + layer,
-                        "rms_db": -12.0,
                         "onset_ms": 1000 * PRE_S,
                         "loop": loop,
-                        "ref": "made for the tests",
                     }
                 )
                 chunks += [sound, np.zeros(GAP, np.float32)]
@@ -90,7 +88,7 @@ def write_bank(root: Path) -> None:
             "file": file,
             "notes": notes,
         }
-    index = {"sample_rate": SAMPLE_RATE, "max_seconds": 6.0, "instruments": instruments}
+    index = {"sample_rate": SAMPLE_RATE, "instruments": instruments}
     (root / "bank_index.json").write_text(json.dumps(index))
 
 

@@ -71,9 +71,7 @@ def test_damage_is_noticed_or_harmless(prefix: Path, data: st.DataObject) -> Non
     assert path.name in message or equal(found, VARIABLES)
 
 
-def test_missing_files_are_named(prefix: Path) -> None:
-    with pytest.raises(WeightsError, match=r"nowhere\.index: No such file"):
-        read_checkpoint(prefix.parent / "nowhere")
+def test_a_missing_shard_is_named(prefix: Path) -> None:
     Path(f"{prefix}.data-00001-of-00002").unlink()
     with pytest.raises(WeightsError, match="data-00001-of-00002: No such file"):
         read_checkpoint(prefix)

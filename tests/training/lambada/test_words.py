@@ -25,26 +25,22 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_both_formats_hold_the_same(tmp_path: Path) -> None:
-    body = "the 0.5 -1 2\nowl 1 2 3.5\n"
-    glove = read_vectors(write(tmp_path / "glove.txt", body))
-    fasttext = read_vectors(write(tmp_path / "fast.vec", "2 3\n" + body.replace("\n", " \n")))
-    for vectors in (glove, fasttext):
-        assert vectors.words == ("the", "owl")
-        assert vectors.vectors.tolist() == [[0.5, -1, 2], [1, 2, 3.5]]
-        assert vectors.vectors.dtype == np.float32
-
-
-def test_words_may_be_numbers_and_come_twice(tmp_path: Path) -> None:
-    text = "the 1 2\n1999 5 6\nthe 7 8\nnan\u00a0x 9 10\n"
-    vectors = read_vectors(write(tmp_path / "glove.txt", text))
-    assert vectors.words == ("the", "1999", "nan\u00a0x")
-    assert vectors.vectors[:, 0].tolist() == [1, 5, 9]
-
-
-def test_only_so_many_words_are_read(tmp_path: Path) -> None:
-    text = "3 1\na 1\nb 2\nnot a vector\n"
-    assert read_vectors(write(tmp_path / "fast.vec", text), most=2).words == ("a", "b")
+@pytest.mark.parametrize(
+    ("text", "words", "vectors"),
+    [
+        ("the 0.5 -1\nowl 2 3.5\n", ("the", "owl"), [[0.5, -1], [2, 3.5]]),  # GloVe's
+        ("2 2\nthe 0.5 -1 \nowl 2 3.5 \n", ("the", "owl"), [[0.5, -1], [2, 3.5]]),  # fastText's
+        ("the 1\n1999 2\nthe 3\nnan\u00a0x 4\n", ("the", "1999", "nan\u00a0x"), [[1], [2], [4]]),
+        ("9 1\na 1\nb 2\nc 3\nnot a vector\n", ("a", "b", "c"), [[1], [2], [3]]),
+    ],
+)
+def test_at_most_three_words_are_read_in_both_formats(
+    tmp_path: Path, text: str, words: tuple[str, ...], vectors: list[list[float]]
+) -> None:
+    found = read_vectors(write(tmp_path / "vectors", text), most=3)
+    assert found.words == words
+    assert found.vectors.tolist() == vectors
+    assert found.vectors.dtype == np.float32
 
 
 def test_special_symbols_stand_before_the_words(tmp_path: Path) -> None:

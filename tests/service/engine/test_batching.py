@@ -80,19 +80,6 @@ def test_what_is_due_first_goes_first() -> None:
     assert order == [requests[1], requests[2], requests[0]]
 
 
-def test_a_held_stream_waits_and_others_go_on() -> None:
-    queue = RequestQueue(SETTINGS)
-    queue.bound(2, 0)
-    one, other = stream(Priority.FILE), stream(Priority.FILE)
-    queue.put(request(one, 4))
-    (part,) = queue.next_batch(0)
-    assert queue.next_batch(0) == []
-    queue.put(request(other, 1))
-    assert [p.request.stream for p in queue.next_batch(0)] == [other]
-    queue.release(part.request.stream)
-    assert [p.first for p in queue.next_batch(0)] == [2]
-
-
 def test_one_worker_is_left_to_live_streams() -> None:
     queue = RequestQueue(SETTINGS)
     queue.bound(1, 0, workers=2)
@@ -107,22 +94,3 @@ def test_one_worker_is_left_to_live_streams() -> None:
     assert queue.next_batch(0) == []
     queue.leave(live)
     assert len(queue.next_batch(0)) == 1
-
-
-def test_streams_that_stay_with_workers_take_turns_beside_a_live_one() -> None:
-    """The worker that has just computed a recording leaves the next turn to an older one."""
-    queue = RequestQueue(SETTINGS)
-    queue.bound(1, 0, workers=2)
-    queue.pin(2)
-    queue.enter(stream())
-    first, second = stream(Priority.FILE), stream(Priority.FILE)
-    for one, worker in ((first, 0), (second, 1)):
-        one.worker = worker
-    for one in (second, first, second):
-        queue.put(request(one, 1))
-    turns = []
-    for worker in (0, 1, 1, 0, 0, 1):
-        if batch := queue.next_batch(0, worker):
-            turns.append((worker, batch[0].request.stream is first))
-            queue.release(batch[0].request.stream)
-    assert turns == [(1, False), (0, True), (1, False)]

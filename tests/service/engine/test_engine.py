@@ -18,7 +18,6 @@ from service.engine.batching import (
     Priority,
 )
 from service.engine.engine import Engine
-from service.engine.segments import EngineStream
 from tests.fakes import FakeTranscriber, GatedTranscriber
 from tests.networks import noise
 
@@ -105,25 +104,6 @@ def test_a_failed_front_end_fails_its_own_stream_only(
     assert first.result(PATIENCE_S) is not None
     assert good.result(PATIENCE_S) is not None
     assert bad_stream.submit(noise(1), 1).result(PATIENCE_S) is not None
-
-
-def test_a_cancelled_request_is_skipped_and_its_stream_restarts(
-    gated: tuple[Engine, GatedTranscriber],
-) -> None:
-    engine, fake = gated
-    stream = engine.open_stream(Priority.LIVE, ALL)
-    assert isinstance(stream, EngineStream)
-    first = stream.submit(noise(1), 1)
-    assert fake.entered.wait(PATIENCE_S)
-    before = stream.features
-    cancelled = stream.submit(noise(1), 1)
-    assert cancelled.cancel()
-    after = stream.submit(noise(1), 1)
-    fake.gate.set()
-    assert first.result(PATIENCE_S) is not None
-    assert after.result(PATIENCE_S) is not None
-    assert fake.batches == [1, 1]
-    assert stream.features is not before
 
 
 def test_closing_fails_what_waits_and_refuses_what_comes() -> None:

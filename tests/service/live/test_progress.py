@@ -5,21 +5,10 @@ import base64
 import numpy as np
 from starlette.testclient import TestClient
 
-from service.live.progress import LOWEST_PITCH, HeatLog
+from service.live.progress import LOWEST_PITCH
 from service.protocol.server_messages import Frames
 from tests.fakes import FAKE_PITCHES
 from tests.service.apps import DURATION_S, of_type, perform
-
-
-def test_frames_that_the_client_has_are_left_out() -> None:
-    log = HeatLog()
-    log.begin(6)
-    log.add(0, np.zeros((3, 4, 128), np.float32))
-    assert log.take() is None
-    log.add(4, np.zeros((3, 4, 128), np.float32))
-    message = log.take()
-    assert message is not None
-    assert (message.frame, message.count) == (6, 2)
 
 
 def test_a_session_sends_them_if_asked_to(client: TestClient) -> None:

@@ -46,17 +46,10 @@ def test_a_whole_session(client: TestClient) -> None:
     assert midi_pitches(done["midi_base64"]) == PITCHES
 
 
-def test_ready_states_the_model_the_delay_and_the_limits() -> None:
-    with serving(max_session_s=100, idle_timeout_s=5) as (client, model):
-        ready, _ = perform(client, b"", lookahead_ms=100, block_frames=4)
+def test_ready_states_the_limits_and_what_became_of_the_options() -> None:
+    with serving(max_session_s=100, idle_timeout_s=5) as (client, _):
+        ready, _ = perform(client, b"")
         centre, _ = perform(client, b"", mode="centre")
-    hop_ms = 1000 * ready["hop_samples"] / ready["sample_rate_hz"]
-    assert ready["model"] == model.config.name
-    assert ready["sample_rate_hz"] == model.config.sample_rate
-    assert ready["frame_rate_hz"] == pytest.approx(1000 / hop_ms)
-    assert ready["lookahead_ms"] == pytest.approx(8 * hop_ms, abs=1e-3)  # 100 ms in whole hops
-    assert ready["delay_ms"] >= ready["lookahead_ms"] + 3 * hop_ms
-    assert ready["note_off_delay_ms"] >= ready["delay_ms"]
     assert ready["limits"] == {
         "max_message_bytes": 1024 * 1024,
         "max_session_s": 100,

@@ -86,23 +86,3 @@ def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:
         ]
         never = dataclasses.replace(plain, onset_classifier=always(0.2))
         assert hear(tracker(never, FRAME_S, ALL_HEADS, *ages), drawn) == []
-
-
-@pytest.mark.parametrize(
-    ("layers", "problem"),
-    [
-        ([[[[0.0] * 3], [0.0]]], f"not 1 by {INPUTS}"),
-        ([[[[0.0] * INPUTS] * 2, [0.0] * 2]], "one output"),
-        ([], "one output"),
-    ],
-)
-def test_layers_that_do_not_fit_are_refused(layers: list, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        TrackerSettings.from_card({"tracker": {"onset_classifier": {"layers": layers}}})
-
-
-def test_what_a_classifier_needs() -> None:
-    with pytest.raises(ValueError, match="onset_radius_frames must be 2"):
-        TrackerSettings(onset_classifier=always(0.5), onset_radius_frames=1)
-    with pytest.raises(ValueError, match="needs the heads"):
-        NoteTracker(TrackerSettings(onset_classifier=always(0.5)), FRAME_S, ("frame", "onset"))

@@ -1,6 +1,5 @@
 """/healthz, /readyz, /info, the OpenAPI document, problems, the page's headers."""
 
-import gc
 import json
 import re
 import threading
@@ -34,13 +33,6 @@ def test_ready_only_when_the_model_is() -> None:
         go_on.set()
         wait_for(client, "/readyz", 200)
         assert client.get("/readyz").json()["status"] == "ready"
-
-
-def test_garbage_collections_leave_out_what_was_loaded() -> None:
-    gc.unfreeze()
-    with serving():
-        assert gc.get_freeze_count() > 0
-    gc.unfreeze()
 
 
 def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:

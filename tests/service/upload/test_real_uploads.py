@@ -180,29 +180,3 @@ def test_the_last_line_finds_the_place_given_back() -> None:
         lines = client.portal.call(ask, client, body, False)
     places = {line["type"]: count for line, count in lines}
     assert (places["progress"], places["note_on"], places["done"]) == (1, 1, 0)
-
-
-def test_an_upload_that_comes_while_the_engine_is_replaced_is_transcribed() -> None:
-    with serving() as (client, _):
-        assert client.portal is not None
-        slot = state_of(client).slot
-        body = FILE_HEAD + sound_file(kind="FLAC") + b"\r\n--x--\r\n"
-        pieces = [body[:1000], body[1000:]]
-        types: list[str | None] = []
-
-        async def receive() -> Message:
-            if not pieces:
-                await asyncio.Future()
-            if len(pieces) == 1:
-                slot.loaded().abandon()
-                slot.take(await slot.build())
-            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
-
-        async def send(message: Message) -> None:
-            lines = message.get("body", b"").splitlines()
-            types.extend(json.loads(line).get("type") for line in lines)
-
-        upload = scope("http", "/transcribe", TYPE, query=b"answer=ndjson")
-        client.portal.call(client.app, upload, receive, send)
-    assert "note_on" in types
-    assert types[-1] == "done"

@@ -10,6 +10,7 @@ from service.notes.belief import RESET_S, Belief
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import UPDATE_S
+from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
@@ -54,6 +55,33 @@ def performances(draw_from: st.DrawFn) -> Probabilities:
         pitch = int(rng.choice([40, 60, 61, 76]))
         draw(out, pitch, onset, onset + int(rng.integers(3, 90)))
     return out
+
+
+@settings(max_examples=40)
+@given(performances(), st.data())
+def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
+    probabilities: Probabilities, data: st.DataObject
+) -> None:
+    frames = probabilities.shape[1]
+    cut = data.draw(st.integers(1, frames - 1))
+    whole = listener()
+    before = whole.push(0, probabilities[:, :cut])
+    ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
+    ended = {e.note_id for e in before if e.kind == "note_off"}
+    resumed = listener()
+    first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
+    point = ResumePoint(
+        frames=cut,
+        notes=len(ons),
+        sounding=tuple(event for event in ons.values() if event.note_id not in ended),
+        belief=whole.belief,
+        pedal=whole.pedal,
+    )
+    resumed.resume(first, point)
+    assert resumed.push(first, probabilities[:, first:cut]) == []
+    assert resumed.push(cut, probabilities[:, cut:]) == whole.push(cut, probabilities[:, cut:])
+    assert resumed.belief == whole.belief
+    assert resumed.finish(frames) == whole.finish(frames)
 
 
 @settings(max_examples=40)

@@ -74,7 +74,7 @@ def test_the_notes_of_a_melody_at_their_times(
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -> None:
+def test_events_depend_on_the_audio_alone(listening_engine: Engine, data: st.DataObject) -> None:
     options = data.draw(st.sampled_from(OPTIONS))
     audio = pcm(
         data.draw(st.sampled_from([8_000, FAKE_RATE_HZ, 44_100, 48_000])),
@@ -89,9 +89,9 @@ def test_events_depend_on_the_audio_alone(engine: Engine, data: st.DataObject) -
         sizes = [max(size, len(raw) // 50 + 1) for size in sizes]
     elif len(raw) > 60 * min(sizes):
         sizes = [*sizes, len(raw) // 20 + 1]
-    whole, _ = listen(engine, raw, audio, options)
-    assert listen(engine, raw, audio, options, sizes)[0] == whole
-    assert listen(engine, raw, audio, options, sizes, Priority.FILE)[0] == whole
+    whole, _ = listen(listening_engine, raw, audio, options)
+    assert listen(listening_engine, raw, audio, options, sizes)[0] == whole
+    assert listen(listening_engine, raw, audio, options, sizes, Priority.FILE)[0] == whole
 
 
 @settings(max_examples=12)

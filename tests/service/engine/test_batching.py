@@ -94,3 +94,22 @@ def test_one_worker_is_left_to_live_streams() -> None:
     assert queue.next_batch(0) == []
     queue.leave(live)
     assert len(queue.next_batch(0)) == 1
+
+
+def test_streams_that_stay_with_workers_take_turns_beside_a_live_one() -> None:
+    """The worker that has just computed a recording leaves the next turn to an older one."""
+    queue = RequestQueue(SETTINGS)
+    queue.bound(1, 0, workers=2)
+    queue.pin(2)
+    queue.enter(stream())
+    first, second = stream(Priority.FILE), stream(Priority.FILE)
+    for one, worker in ((first, 0), (second, 1)):
+        one.worker = worker
+    for one in (second, first, second):
+        queue.put(request(one, 1))
+    turns = []
+    for worker in (0, 1, 1, 0, 0, 1):
+        if batch := queue.next_batch(0, worker):
+            turns.append((worker, batch[0].request.stream is first))
+            queue.release(batch[0].request.stream)
+    assert turns == [(1, False), (0, True), (1, False)]

@@ -52,6 +52,23 @@ def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(ben
     ]
 
 
+def test_midi_out_presses_the_pedal_of_a_channel_that_opens_while_it_is_down(bench: Tab) -> None:
+    sent = bench.run(
+        FAKE_PORT
+        + """
+          out.pedal(true);
+          out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
+          out.noteOn(2, { pitch: 61, velocity: 90, instrument: 'piano' });
+          out.silence();  // a pause: the pedal is up until it is pressed again
+          out.noteOn(3, { pitch: 62, velocity: 90, instrument: 'electric piano' });
+          return sent;
+        }"""
+    )
+    pedal = [[0xB0, 64, 0], [0xB1, 64, 127], [0xB1, 64, 0]]
+    assert [message for message in sent if message[1] == 64] == pedal
+    assert sent.index([0xB1, 64, 127]) < sent.index([0x91, 61, 90])
+
+
 def test_midi_out_moves_the_pedal_later_unless_it_is_silenced(bench: Tab) -> None:
     sent = bench.run(
         FAKE_PORT

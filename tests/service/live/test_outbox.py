@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 from starlette.websockets import WebSocket
 
 from service.live.outbox import Outbox
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.server_messages import Flushed
 
 PATIENCE_S = 0.5
@@ -37,3 +39,11 @@ async def test_a_slow_client_that_reads_on_gets_everything() -> None:
     socket = SlowSocket(0.4 * PATIENCE_S)
     await finish(socket, 8)
     assert len(socket.read) == 8
+
+
+async def test_a_client_that_reads_nothing_is_given_up() -> None:
+    socket = SlowSocket(100)
+    with pytest.raises(ProtocolError, match=r"has read nothing for 0\.5 s") as caught:
+        async with asyncio.timeout(10):
+            await finish(socket, 2)
+    assert caught.value.code is ErrorCode.SLOW_READER

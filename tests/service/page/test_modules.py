@@ -27,6 +27,15 @@ def test_length_is_read_from_the_header(
     assert seconds == pytest.approx(soundfile.info(path).duration, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [("song.flac", "song"), ("Live, 10.32", "Live, 10.32"), ("a.b.mp3", "a.b"), ("?", ".")],
+)
+def test_takes_are_saved_under_their_names(bench: Tab, name: str, stem: str) -> None:
+    script = "async (name) => (await import('./notes/saving.js')).stemOf({ name })"
+    assert bench.run(script, name) == stem
+
+
 def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
     states = bench.run(
         """async () => {

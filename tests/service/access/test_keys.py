@@ -18,21 +18,16 @@ def test_a_new_key_opens_what_its_line_is_in(
     assert secret not in said.out
     path = tmp_path / "keys"
     path.write_text("# who may\n\n" + said.out + f"bob:{DIGEST} # no limits\n")
-    keys = read_keys("", str(path))
+    of_setting = new_key()
+    keys = read_keys(f"carol:{hash_key(of_setting).hex()}", str(path))
+    carol = keys.find(of_setting)
+    assert carol is not None
+    assert carol.name == "key carol"
     alice = keys.find(secret)
     assert alice is not None
     assert (alice.name, alice.max_sessions, alice.max_requests_per_s) == ("key alice", 3, 0.5)
     for wrong in ("", secret[:-1], secret + "x", secret.upper(), "\udcff", DIGEST):
         assert keys.find(wrong) is None
-
-
-def test_keys_of_the_setting_and_of_the_file_count_together(tmp_path: Path) -> None:
-    first, second = new_key(), new_key()
-    path = tmp_path / "keys"
-    path.write_text(f"first:{hash_key(first).hex()}\n")
-    keys = read_keys(f"second:{hash_key(second).hex()}", str(path))
-    found = [keys.find(secret) for secret in (first, second)]
-    assert [key and key.name for key in found] == ["key first", "key second"]
 
 
 @pytest.mark.parametrize(

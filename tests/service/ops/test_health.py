@@ -11,7 +11,7 @@ from service.access.problems import MEDIA_TYPE
 from service.app import create_app
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
-from tests.service.apps import serving, state_of, wait_for
+from tests.service.apps import serving, wait_for
 
 
 def test_ready_only_when_the_model_is() -> None:
@@ -29,6 +29,7 @@ def test_ready_only_when_the_model_is() -> None:
         assert waiting.headers["Retry-After"] == "9"
         assert waiting.headers["Content-Type"] == MEDIA_TYPE
         assert waiting.json()["code"] == "not_ready"
+        assert client.post("/transcribe").json()["code"] == "not_ready"
         assert client.get("/info").json()["ready"] is False
         go_on.set()
         wait_for(client, "/readyz", 200)
@@ -72,15 +73,6 @@ def test_an_end_while_the_model_is_loaded_leaves_no_worker_behind() -> None:
     assert loaded.is_set()
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert not {name for name in left if name.startswith("engine-")}
-
-
-def test_a_dead_engine_is_not_ready() -> None:
-    with serving() as (client, _):
-        engine = state_of(client).slot.engine
-        assert engine is not None
-        engine.close()
-        assert client.get("/readyz").json()["code"] == "not_ready"
-        assert client.post("/transcribe").json()["code"] == "not_ready"
 
 
 def test_info_has_the_card_and_the_settings_and_no_address() -> None:

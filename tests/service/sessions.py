@@ -1,13 +1,15 @@
 """Sessions on a model that hears pure tones: what they are given, and what they find."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from service.engine.batching import Priority
-from service.engine.engine import Engine
+from service.engine.interface import EngineLike
 from service.notes.events import Event
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
@@ -55,35 +57,38 @@ def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.
     return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
 
 
-def listen(
-    engine: Engine,
+async def hear(
+    engine: EngineLike,
     data: bytes,
     audio: AudioFormat,
     options: StreamOptions | None = None,
     sizes: list[int] | None = None,
     priority: Priority = Priority.LIVE,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Event], NDArray[np.float32]]:
     """The events and the frames [heads, n, 128] of a session that is given ``data`` at once, or in
-    pieces of ``sizes``, taken in turn."""
+    pieces of ``sizes``, taken in turn; ``between`` is called before each."""
     frames = [np.zeros((len(engine.config.heads), 0, PITCHES), np.float32)]
-
-    async def run() -> list[Event]:
-        session = TranscriptionSession(
-            engine,
-            audio,
-            options or StreamOptions(),
-            priority=priority,
-            on_frames=lambda _, block: frames.append(block.copy()),
-        )
-        events, start, turn = [], 0, 0
-        while start < len(data):
-            size = sizes[turn % len(sizes)] if sizes else len(data)
-            events += await session.push(data[start : start + size])
-            start, turn = start + size, turn + 1
-        return events + await session.finish()
-
-    events = asyncio.run(run())
+    session = TranscriptionSession(
+        engine,
+        audio,
+        options or StreamOptions(),
+        priority=priority,
+        on_frames=lambda _, block: frames.append(block.copy()),
+    )
+    events, start, turn = [], 0, 0
+    while start < len(data):
+        between()
+        size = sizes[turn % len(sizes)] if sizes else len(data)
+        events += await session.push(data[start : start + size])
+        start, turn = start + size, turn + 1
+    events += await session.finish()
     return events, np.concatenate(frames, axis=1)
+
+
+def listen(*args: Any, **options: Any) -> tuple[list[Event], NDArray[np.float32]]:
+    """As `hear`, in an event loop of its own."""
+    return asyncio.run(hear(*args, **options))
 
 
 def found(events: list[Event]) -> list[tuple[int, float, float]]:

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import WINDOW
@@ -20,15 +19,13 @@ from service.engine.batching import (
     Probabilities,
 )
 from service.engine.engine import Engine
-from service.engine.interface import EngineLike
-from service.notes.events import Event
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.session.session import TranscriptionSession
+from service.protocol.options import AudioFormat, Encoding
 from service.settings import ClusterSettings
 from tests.fakes import FakeStream, FakeTranscriber, play
-from tests.service.apps import RATE_HZ, chunks, melody, pcm16
+from tests.service.apps import RATE_HZ, melody, pcm16
 from tests.service.cluster.replicas import SETTINGS, LocalReplicas, workers_of
 from tests.service.faults.held import wait_until
+from tests.service.sessions import hear
 
 AUDIO = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=RATE_HZ)
 PATIENCE_S = 60.0
@@ -45,28 +42,6 @@ async def remote(
         yield engine, replicas
     finally:
         engine.close()
-
-
-Heard = tuple[list[Event], list[NDArray[np.float32]]]
-
-
-async def transcribe(
-    engine: EngineLike, pcm: bytes, between: Callable[[int], None], priority: Priority
-) -> Heard:
-    """All events, and all frames; ``between`` is called before each chunk."""
-    frames: list[NDArray[np.float32]] = []
-    session = TranscriptionSession(
-        engine,
-        AUDIO,
-        StreamOptions(),
-        priority=priority,
-        on_frames=lambda first, block: frames.append(block.copy()),
-    )
-    events = []
-    for number, chunk in enumerate(chunks(pcm, 2_000)):
-        between(number)
-        events += await session.push(chunk)
-    return events + await session.finish(), frames
 
 
 def chords(seconds: float) -> bytes:
@@ -111,17 +86,16 @@ async def test_a_stream_that_changes_replicas_at_every_window_loses_no_bit(
     """Events and frames are those of the single process."""
     pcm = pcm16(melody())
     with Engine(SlidingTranscriber()) as single:
-        expected = await transcribe(single, pcm, lambda _: None, priority)
+        expected = await hear(single, pcm, AUDIO, sizes=[2_000], priority=priority)
     with workers_of(SlidingTranscriber(), SlidingTranscriber()) as workers:
         async with remote(workers) as (engine, replicas):
 
-            def swap(number: int) -> None:
+            def swap() -> None:
                 replicas.workers.reverse()
 
-            heard = await transcribe(engine, pcm, swap, priority)
+            heard = await hear(engine, pcm, AUDIO, sizes=[2_000], priority=priority, between=swap)
             assert heard[0] == expected[0] != []
-            frames, wanted = (np.concatenate(one, axis=1) for one in (heard[1], expected[1]))
-            assert np.array_equal(frames, wanted)
+            assert np.array_equal(heard[1], expected[1])
             assert len(set(map(id, replicas.answered))) == 2
 
 

@@ -3,20 +3,15 @@
 import dataclasses
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.onsets import (
-    AFTER,
-    HISTORY,
     INPUTS,
     OnsetClassifier,
     cell_rows,
     peaks,
-    surroundings,
 )
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
@@ -25,7 +20,6 @@ from tests.service.notes.drawn_notes import (
     FRAME_S,
     draw,
     hear,
-    random_classifier,
     silence,
     track,
 )
@@ -50,25 +44,6 @@ def test_a_peak_is_the_first_of_the_highest_nearby(seed: int, radius: int, level
         after = onset[frame + 1 : frame + 1 + radius, pitch]
         expected = here >= 0.2 and (before < here).all() and (after <= here).all()
         assert found[frame, pitch] == expected
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 2**32 - 1))
-def test_only_frames_near_a_peak_are_read_and_each_peak_is_judged_alone(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    heard = rng.random((4, 80, PITCHES), np.float32)
-    at, pitch = rng.integers(HISTORY, 80 - AFTER, 9), rng.integers(0, PITCHES, 9)
-    known = rng.integers(0, AFTER + 1, 9)
-    inputs = surroundings(heard, ROWS, at, pitch, known)
-    assert inputs.shape == (9, INPUTS)
-    alone = random_classifier(seed)
-    for i in range(9):
-        other = rng.random(heard.shape, np.float32)
-        near = slice(at[i] - HISTORY, at[i] + AFTER + 1)
-        other[:, near] = heard[:, near]
-        again = surroundings(other, ROWS, at[i : i + 1], pitch[i : i + 1], known[i : i + 1])
-        np.testing.assert_array_equal(again[0], inputs[i])
-        assert alone(again)[0] == pytest.approx(alone(inputs)[i], abs=1e-12)
 
 
 def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:

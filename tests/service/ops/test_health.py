@@ -89,17 +89,6 @@ def test_info_has_the_card_and_the_settings_and_no_address() -> None:
     assert info["libraries"]["torch"]
 
 
-def test_unknown_addresses_and_methods_are_problems(client: TestClient) -> None:
-    for answer, status, code in [
-        (client.get("/nowhere"), 404, "not_found"),
-        (client.delete("/healthz"), 405, "method_not_allowed"),
-        (client.get("/transcribe"), 405, "method_not_allowed"),
-    ]:
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
-        assert answer.headers["Content-Type"] == MEDIA_TYPE
-        assert answer.json()["status"] == status
-
-
 def test_every_answer_forbids_what_comes_from_elsewhere(client: TestClient) -> None:
     for path in ("/", "/healthz", "/nowhere", "/css/base.css"):
         headers = client.get(path).headers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import HEADS, HOP, PITCHES, WINDOW
-from service.engine.batching import EngineError, Priority
+from service.engine.batching import Priority
 from service.engine.engine import Engine
 from service.notes.events import Event
 from service.protocol.options import Encoding, StreamOptions
@@ -156,22 +156,6 @@ async def test_events_come_within_the_stated_delay(options: StreamOptions, rate_
     assert 0 < worst_ms["note_on"] <= delay.note_on_ms + 1000 * chunk_s
     assert 0 < worst_ms["note_off"] <= delay.note_off_ms + 1000 * chunk_s
     assert delay.note_on_ms < delay.note_off_ms
-
-
-@pytest.mark.parametrize("end", ["finish", "abort"])
-async def test_a_failing_model_leaves_all_notes_ended(end: str) -> None:
-    audio, fake = pcm(FAKE_RATE_HZ), FakeTranscriber()
-    raw = to_bytes(play([(69, 0.1, 3.0)], 2.0, FAKE_RATE_HZ), audio)
-    with Engine(fake) as engine:
-        session = TranscriptionSession(engine, audio, StreamOptions())
-        events = await session.push(raw[: len(raw) // 2])
-        fake.fail_next_batch = True
-        with pytest.raises(EngineError, match="failing batch"):
-            await session.push(raw[len(raw) // 2 :])
-        events += session.abort() if end == "abort" else await session.finish()
-        other = TranscriptionSession(engine, audio, StreamOptions())
-        assert len(await other.push(raw) + await other.finish()) == 2
-    assert [pitch for pitch, _, _ in found(events)] == [69]
 
 
 async def test_a_cancelled_push_leaves_a_session_that_can_only_be_ended(engine: Engine) -> None:

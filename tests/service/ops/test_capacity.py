@@ -4,17 +4,13 @@ import logging
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from model.config import HOP
-from service.app import create_app
 from service.engine.engine import Engine
 from service.ops import capacity as module
 from service.ops.capacity import ALONE_WORKER, LOAD, Capacity, capacity
 from service.protocol.options import Mode, StreamOptions
-from service.settings import Settings
-from tests.fakes import FakeTranscriber
-from tests.service.apps import wait_for
+from tests.service.apps import serving
 
 
 @pytest.fixture(autouse=True)
@@ -94,12 +90,7 @@ def test_the_service_admits_as_many_as_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    app = create_app(
-        Settings(allowed_hosts=("testserver",), max_sessions="auto"),
-        load_model=lambda name, device: FakeTranscriber(),
-    )
-    with TestClient(app) as client:
-        wait_for(client, "/readyz", 200)
+    with serving(max_sessions="auto") as (client, _):
         ready = client.get("/readyz").json()
         info = client.get("/info").json()
         metrics = client.get("/metrics").text

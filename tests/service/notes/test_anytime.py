@@ -148,7 +148,6 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
 
 def test_the_surer_the_sooner() -> None:
     chosen = TrackerSettings(onset_threshold=0.3, early_onset_thresholds=(0.9, 0.8, 0.7, 0.6))
-    tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
     reported = {}
     for height in (0.95, 0.65, 0.35):
         probabilities = silence(60)

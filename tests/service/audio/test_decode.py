@@ -2,6 +2,7 @@
 
 import io
 import tempfile
+import threading
 
 import numpy as np
 import pytest
@@ -139,3 +140,14 @@ def test_the_guessed_length_of_an_mp3_is_no_promise() -> None:
     with AudioDecoder(io.BytesIO(data[data.index(data[:2], 2) :])) as decoder:
         heard_s = sum(map(len, decoder)) / RATE_HZ
         assert decoder.stated_duration_s > heard_s + 1  # type: ignore[operator]
+
+
+def test_closing_waits_for_a_read_and_reading_after_it_gives_nothing() -> None:
+    decoder = AudioDecoder(io.BytesIO(sound_file(tone(), "WAV", "PCM_16", RATE_HZ)))
+    reader = threading.Thread(target=lambda: list(decoder))
+    reader.start()
+    decoder.close()
+    reader.join(60)
+    assert not reader.is_alive()
+    assert decoder.read() is None
+    decoder.close()

@@ -133,6 +133,37 @@ def test_a_batch_that_ends_every_process_fails(
     np.testing.assert_array_equal(answer(engine), expected)
 
 
+def test_a_process_that_does_not_start_leaves_the_others_the_work(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its streams fail, new ones do not, and it is tried again."""
+    expected = answer(engine)
+    gone, _ = engine._processes
+
+    def fail() -> None:
+        raise OSError("no memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gone, "_pause_s", 0.1)
+        patched.setattr(gone, "_launch", fail)
+        gone._process.kill()
+        with pytest.raises(EngineError, match="a worker process ended"):
+            answer(engine)  # nothing else is under way, so it is the first worker's
+        for _ in range(4):
+            np.testing.assert_array_equal(answer(engine), expected)
+        assert engine.ready
+    deadline = time.monotonic() + PATIENCE_S
+    while gone.down:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    streams = [engine._open(Priority.LIVE, POSITIONS) for _ in range(2)]
+    for stream in streams:
+        stream.submit([np.zeros(WINDOW, np.float32)], 8).result(PATIENCE_S)
+    assert {stream.worker for stream in streams} == {0, 1}
+    for stream in streams:
+        stream.close()
+
+
 def test_an_abandoned_engine_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "_ALONE_MS", math.inf)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

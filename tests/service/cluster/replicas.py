@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from service.cluster.model import ModelWorker, weights_digest
+from service.engine.batching import EngineError
 from service.engine.engine import Engine
 from service.engine.interface import EngineModel
 from service.settings import ClusterSettings
@@ -24,6 +25,7 @@ class LocalReplicas:
     def __init__(self, workers: list[ModelWorker]) -> None:
         self.workers = workers
         self.answered: list[ModelWorker] = []  # who answered requests, in order
+        self.faults: list[EngineError] = []  # raised by the next requests
         self.silent = False  # no call is answered
 
     async def __call__(self, route: str, method: str, *arguments: object) -> Any:
@@ -33,6 +35,8 @@ class LocalReplicas:
         worker = self.workers[int.from_bytes(digest) % len(self.workers)]
         if method != "predict":
             return await getattr(worker, method)()
+        if self.faults:
+            raise self.faults.pop()
         answer = await worker.predict(*pickle.loads(pickle.dumps(arguments)))
         self.answered.append(worker)
         return answer

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from model.config import WINDOW
+from service.cluster.calls import ReplicaLostError
 from service.cluster.engine import RemoteEngine
 from service.cluster.model import ModelWorker
 from service.engine.batching import (
+    EngineClosedError,
     EngineError,
     Priority,
     Probabilities,
@@ -130,6 +132,21 @@ async def test_without_an_answer_a_request_fails_and_the_engine_is_not_ready() -
             replicas.silent = False
             await wait_until(lambda: engine.ready)
             await ask_until_answered(engine)
+
+
+async def test_faults_of_replicas_are_tried_again_and_faults_of_the_model_are_not() -> None:
+    with workers_of(FakeTranscriber()) as workers:
+        settings = SETTINGS.model_copy(update={"heartbeat_s": 60.0, "max_attempts": 3})
+        async with remote(workers, settings) as (engine, replicas):
+            replicas.faults = [ReplicaLostError("gone"), EngineClosedError("goes down")]
+            await ask(engine)
+            replicas.faults = [ReplicaLostError("gone") for _ in range(3)]
+            with pytest.raises(EngineError, match="gone"):
+                await ask(engine)
+            replicas.faults = [ReplicaLostError("later"), EngineError("the model failed")]
+            with pytest.raises(EngineError, match="the model failed"):
+                await ask(engine)
+            assert len(replicas.faults) == 1
 
 
 async def test_streams_stay_with_their_weights_while_some_replica_has_them() -> None:

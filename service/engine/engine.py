@@ -119,8 +119,8 @@ class Engine:
         while len(self._workers) < plan.workers:
             self._add_worker()
         self._warm = True
-        reported = "workers of the model: %d, windows in a batch: at most %d"
-        logger.info(reported, plan.workers, plan.batch_windows)
+        message = "workers of the model: %d, windows in a batch: at most %d"
+        logger.info(message, plan.workers, plan.batch_windows)
 
     def _start_processes(self, count: int, batch_windows: int) -> bool:
         """All at once, since loading takes seconds; returns whether they are there."""

@@ -140,10 +140,12 @@ class CpuRunner:
         stream, hops = self.open_stream(_TRIED), _TRIED.stop - _TRIED.start
         silence = [np.zeros(WINDOW, np.float32)]
 
+        def compute() -> Tensor:
+            return self._alone(self.rows(stream, silence, hops), _TRIED)
+
         def window_ms() -> float:
             set_own_threads(1)
-            work = lambda: self._alone(self.rows(stream, silence, hops), _TRIED)  # noqa: E731
-            return least_ms(work, time.thread_time)
+            return least_ms(compute, time.thread_time)
 
         with ThreadPoolExecutor(1) as thread:
             alone_ms = thread.submit(window_ms).result()

@@ -1,7 +1,8 @@
 """A first alignment of a score with a recording, by dynamic time warping.
 
 Piano rolls of the written notes are compared with the model's frame and onset probabilities. The
-score is padded with silence, since a recording may begin before the music and end after it.
+score is padded with silence, since a recording may begin before the music and end after it. (Not
+librosa's: a compiler at run time, numba, for one recursion.)
 """
 
 from dataclasses import dataclass

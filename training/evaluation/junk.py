@@ -7,6 +7,7 @@ drums are recorded (``held_out_sounds``).
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from training.music.recordings import AUDIO, AudioError, read_audio
 from training.music.synth.acoustics.surroundings import load_backgrounds
 
 Sound = NDArray[np.float32]
+Maker = Callable[[int, np.random.Generator], Sound]
+"""Of so many samples, full scale 1."""
+Source = tuple[str, Callable[[], tuple[Sound, int]]]
+"""A name, and what makes or reads the mono samples and their rate in Hz."""
 
 RATE_HZ = 44_100
 NOISE_DB = -26.0  # RMS in dBFS, as from a microphone with too much gain
@@ -67,14 +72,14 @@ def sine_sweep(length: int, rng: np.random.Generator) -> Sound:
     return (0.25 * np.sin(2 * np.pi * phase)).astype(np.float32)
 
 
-SOUNDS: dict[str, Callable[[int, np.random.Generator], Sound]] = {
+SOUNDS: dict[str, Maker] = {
     "digital silence": lambda length, _: np.zeros(length, np.float32),
     "room noise": room,
     "white noise": lambda length, rng: _level(rng.standard_normal(length), NOISE_DB),
     "pink noise": pink,
     "sine sweep": sine_sweep,
 }
-"""Makers of ``length`` samples at RATE_HZ, full scale 1."""
+"""Made at RATE_HZ."""
 NOISES = ("digital silence", "room noise", "white noise", "pink noise")
 """Sounds with a limit on false notes."""
 GOAL_A_MINUTE = 6.0
@@ -82,19 +87,19 @@ GOAL_A_MINUTE = 6.0
 COMMONEST = 3  # pitches listed
 
 
-def made_sounds(seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:
-    """Name, samples and rate of each of SOUNDS; the same in every run."""
+def made_sounds(seconds: float) -> Iterator[Source]:
+    """Each of SOUNDS; the same in every run."""
+    length = round(seconds * RATE_HZ)
     for name, make in SOUNDS.items():
-        seed = list(name.encode())
-        yield name, make(round(seconds * RATE_HZ), np.random.default_rng(seed)), RATE_HZ
+        yield name, partial(_made, make, length, RATE_HZ, list(name.encode()))
 
 
-def recorded_sounds(
-    path: Path, failures: dict[str, str]
-) -> Iterator[tuple[str, NDArray[np.float32], int]]:
-    """Name (below the folder), samples and rate of an audio file, or of all in a folder.
+def _made(make: Maker, length: int, rate: int, seed: int | list[int]) -> tuple[Sound, int]:
+    return make(length, np.random.default_rng(seed)), rate
 
-    ``failures`` is given the names of those that cannot be read, and why.
+
+def recorded_sounds(path: Path) -> Iterator[Source]:
+    """An audio file, or all below a folder, by their names there.
 
     Raises:
         AudioError: there is none.
@@ -104,24 +109,11 @@ def recorded_sounds(
     if not audio:
         raise AudioError(f"no audio ({', '.join(sorted(AUDIO))}) at {path}")
     base = path.parent if path.is_file() else path
-    return _readable(audio, base, failures)
+    return ((str(file.relative_to(base)), partial(read_audio, file)) for file in audio)
 
 
-def _readable(
-    files: list[Path], base: Path, failures: dict[str, str]
-) -> Iterator[tuple[str, NDArray[np.float32], int]]:
-    for file in files:
-        name = str(file.relative_to(base))
-        try:
-            samples, rate = read_audio(file)
-        except AudioError as error:
-            failures[name] = str(error)
-        else:
-            yield name, samples, rate
-
-
-def held_out_sounds(synth: Path, seconds: float) -> Iterator[tuple[str, NDArray[np.float32], int]]:
-    """Name, samples and rate of recorded speech and drums held out of training.
+def held_out_sounds(synth: Path, seconds: float) -> Iterator[Source]:
+    """Recorded speech and drums held out of training.
 
     The same in every run, from the data in ``synth``.
 
@@ -133,35 +125,36 @@ def held_out_sounds(synth: Path, seconds: float) -> Iterator[tuple[str, NDArray[
         raise AudioError(f"no held-out voices and drums in {synth}")
     length = round(seconds * SAMPLE_RATE)
     for name, make in (("held-out speech", sounds.talk), ("held-out drums", sounds.drums)):
-        yield name, make(length, np.random.default_rng(0)), SAMPLE_RATE
+        yield name, partial(_made, make, length, SAMPLE_RATE, 0)
 
 
 def evaluate_junk(
     transcriber: EngineModel,
     options: StreamOptions,
-    sounds: Iterator[tuple[str, NDArray[np.float32], int]],
+    sounds: Iterator[Source],
     show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Transcribe sounds (name, mono samples, rate) in which every note is false.
+    """Transcribe sounds in which every note is false.
 
     Returns plain values: for each of ``sounds`` its ``seconds``, ``false_notes``,
     ``false_notes_a_minute``, the commonest ``pitches`` (MIDI), and whether the ``goal`` is met,
-    where there is one.
+    where there is one; in ``failures`` why others cannot be read or transcribed.
 
     Args:
         show: prints a line.
-
-    Raises:
-        AudioError: invalid samples, or a rate out of range.
     """
     found: dict[str, Any] = {}
+    failures: dict[str, str] = {}
     show(f"{'sound':24}{'seconds':>9}{'false notes':>13}{'a minute':>10}  goal  commonest pitches")
     with Engine(transcriber) as engine:
-        for name, samples, rate in sounds:
+        for name, read in sounds:
             try:
+                samples, rate = read()
                 notes = transcribe_array(samples, rate, engine, options).notes
-            except (BadAudioError, OptionsError) as error:
-                raise AudioError(f"{name}: {error}") from None
+            except (AudioError, BadAudioError, OptionsError) as error:
+                failures[name] = str(error)
+                show(f"not scored: {name}: {error}")
+                continue
             seconds = len(samples) / rate
             a_minute = 60 * len(notes) / seconds if seconds else 0.0
             pitches = Counter(note.pitch for note in notes).most_common(COMMONEST)
@@ -177,4 +170,5 @@ def evaluate_junk(
             common = ", ".join(f"{pitch} ({count})" for pitch, count in pitches)
             show(f"{name:24}{seconds:9.1f}{len(notes):13}{a_minute:10.1f}  {met:6}{common}")
         model = engine.config.name
-    return {"model": model, "lookahead_ms": options.lookahead_ms, "sounds": found}
+    how = {"model": model, "lookahead_ms": options.lookahead_ms}
+    return how | {"sounds": found, "failures": failures}

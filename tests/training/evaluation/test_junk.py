@@ -15,6 +15,7 @@ from training.evaluate import main
 from training.evaluation.junk import (
     GOAL_A_MINUTE,
     SOUNDS,
+    Source,
     evaluate_junk,
     held_out_sounds,
 )
@@ -25,11 +26,12 @@ GHOSTS = play([(69, 0.1, 0.3), (69, 0.5, 0.7), (81, 0.5, 0.7)], 1.0, FAKE_RATE_H
 
 def test_every_note_is_a_false_one() -> None:
     shown: list[str] = []
-    sounds = [
-        ("white noise", GHOSTS, FAKE_RATE_HZ),
-        ("drums", GHOSTS, FAKE_RATE_HZ),
-        ("digital silence", np.zeros(FAKE_RATE_HZ * 2, np.float32), FAKE_RATE_HZ),
-        ("nothing", np.zeros(0, np.float32), FAKE_RATE_HZ),
+    silence = np.zeros(FAKE_RATE_HZ * 2, np.float32)
+    sounds: list[Source] = [
+        ("white noise", lambda: (GHOSTS, FAKE_RATE_HZ)),
+        ("drums", lambda: (GHOSTS, FAKE_RATE_HZ)),
+        ("digital silence", lambda: (silence, FAKE_RATE_HZ)),
+        ("nothing", lambda: (silence[:0], FAKE_RATE_HZ)),
     ]
     figures = evaluate_junk(FakeTranscriber(), StreamOptions(), iter(sounds), shown.append)
     assert figures["model"] == "fake"
@@ -66,7 +68,8 @@ def test_the_command_writes_json_with_sounds_of_ones_own(
 
 def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) -> None:
     write_noise(tmp_path)
-    found = {name: (len(samples), rate) for name, samples, rate in held_out_sounds(tmp_path, 2.0)}
+    read = {name: read() for name, read in held_out_sounds(tmp_path, 2.0)}
+    found = {name: (len(samples), rate) for name, (samples, rate) in read.items()}
     length = (2 * SAMPLE_RATE, SAMPLE_RATE)
     assert found == {"held-out speech": length, "held-out drums": length}
     with pytest.raises(AudioError, match="no held-out voices"):
@@ -80,10 +83,13 @@ def test_bad_input_is_a_message_and_a_status(
     assert main([*command, str(tmp_path)]) == 1
     assert "no audio" in capsys.readouterr().err
     (tmp_path / "broken.wav").write_bytes(b"RIFF")
+    spoilt = np.full(FAKE_RATE_HZ, np.nan, np.float32)
+    soundfile.write(tmp_path / "nan.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
+    soundfile.write(tmp_path / "slow.wav", GHOSTS, 4000)
     soundfile.write(tmp_path / "whole.wav", GHOSTS, FAKE_RATE_HZ)
     out = tmp_path / "out.json"
     assert main([*command, str(tmp_path), "--json", str(out)]) == 1
     assert "broken.wav" in capsys.readouterr().err
     figures = json.loads(out.read_text())
-    assert list(figures["failures"]) == ["broken.wav"]
+    assert list(figures["failures"]) == ["broken.wav", "nan.wav", "slow.wav"]
     assert "whole.wav" in figures["sounds"]

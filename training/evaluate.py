@@ -226,9 +226,10 @@ def _streams(options: argparse.Namespace) -> list[StreamOptions]:
 
 
 def _status(failures: dict[str, str]) -> int:
-    """The exit status, after a line about recordings that were not scored, each reported before."""
+    """The exit status, after the number of recordings that were not scored, each reported
+    before."""
     if failures:
-        print(f"not scored: {', '.join(failures)} (see above)", file=sys.stderr)
+        print(f"{len(failures)} not scored (see above)", file=sys.stderr)
     return 1 if failures else 0
 
 

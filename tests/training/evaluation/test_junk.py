@@ -89,7 +89,9 @@ def test_bad_input_is_a_message_and_a_status(
     soundfile.write(tmp_path / "whole.wav", GHOSTS, FAKE_RATE_HZ)
     out = tmp_path / "out.json"
     assert main([*command, str(tmp_path), "--json", str(out)]) == 1
-    assert "broken.wav" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert printed.err == "3 not scored (see above)\n"
+    assert printed.out.count("not scored") == 3
     figures = json.loads(out.read_text())
     assert list(figures["failures"]) == ["broken.wav", "nan.wav", "slow.wav"]
     assert "whole.wav" in figures["sounds"]

@@ -95,6 +95,8 @@ class StreamOptions:
     instruments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.mode, Mode):  # a string equals its mode, but is not that object
+            raise OptionsError(ErrorCode.BAD_MODE, f"mode must be a Mode, not {self.mode!r}")
         if not 0 < self.lookahead_ms < math.inf:
             message = "lookahead_ms must be a positive number of milliseconds"
             raise OptionsError(ErrorCode.BAD_LOOKAHEAD, f"{message}, not {self.lookahead_ms!r}")

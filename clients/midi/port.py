@@ -70,7 +70,7 @@ class MidiOut:
         self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
         self._programs: Mapping[str, int] = {}
         self._channels: dict[str, int] = {}  # by instrument; from the 16th on they share
-        self._players: dict[int, str] = {}  # the instrument that a channel is set up for
+        self._players: dict[int, str | None] = {}  # the instrument that a channel is set up for
         self._pedal_down = False
 
     def event(self, event: object) -> None:
@@ -94,25 +94,30 @@ class MidiOut:
 
     def _channel(self, instrument: str | None) -> int:
         """Its channel, set up for it; the first without a name."""
-        if instrument is None:
-            return CHANNELS[0]
-        if instrument not in self._channels:
-            self._channels[instrument] = CHANNELS[len(self._channels) % len(CHANNELS)]
-        channel = self._channels[instrument]
-        if self._players.get(channel) != instrument:
+        channel = CHANNELS[0]
+        if instrument is not None:
+            following = CHANNELS[len(self._channels) % len(CHANNELS)]
+            channel = self._channels.setdefault(instrument, following)
+        if channel not in self._players or self._players[channel] != instrument:
             self._players[channel] = instrument
-            program = self._programs.get(instrument, 0)
-            self._send("program_change", channel, program=program)
+            if instrument is not None:
+                program = self._programs.get(instrument, 0)
+                self._send("program_change", channel, program=program)
             if self._pedal_down:
                 self._sustain(channel)
         return channel
 
     @property
     def _pedalled(self) -> list[int]:
-        return [channel for channel, name in self._players.items() if name in PEDALLED]
+        return [channel for channel in self._players if self._has_pedal(channel)]
+
+    def _has_pedal(self, channel: int) -> bool:
+        """Notes without a name have it: where no instrument is known, any may be a piano's."""
+        instrument = self._players[channel]
+        return instrument is None or instrument in PEDALLED
 
     def _sustain(self, channel: int) -> None:
-        pressed = self._pedal_down and self._players[channel] in PEDALLED
+        pressed = self._pedal_down and self._has_pedal(channel)
         self._send("control_change", channel, control=SUSTAIN, value=127 if pressed else 0)
 
     def _send(self, kind: str, channel: int, **values: int) -> None:

@@ -29,4 +29,5 @@ export function countInstruments(notes, programs) {
   return new Map([...counts].sort(([a], [b]) => place(a) - place(b)));
 }
 
-export const hasPedal = (instrument) => PEDALLED.includes(instrument);
+/** Notes without an instrument have it: where none is known, any may be a piano's. */
+export const hasPedal = (instrument) => !instrument || PEDALLED.includes(instrument);

@@ -117,14 +117,14 @@ export class MidiOut extends EventTarget {
 
   #start(key, { pitch, velocity, instrument }, at = 0) {
     this.#waiting.delete(key);
-    const channel = instrument ? this.#channelOf(instrument, at) : 0;
+    const channel = this.#channelOf(instrument ?? "", at);
     this.#sounding.set(key, { pitch, channel, at });
     this.#send([NOTE_ON | channel, pitch, velocity], at);
   }
 
-  /** The channel of an instrument, set up for a note at `at`. */
+  /** The channel of an instrument, "" for none, set up for a note at `at`. */
   #channelOf(instrument, at) {
-    let channel = this.#channels.get(instrument);
+    let channel = instrument ? this.#channels.get(instrument) : 0;
     if (channel === undefined) {
       channel = channelOf(this.#channels.size);
       this.#channels.set(instrument, channel);
@@ -133,7 +133,7 @@ export class MidiOut extends EventTarget {
       // Notes of another that were handed over ahead of their time keep its program.
       const when = this.#players.has(channel) ? Math.max(0, at - 1) : 0;
       this.#players.set(channel, instrument);
-      this.#send([PROGRAM | channel, this.programs[instrument] ?? 0], when);
+      if (instrument) this.#send([PROGRAM | channel, this.programs[instrument] ?? 0], when);
       if (this.#down) this.#sustain(channel);
     }
     return channel;

@@ -70,6 +70,23 @@ def test_instruments_that_share_a_channel_have_their_own_program_and_pedal() -> 
     ]
 
 
+def test_notes_without_an_instrument_have_the_pedal() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    out.event(on(0, 60))
+    out.event(Pedal(down=False, frame=9, time_s=0.1))
+    out.close()
+    assert [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages] == [
+        ("control_change", 0, 64, 127),
+        ("note_on", 0, 60, 80),
+        ("control_change", 0, 64, 0),
+        ("note_off", 0, 60, 64),
+        ("control_change", 0, 64, 0),
+        ("control_change", 0, 123, 0),
+    ]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(60, 63))))
 def test_a_pitch_sounds_as_long_as_a_note_of_it_and_nothing_after_close(
     moves: list[tuple[bool, int, int]],

@@ -69,6 +69,19 @@ def test_midi_out_presses_the_pedal_of_a_channel_that_opens_while_it_is_down(ben
     assert sent.index([0xB1, 64, 127]) < sent.index([0x91, 61, 90])
 
 
+def test_midi_out_moves_the_pedal_of_notes_without_an_instrument(bench: Tab) -> None:
+    sent = bench.run(
+        FAKE_PORT
+        + """
+          out.pedal(true);
+          out.noteOn(1, { pitch: 60, velocity: 90 });
+          out.pedal(false);
+          return sent;
+        }"""
+    )
+    assert sent == [[0xB0, 64, 127], [0x90, 60, 90], [0xB0, 64, 0]]
+
+
 def test_midi_out_moves_the_pedal_later_unless_it_is_silenced(bench: Tab) -> None:
     sent = bench.run(
         FAKE_PORT
@@ -113,7 +126,8 @@ def test_silence_ends_scheduled_notes_and_none_that_begin_later(bench: Tab) -> N
           return [now, sent, times];
         }"""
     )
-    assert [message[:2] for message in sent] == [[0x90, 60], [0x80, 60], [0xB0, 123], [0x90, 64]]
-    begin_ms, end_ms, all_off_ms, _ = times_ms
+    ends = [[0x80, 60], [0xB0, 64], [0xB0, 123]]
+    assert [message[:2] for message in sent] == [[0x90, 60], *ends, [0x90, 64]]
+    begin_ms, end_ms, _, all_off_ms, _ = times_ms
     assert now_ms + 400 <= begin_ms < end_ms < begin_ms + 2
     assert all_off_ms == 0  # at once

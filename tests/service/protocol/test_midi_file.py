@@ -65,6 +65,13 @@ def test_the_file_is_deterministic_and_plain() -> None:
     ]
 
 
+def test_a_file_without_instruments_has_the_pedal() -> None:
+    note = Note(0, 60, 100, 0.9, 0, 10, 0.0, 0.5)
+    opened = mido.MidiFile(file=io.BytesIO(midi_file([note], [PedalPress(0.25, 1.0)])))
+    moves = [(m.control, m.value) for m in opened.tracks[0] if m.type == "control_change"]
+    assert moves == [(64, 127), (64, 0)]
+
+
 def test_readers_open_the_longest_recordings() -> None:
     end_s = Settings().max_upload_s
     note = Note(0, 60, 100, 0.9, 0, 10, end_s - 0.5, end_s)

@@ -83,7 +83,7 @@ class ErrorCode(StrEnum):
     UNDECODABLE = "undecodable", 0, 422
     EMPTY_AUDIO = "empty_audio", 0, 422
     TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
-    DISK_FULL = "disk_full", 0, 507
+    DISK_FULL = "disk_full", 0, 507, True
     # any request
     NOT_FOUND = "not_found", 0, 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 0, 405

@@ -91,7 +91,8 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise Problem(ErrorCode.DISK_FULL, "not enough disk space for the upload") from error
+        detail = "not enough disk space for the upload"  # other uploads may hold it
+        raise busy(ErrorCode.DISK_FULL, detail, settings.retry_after_s) from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)

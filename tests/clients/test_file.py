@@ -295,6 +295,8 @@ def test_a_full_or_absent_service_is_reported(
     reported = capfd.readouterr().err
     assert "cannot connect" in reported
     assert reported.endswith("; `rse-transcribe serve` starts a service\n")
+    with Uploads(status=507).running() as service:
+        assert run(service, song, "--force") == file.NO_SERVICE
     with Uploads(status=422).running() as service:
         assert run(service, song, "--force") == file.INCOMPLETE
 

@@ -9,7 +9,9 @@
 import { askForKey, authorization } from "./access.js";
 
 const UNAUTHORIZED = 401;
-const BUSY = [429, 502, 503, 504]; // 502 and 504: of a proxy, with no server up behind it
+// 502 and 504: of a proxy, with no server up behind it. Not 507, a full disk: that seldom passes in
+// seconds, and each attempt sends much of the file again.
+const BUSY = [429, 502, 503, 504];
 const PATIENCE_S = 5; // where the server does not say how long to wait
 
 export class BusyError extends Error {

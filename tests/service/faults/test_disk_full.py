@@ -27,6 +27,7 @@ def test_a_full_disk_is_reported_and_the_next_upload_that_fits_succeeds(
         for _ in range(5):  # more than there are places
             answer = client.post("/transcribe", files=large)
             assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+            assert answer.headers["Retry-After"]
         assert 'outcome="disk_full"} 5.0' in client.get("/metrics").text
         answer = client.post("/transcribe", files={"file": file})
         assert answer.status_code == 200

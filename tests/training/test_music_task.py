@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from model.config import ModelConfig, RSEConfig
-from model.storage import load
+from model.storage import load, save_weights
+from model.transcriber import TranscriptionModel
 from tests.networks import TINY
 from training import run
 from training.loop.config import LoopConfig
@@ -85,6 +86,26 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert "| my set (1) | 100 ms | 4 frames | 0.123" in page
     assert load(weights / "small.safetensors").card["recordings"]["my set"][0]["count"] == 1
     assert str(synth_config.root) not in page + (weights / "small.json").read_text()
+
+
+def test_a_run_on_musicnet_alone_is_shipped_without_sources_of_rendered_audio(
+    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {"batch_size": 2, "archive": "MusicNet", "recordings": 320}
+    training = {"steps": 3, "hours": 0.0, "loop": {"learning_rate": 0.001}}
+    card = {"config": PAPER_TINY.to_json(), "data": data, "training": training}
+    save_weights(TranscriptionModel(PAPER_TINY), card, tmp_path / "best.safetensors")
+    # Those that it passes over are of heads that this network lacks.
+    grid = {"min_note_frames": (4, 8), "offset_threshold": (), "pedal_frame_off_threshold": ()}
+    monkeypatch.setattr("training.shipping.tune.GRID", grid)
+    arguments = [str(tmp_path), "--name", "small", "--pieces", "1", "--seconds", "2"]
+    folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
+    out = tmp_path / "weights"
+    assert ship.main([*arguments, *folders, "--windows", "8", "--out", str(out)]) == 0
+    page = (out / "small.md").read_text()
+    assert "320 recordings of MusicNet" in page
+    assert "players" not in page
+    assert "attributions" not in page
 
 
 def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(

@@ -15,6 +15,7 @@ import torch
 
 from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
+from training.loop.warm_start import stages
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping import early, naming, onsets, tune
@@ -48,7 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
     used = dataclasses.replace(synth, real_root=options.real)
     config = dataclasses.replace(trained.config, name=options.name)
     card = trained.card | {"name": options.name, "config": config.to_json(), "tracker": {}}
-    card["sources"] = sources(used)
+    rendered = any(stage["synth"] for stage in stages(trained.card))
+    # A classifier that is fitted here learns from rendered audio too.
+    learned = rendered or onsets.CHOOSER.heads <= set(config.heads)
+    card["sources"] = sources(used) if learned else {}
     path = options.out / f"{options.name}.safetensors"
     save_weights(trained, card, path, half=True)
 

@@ -7,7 +7,7 @@
 Every field of a preset can be overridden, for example --loop.minutes 10 --algorithmic.rse.maps 96;
 --help-all lists them with their units. The run's folder receives the last and the best
 weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and --resume
-continues, so long training fits into short sessions; Ctrl-C saves too.
+continues, so long training fits into short sessions; Ctrl-C saves too, without validating.
 
 On several GPUs or machines: torchrun --nproc-per-node 4 -m training.run ...
 """
@@ -152,7 +152,7 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
-    if metrics:  # the first of several processes
+    if metrics:  # of the first of several processes, unless it was interrupted
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return 0
 

@@ -152,7 +152,8 @@ class Trainer:
             torch.cuda.set_rng_state_all([r.cpu() for r in here])
 
     def run(self) -> dict[str, float]:
-        """Trains to the end of the schedule or of this slice; returns the last metrics."""
+        """Trains to the end of the schedule or of this slice; returns the last metrics, none if
+        it was interrupted."""
         config = self.config
         if self.step == 0:
             torch.manual_seed(config.seed + self.share.index)
@@ -166,7 +167,7 @@ class Trainer:
             bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}",
             disable=not self.leads,
         )
-        first = self.step * config.accumulate
+        first, interrupted = self.step * config.accumulate, 0.0
         batches = contextlib.closing(self.task.batches(config.seed, first, self.share))
         with batches as stream, bar, deferred_signals() as received:
             try:
@@ -196,7 +197,8 @@ class Trainer:
                 logger.error("training failed at step %d; saving", self.step)
                 self.save()
                 raise
-            return self.save()
+            # Validation may take longer than whoever stops a process waits before killing it.
+            return self.save(validate=not interrupted)
 
     def _largest(self, *own: float) -> Sequence[float]:
         """Each value's maximum over all processes."""
@@ -244,8 +246,9 @@ class Trainer:
         means = {name: torch.stack([p[name] for p in parts]).mean() for name in parts[0]}
         return torch.stack(losses).mean(), means
 
-    def save(self) -> dict[str, float]:
-        """Validates the averaged weights, then saves last and best weights and the state.
+    def save(self, validate: bool = True) -> dict[str, float]:
+        """Validates the averaged weights, then saves last and best weights and the state; without
+        validation the last and the state alone.
 
         Returns the metrics. Does nothing and returns an empty dictionary except in the first
         process.
@@ -253,10 +256,12 @@ class Trainer:
         if not self.leads:
             return {}
         network = self.average.module.eval()
-        devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):  # validation must not influence training
-            metrics = self.task.validate(network)
-        self.log("validation", metrics)
+        metrics: dict[str, float] = {}
+        if validate:
+            devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
+            with torch.random.fork_rng(devices=devices):  # validation must not influence training
+                metrics = self.task.validate(network)
+            self.log("validation", metrics)
         card = {
             **self.task.card(),
             "training": {
@@ -268,11 +273,12 @@ class Trainer:
             "validation": metrics,
         }
         save_weights(network, card, self.folder / "last.safetensors")
-        score = metrics[self.task.score]
-        self.stale += 1
-        if score > self.best:
-            self.best, self.stale = score, 0
-            save_weights(network, card, self.folder / "best.safetensors")
+        if metrics:
+            score = metrics[self.task.score]
+            self.stale += 1
+            if score > self.best:
+                self.best, self.stale = score, 0
+                save_weights(network, card, self.folder / "best.safetensors")
         state = {
             "network": self.task.network.state_dict(),
             "average": self.average.state_dict(),

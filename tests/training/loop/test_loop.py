@@ -102,6 +102,23 @@ def test_a_signal_waits_and_a_second_does_not() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupted_run_is_saved_without_validation(tmp_path: Path) -> None:
+    class Interrupted(Line):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            signal.raise_signal(signal.SIGTERM)
+            return super().loss(batch)
+
+        def validate(self, network: nn.Module) -> dict[str, float]:
+            raise AssertionError("it takes long")
+
+    assert Trainer(Interrupted(), QUICK, tmp_path).run() == {}
+    assert (tmp_path / "last.safetensors").exists()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert (again.step, again.stale) == (1, 0)
+    assert again.run().keys() == {"negative_error"}
+
+
 def test_gradients_of_several_batches_are_averaged(tmp_path: Path) -> None:
     x = torch.randn(12, 1, generator=torch.Generator().manual_seed(1))
     weights = []

@@ -12,6 +12,7 @@ ALL_INPUTS = int(os.environ.get("RSE_FUZZ_INPUTS", "0"))
 
 
 def inputs(few: int, share: float) -> settings:
-    """So many inputs in the suite; this share of all where it is run to fuzz."""
+    """So many inputs in the suite; this share of all where it is run to fuzz. The shares of all
+    targets add up to 1."""
     most = max(few, round(share * ALL_INPUTS))
     return settings(max_examples=most, suppress_health_check=list(HealthCheck))

@@ -87,7 +87,7 @@ def check(error: ProtocolError) -> None:
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=300, share=0.5)
+@inputs(few=300, share=0.57)
 @given(TEXTS)
 def test_a_text_is_a_message_or_a_complaint(text: str) -> None:
     try:

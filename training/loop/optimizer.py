@@ -1,4 +1,8 @@
-"""Optimiser, learning rate schedule and running average of the training loop."""
+"""Optimiser, learning rate schedule and running average of the training loop.
+
+Not torch.optim.Muon: it takes matrices alone, so that a run would need a second optimiser, and
+always multiplies in bfloat16, which many processors emulate.
+"""
 
 import math
 from collections.abc import Callable, Iterable

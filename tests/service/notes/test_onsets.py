@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from service.notes.anytime import AnytimeTracker
 from service.notes.onsets import (
+    AFTER,
+    HISTORY,
     INPUTS,
     OnsetClassifier,
     cell_rows,
     peaks,
+    surroundings,
 )
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
@@ -20,6 +23,7 @@ from tests.service.notes.drawn_notes import (
     FRAME_S,
     draw,
     hear,
+    random_classifier,
     silence,
     track,
 )
@@ -61,3 +65,21 @@ def test_the_classifier_decides_and_its_probability_is_the_confidence() -> None:
         ]
         never = dataclasses.replace(plain, onset_classifier=always(0.2))
         assert hear(tracker(never, FRAME_S, ALL_HEADS, *ages), drawn) == []
+
+
+def test_of_windows_that_agree_it_reads_the_stream_about_a_peak() -> None:
+    frames, last_age = 40, 6
+    drawn = np.random.default_rng(0).random((len(ALL_HEADS), frames, 128), np.float32)
+    judge = random_classifier(seed=1)
+    easy = TrackerSettings(
+        onset_classifier=judge, onset_threshold=1e-9, frame_on_threshold=1e-9, frame_off_threshold=0
+    )
+    tracker = AnytimeTracker(easy, FRAME_S, ALL_HEADS, last_age)
+    padded = np.pad(drawn, ((0, 0), (tracker.columns - 1, 0), (0, 0)))
+    for newest in range(frames):
+        found = tracker.onset_peaks(padded[:, newest : newest + tracker.columns])
+        ages, pitches, chances = (np.array(part) for part in zip(*found, strict=True))
+        known = np.pad(drawn[:, : newest + 1], ((0, 0), (HISTORY, AFTER), (0, 0)))
+        at = HISTORY + newest - ages
+        inputs = surroundings(known, ROWS, at, pitches, np.minimum(AFTER, ages))
+        np.testing.assert_allclose(chances, judge(inputs), rtol=1e-6)

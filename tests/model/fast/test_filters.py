@@ -1,0 +1,39 @@
+"""Decimated filters: which are decimated, and what they miss (model/README.md)."""
+
+import pytest
+import torch
+
+from model.config import HOP
+from model.fast.filters import NewestFrames, decimated, low_pass
+from model.front_end.filterbank import Filterbank
+from model.storage import load, shipped
+
+MISSED_DB = -70.0
+FRAMES = 64
+
+
+def filterbank(name: str) -> Filterbank:
+    bank = load(name, dtype=torch.float32).get_submodule("network.filterbank")
+    assert isinstance(bank, Filterbank)
+    return bank
+
+
+@pytest.mark.parametrize("name", shipped())
+@torch.inference_mode()
+def test_what_decimated_filters_miss_lies_far_below_them(name: str) -> None:
+    bank = filterbank(name)
+    torch.manual_seed(0)
+    noise = torch.randn(bank.longest + (FRAMES - 1) * HOP)
+    plain = bank.power(noise[None])[0].sqrt()
+    fast = NewestFrames(bank).power(noise, FRAMES)[:, :-1].t()[bank.order].sqrt()
+    missed = (fast - plain).square().sum(1) / plain.square().sum(1)
+    assert 10 * missed.max().log10() < MISSED_DB
+
+
+@pytest.mark.parametrize("name", shipped())
+@torch.inference_mode()
+def test_filters_for_low_notes_are_decimated(name: str) -> None:
+    bank, taps = filterbank(name), low_pass()
+    filters = {size: kernel.transpose(1, 2).flatten(1) for size, kernel in bank.kernels.items()}
+    short = [size for size, group in filters.items() if decimated(group, taps) is None]
+    assert short == ["1024"]

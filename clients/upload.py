@@ -35,12 +35,16 @@ def transcribe(
         ConnectError: the service is unreachable or busy.
         ConnectionLostError: the answer broke off.
         TranscriptionError: the service refused the recording.
+        ValueError: impossible address.
     """
     parts = urlsplit(websocket_url(url))
     secure = parts.scheme == "wss"
-    connection = (HTTPSConnection if secure else HTTPConnection)(
-        parts.netloc, timeout=SILENCE_TIMEOUT_S
-    )
+    try:
+        connection = (HTTPSConnection if secure else HTTPConnection)(
+            parts.netloc, timeout=SILENCE_TIMEOUT_S
+        )
+    except HTTPException:  # such as a port that is no number
+        raise ValueError(f"not a service address: {url!r}") from None
     chosen = {name: value for name, value in options.items() if value is not None}
     try:
         _connect(connection)

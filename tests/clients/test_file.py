@@ -332,3 +332,11 @@ def test_a_recording_that_cannot_be_read_is_not_a_lost_connection(tmp_path: Path
     ):
         list(transcribe(service.url, failing(), {}))
     assert not isinstance(caught.value, ConnectionLostError)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:80x", "http://my host:8000"])
+def test_an_impossible_address_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], url: str
+) -> None:
+    assert main([str(write(tmp_path / "a.wav")), "--url", url]) == 1
+    assert f"not a service address: {url!r}" in capfd.readouterr().err

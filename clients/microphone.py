@@ -200,7 +200,7 @@ def _sound_file(
 
 
 def _save_midi(client: TranscriptionClient, path: Path, tempo: Beat | None) -> None:
-    if not client.sent_samples:
+    if not client.sessions:
         return  # a take that did not begin replaces none
     notes = client.notes
     onsets_s = [note.onset_s for note in notes.notes]

@@ -63,6 +63,15 @@ async def test_a_take_is_heard_played_on_and_saved(
     assert "3 notes in 3.0 s" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("device")
+async def test_a_take_that_the_service_refuses_replaces_no_notes(tmp_path: Path) -> None:
+    take = tmp_path / "take.mid"
+    take.write_bytes(b"earlier")
+    async with FakeService(Behaviour(reject_start=True)).running() as service:
+        assert await run(service, "--midi", take, "--force") == 1
+    assert take.read_bytes() == b"earlier"
+
+
 async def test_an_error_of_the_service_ends_all_notes(
     device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -180,10 +180,11 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             f"connection, {microphone.overflows} overflows of the device",
             file=sys.stderr,
         )
+    if microphone.stopped:
+        print(f"{microphone.name} stopped: unplugged, or in use elsewhere", file=sys.stderr)
     if recorder.failure is not None:
         print(f"{args.save} is incomplete: {recorder.failure}", file=sys.stderr)
-        return 1
-    return 0
+    return 1 if microphone.stopped or recorder.failure is not None else 0
 
 
 def _sound_file(

@@ -73,6 +73,8 @@ class Microphone:
         if not 1 <= channel <= found["max_input_channels"]:
             raise DeviceError(f"{self.name} has {found['max_input_channels']} input channels")
         self._stream: Any = None
+        self._closing = False
+        self.stopped = False  # of itself
         self.overflows = 0
         self._peak = 0
 
@@ -98,7 +100,9 @@ class Microphone:
             self._peak = max(self._peak, int(np.abs(column.astype(np.int32)).max(initial=0)))
             _hand_over(loop, put, column.tobytes())
 
-        def finished() -> None:
+        def finished() -> None:  # also when it is closed
+            if not self._closing:
+                self.stopped = True
             _hand_over(loop, finish)
 
         try:
@@ -117,6 +121,7 @@ class Microphone:
             raise DeviceError(f"{self.name} cannot be opened: {error}") from None
 
     def close(self) -> None:
+        self._closing = True
         if self._stream is not None:
             self._stream.close()
             self._stream = None

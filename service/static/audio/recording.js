@@ -53,7 +53,8 @@ export class LiveRecording {
   async part(context, from) {
     const first = Math.floor(from * this.rate);
     const last = Math.min(this.#samples, first + PART_S * this.rate);
-    if (last <= first) return null;
+    // `from` may be the very end, and a rounding error take it for the sample before.
+    if (last <= first || last / this.rate <= from) return null;
     const pcm = await this.wav().slice(44 + 2 * first, 44 + 2 * last).arrayBuffer();
     const view = new DataView(pcm);
     const buffer = context.createBuffer(1, last - first, this.rate);

@@ -118,3 +118,21 @@ def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
     ]:
         assert words in bench.run(script, [stated, lookahead_ms])
     assert bench.run(script, [{}, 100]) == ""
+
+
+def test_a_live_recording_is_played_once_to_its_end(bench: Tab) -> None:
+    """At 48 kHz, n / rate * rate is a little less than n for 113 chunks of 20 ms."""
+    ends, rest = bench.run(
+        """async () => {
+          const { LiveRecording } = await import('./audio/recording.js');
+          const context = new AudioContext();
+          const recording = new LiveRecording(48_000);
+          for (let i = 0; i < 113; i += 1) recording.add(new ArrayBuffer(1920), 960);
+          const { end } = await recording.part(context, 0);
+          const rest = await recording.part(context, end);
+          await context.close();
+          return [end, rest && rest.end];
+        }"""
+    )
+    assert ends == 2.26
+    assert rest is None

@@ -13,6 +13,7 @@ const UNAUTHORIZED = 401;
 // seconds, and each attempt sends much of the file again.
 const BUSY = [429, 502, 503, 504];
 const PATIENCE_S = 5; // where the server does not say how long to wait
+const CUT_OFF = "The connection was lost before the end of the recording.";
 
 export class BusyError extends Error {
   constructor(message, seconds) {
@@ -51,7 +52,7 @@ export async function transcribe(file, on, signal) {
     else if (message.type === "error") throw new Error(message.message);
     else on[message.type]?.(message);
   }
-  if (!done) throw new Error("The connection was lost before the end of the recording.");
+  if (!done) throw new Error(CUT_OFF);
   return done;
 }
 
@@ -59,7 +60,9 @@ async function* jsonLines(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch((cause) => {
+      throw new Error(CUT_OFF, { cause }); // browsers have words of their own, all of them bare
+    });
     if (done) break;
     const lines = (rest + value).split("\n");
     rest = lines.pop();

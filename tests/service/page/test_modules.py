@@ -136,3 +136,25 @@ def test_a_live_recording_is_played_once_to_its_end(bench: Tab) -> None:
     )
     assert ends == 2.26
     assert rest is None
+
+
+def test_a_connection_that_breaks_during_an_answer_is_told_in_words(bench: Tab) -> None:
+    words = bench.run(
+        """async () => {
+          const { transcribe } = await import('./service/upload.js');
+          const usual = window.fetch;
+          const body = new ReadableStream({
+            pull: (answer) => answer.error(new TypeError('Error in input stream')),
+          });
+          window.fetch = async () => new Response(body);
+          const file = new File(['sound'], 'a.wav');
+          try {
+            await transcribe(file, {}, new AbortController().signal);
+          } catch (error) {
+            return error.message;
+          } finally {
+            window.fetch = usual;
+          }
+        }"""
+    )
+    assert words == "The connection was lost before the end of the recording."

@@ -45,12 +45,13 @@ export function filesOf(take, filter, stem = stemOf(take)) {
 }
 
 export async function saveAll(takes, filter) {
-  const used = new Map(); // name -> how often
+  const used = new Set();
   const files = takes.flatMap((take) => {
     const stem = stemOf(take);
-    const count = (used.get(stem) ?? 0) + 1;
-    used.set(stem, count);
-    return filesOf(take, filter, count > 1 ? `${stem} (${count})` : stem);
+    let name = stem;
+    for (let count = 2; used.has(name); count += 1) name = `${stem} (${count})`;
+    used.add(name);
+    return filesOf(take, filter, name);
   });
   save(await zip(files), "takes.zip");
 }

@@ -1,5 +1,7 @@
 """The page's modules one by one, run inside the browser: files they write, words they say."""
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +160,30 @@ def test_a_connection_that_breaks_during_an_answer_is_told_in_words(bench: Tab) 
         }"""
     )
     assert words == "The connection was lost before the end of the recording."
+
+
+def test_an_archive_has_each_name_once(bench: Tab) -> None:
+    archive = bench.run(
+        """async () => {
+          const { saveAll } = await import('./notes/saving.js');
+          const { NoteFilter } = await import('./notes/note-filter.js');
+          const { Take } = await import('./notes/take.js');
+          const takes = ['song.wav', 'song.mp3', 'song (2).wav'].map((name) => new Take(name));
+          for (const take of takes) take.finish();
+          const { createObjectURL } = URL;
+          const { click } = HTMLAnchorElement.prototype;
+          let saved;
+          URL.createObjectURL = (blob) => createObjectURL((saved = blob));
+          HTMLAnchorElement.prototype.click = () => {};
+          try {
+            await saveAll(takes, new NoteFilter());
+          } finally {
+            URL.createObjectURL = createObjectURL;
+            HTMLAnchorElement.prototype.click = click;
+          }
+          return [...new Uint8Array(await saved.arrayBuffer())];
+        }"""
+    )
+    names = zipfile.ZipFile(io.BytesIO(bytes(archive))).namelist()
+    stems = ["song", "song (2)", "song (2) (2)"]
+    assert names == [f"{stem}.{ending}" for stem in stems for ending in ("mid", "json")]

@@ -29,7 +29,8 @@ const livePanel = new LivePanel({ stage, takes, say, filter, midi });
 const uploadsPanel = new UploadsPanel({ stage, takes, say });
 
 function say(words, trouble = false) {
-  $("status").textContent = words;
+  // A live region: the same words would be read out once more.
+  if ($("status").textContent !== words) $("status").textContent = words;
   $("status").classList.toggle("trouble", trouble);
 }
 

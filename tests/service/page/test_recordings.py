@@ -147,3 +147,15 @@ def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recordi
     expect(page.locator("#position")).to_have_text("1:02.0")
     page.wait_for_selector("#play[aria-label=Play]")
     expect(page.locator("#length")).to_have_text("/ 1:02.0")
+
+
+def test_the_state_is_announced_once(tab: Tab, long_recording: Path) -> None:
+    """The status line is a live region: words that are written again are read out again."""
+    tab.run("""() => {
+      window.announced = [];
+      const status = document.getElementById('status');
+      new MutationObserver(() => announced.push(status.textContent))
+        .observe(status, { childList: true, characterData: true, subtree: true });
+    }""")
+    tab.upload(long_recording)
+    assert tab.run("() => announced") == ["Transcribing…", "Ready"]

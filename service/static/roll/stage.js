@@ -20,6 +20,7 @@ export class Stage {
   #noteList;
   #legend;
   #describe = () => this.#showCount();
+  #frame = 0; // of the clock that runs while it plays
   take = new Take("New take");
 
   constructor(filter) {
@@ -89,8 +90,9 @@ export class Stage {
     roll.setCursor(player.position);
     const follow = () => {
       this.showPosition();
-      if (player.playing) requestAnimationFrame(follow);
+      if (player.playing) this.#frame = requestAnimationFrame(follow);
     };
+    cancelAnimationFrame(this.#frame); // a seek pauses and plays within one picture
     follow();
   }
 

@@ -159,3 +159,33 @@ def test_the_state_is_announced_once(tab: Tab, long_recording: Path) -> None:
     }""")
     tab.upload(long_recording)
     assert tab.run("() => announced") == ["Transcribing…", "Ready"]
+
+
+def test_scrubbing_during_playback_costs_no_more_than_playback(
+    tab: Tab, long_recording: Path
+) -> None:
+    tab.upload(long_recording)
+    tab.press("Play")
+    tab.page.wait_for_selector("#roll[data-sounding='A4']")
+    before, after = tab.run("""async () => {
+      const draw = window.requestAnimationFrame;
+      let asked = 0;
+      window.requestAnimationFrame = (act) => {
+        asked += 1;
+        return draw.call(window, act);
+      };
+      const perPicture = async () => {
+        asked = 0;
+        for (let i = 0; i < 20; i += 1) await new Promise((go) => draw.call(window, go));
+        return asked / 20;
+      };
+      const before = await perPicture();
+      const seek = document.getElementById('seek');
+      for (let second = 2; second < 18; second += 1) {
+        seek.value = second;
+        seek.dispatchEvent(new Event('input'));
+        await new Promise((go) => setTimeout(go, 30));
+      }
+      return [before, await perPicture()];
+    }""")
+    assert after < 2 * before

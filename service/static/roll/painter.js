@@ -23,6 +23,7 @@ const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be
 export class Painter {
   #canvas;
   #context;
+  #scale = 0; // pixels of the screen to one of the page, as the picture has them
   palette = new Palette();
 
   constructor(canvas) {
@@ -37,6 +38,7 @@ export class Painter {
   /** Match the picture's pixels to the screen's; the picture is blank until painted again. */
   resize() {
     const { clientWidth, clientHeight } = this.#canvas;
+    this.#scale = devicePixelRatio;
     this.#canvas.width = Math.round(clientWidth * devicePixelRatio);
     this.#canvas.height = Math.round(clientHeight * devicePixelRatio);
   }
@@ -47,6 +49,7 @@ export class Painter {
    * `heat`: whether the probabilities are shown. Returns `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
    */
   paint({ take, view, head, cursor, filter, heat = false }) {
+    if (this.#scale !== devicePixelRatio) this.resize(); // the window is on another screen
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
     const sounding = soundingAt(take, head, cursor, filter);

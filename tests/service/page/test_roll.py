@@ -99,3 +99,21 @@ def test_dark_scheme_repaints_page_and_roll(bench: Tab) -> None:
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"light => ({look})().roll[0] < light - 100", arg=light["roll"][0])
     assert bench.run(look)["page"] != light["page"]
+
+
+def test_the_roll_has_the_pixels_of_the_screen_that_it_is_moved_to(tab: Tab) -> None:
+    """A window keeps its size between screens, so nothing but their scale changes."""
+    screens = tab.page.context.new_cdp_session(tab.page)
+    for scale in (1, 2):
+        size = {"width": 1200, "height": 800, "deviceScaleFactor": scale, "mobile": False}
+        screens.send("Emulation.setDeviceMetricsOverride", size)
+        tab.page.wait_for_function("scale => devicePixelRatio === scale", arg=scale)
+        tab.page.wait_for_timeout(300)  # a change of the size would be seen by now
+        tab.slide("#least-length", 10 * scale)  # anything that draws the roll again
+        tab.page.wait_for_function(
+            """scale => {
+              const { width, clientWidth } = document.getElementById('roll');
+              return width === scale * clientWidth;
+            }""",
+            arg=scale,
+        )

@@ -17,7 +17,7 @@ import { askForKey, subprotocols } from "./access.js";
 import { Backlog } from "./backlog.js";
 
 const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // the last one again and again
-const GIVE_UP_S = 600; // without any connection
+const GIVE_UP_S = 600; // of attempts in a row
 const STOPPED_ATTEMPTS = 3; // to fetch the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
 const SILENCE_TIMEOUT_S = 20; // without any message the server is gone
@@ -38,7 +38,7 @@ export class TranscriptionSocket extends EventTarget {
   #stopping = false;
   #stopSent = false;
   #ended = false;
-  #attempt = 0;
+  #attempt = 0; // since the transcription last went on
   #lostAt = 0; // page clock, in ms, of the first failure in a row
   #timer = 0; // of the pause before a retry, or of the wait for an answer
   #pumping = 0; // timer
@@ -160,7 +160,6 @@ export class TranscriptionSocket extends EventTarget {
 
   #begin(ready) {
     this.#ready = true;
-    this.#attempt = 0;
     this.sessions += 1;
     this.#frameRate = ready.frame_rate_hz;
     if (this.#checkpoint) {
@@ -181,7 +180,9 @@ export class TranscriptionSocket extends EventTarget {
   }
 
   #advance({ time_s, checkpoint }) {
-    this.#settled = Math.max(this.#settled, Math.round(time_s * this.#rate));
+    const settled = Math.round(time_s * this.#rate);
+    if (settled > this.#settled) this.#attempt = 0; // a `ready` alone may be that of one that fails again
+    this.#settled = Math.max(this.#settled, settled);
     this.#checkpoint = checkpoint;
     this.#known = 0;
     this.#backlog.forgetBefore(this.#origin + checkpoint.from_sample);

@@ -194,3 +194,24 @@ def test_a_key_is_not_asked_for_where_a_token_is_wanting_or_stray(bench: Tab) ->
         ["offered", ["rse.v1", "rse.token.good"]],
         ["end", 2],
     ]
+
+
+def test_a_server_that_never_gets_to_the_last_notes_is_given_up(bench: Tab) -> None:
+    reported = play(
+        bench,
+        """
+        const first = await nextSocket(1);
+        first.say(ready);
+        say(1000);
+        first.say(progress(point(500, 8), 0.8));
+        stream.stop();
+        first.fail();
+        for (let count = 2; count <= 4; count += 1) {
+          const again = await nextSocket(count);
+          again.say({ ...ready, checkpoint: point(500, 8) });
+          again.say(progress(point(500, 8), 0.8));
+          again.fail();
+        }
+        """,
+    )
+    assert reported["heard"][-1] == ["end", "The connection was lost before the last notes."]

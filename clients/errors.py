@@ -13,7 +13,13 @@ class TranscriptionError(Exception):
 
 
 class ConnectError(TranscriptionError):
-    """The service cannot be reached or accepts no session now."""
+    """The service cannot be reached or accepts no session now.
+
+    Attributes:
+        retry_after_s: when it may have room for a recording, if it says so.
+    """
+
+    retry_after_s: float | None = None
 
 
 class ConnectionLostError(TranscriptionError):

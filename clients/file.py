@@ -12,6 +12,7 @@ import argparse
 import json
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -47,6 +48,8 @@ except ImportError as missing:
 PIPE = "-"
 JSON = (".json",)
 WHOLE, INCOMPLETE, NO_SERVICE = 0, 1, 3
+BUSY_TRIES = 20
+"""Attempts at a recording that the service has no room for, as late as it says."""
 
 
 @dataclass(slots=True)
@@ -130,6 +133,7 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
     """
     console = Console(stderr=True)
     connections: list[socket.socket] = []
+    interrupted = threading.Event()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -147,17 +151,25 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
         def say(words: object, style: str | None = None) -> None:
             console.print(f"{path}: {words}", style=style, markup=False, soft_wrap=True)
 
-        try:
-            _transcribe_file(path, results, args, connections, bar, say)
-            return WHOLE
-        except (TranscriptionError, ValueError, OSError) as error:
-            say(error, "red")
-            return NO_SERVICE if isinstance(error, ConnectError) else INCOMPLETE
+        for left in reversed(range(BUSY_TRIES)):
+            try:
+                _transcribe_file(path, results, args, connections, bar, say)
+                break
+            except (TranscriptionError, ValueError, OSError) as error:
+                later_s = error.retry_after_s if isinstance(error, ConnectError) else None
+                again = left and later_s is not None and str(path) != PIPE  # read only once
+                if not again or interrupted.wait(later_s):
+                    say(error, "red")
+                    return NO_SERVICE if isinstance(error, ConnectError) else INCOMPLETE
+                if left == BUSY_TRIES - 1:
+                    say(f"{error}; waiting")
+        return WHOLE
 
     with bar, ThreadPoolExecutor(args.jobs) as threads:
         try:
             failures = set(threads.map(one, work)) - {WHOLE}
         except KeyboardInterrupt:
+            interrupted.set()
             for connection in connections:
                 with suppress(OSError):  # it has been closed
                     connection.shutdown(socket.SHUT_RDWR)

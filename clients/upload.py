@@ -14,6 +14,7 @@ from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
 PATH = "/transcribe"
 # The model serves live streams first: a recording may wait a long time for its first answer.
 SILENCE_TIMEOUT_S = 600.0
+BUSY = (429, 503)  # a full disk (507) seldom passes in seconds
 
 
 def transcribe(
@@ -100,5 +101,9 @@ def _refused(answer: HTTPResponse) -> TranscriptionError:
     except (ValueError, LookupError, TypeError):
         words = f"the service answered {answer.status} {answer.reason}"
     if answer.status in RETRYABLE:
-        return ConnectError(words, retryable=True)
+        busy = ConnectError(words, retryable=True)
+        later = answer.getheader("Retry-After", "")
+        if answer.status in BUSY and later.isdigit():
+            busy.retry_after_s = float(later)
+        return busy
     return TranscriptionError(words)

@@ -153,7 +153,11 @@ class TranscriptionClient:
             await asyncio.gather(self._performing, return_exceptions=True)
 
     async def __aenter__(self) -> TranscriptionClient:
-        await self.connect()
+        try:
+            await self.connect()
+        except BaseException:  # cancelled too: the session would go on with nobody to close it
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import textwrap
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -140,6 +141,17 @@ async def test_which_refusals_are_worth_another_attempt(
         with pytest.raises(ConnectError) as caught:
             await TranscriptionClient(service.url, OPTIONS).connect()
     assert caught.value.retryable is retryable
+
+
+async def test_a_caller_that_waits_no_longer_for_a_connection_leaves_nothing_behind() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        client = TranscriptionClient(f"http://127.0.0.1:{port}", OPTIONS)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), client:
+                pass
+        performing = [task.get_coro() for task in asyncio.all_tasks()]
+        assert not [coro for coro in performing if "_perform" in repr(coro)]
 
 
 async def test_a_silent_server_does_not_hold_the_caller_for_ever() -> None:

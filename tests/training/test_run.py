@@ -128,6 +128,24 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
     assert "cannot read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", [0.0, 0.5])
+def test_a_damaged_state_is_reported_and_not_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: float
+) -> None:
+    out = ["--out", str(tmp_path)]
+    assert main([*TINY, "--loop.max-steps", "2", *out]) == 0
+    state = (tmp_path / "state.pt").read_bytes()
+    begin = int(place * len(state))
+    (tmp_path / "state.pt").write_bytes(state[:begin] + b"hello" * 20 + state[begin + 100 :])
+    before = (tmp_path / "last.safetensors").read_bytes()
+    assert main([*TINY, *out, "--resume"]) == 1
+    assert "cannot read" in capsys.readouterr().err
+    assert (tmp_path / "last.safetensors").read_bytes() == before
+    (tmp_path / "state.pt").write_bytes(b"hello")
+    assert main([*TINY, *out, "--resume"]) == 1
+    assert "cannot read" in capsys.readouterr().err
+
+
 def test_a_full_disk_is_reported_and_leaves_the_old_state(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

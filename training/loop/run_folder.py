@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,11 @@ def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any
     if not path.is_file():
         raise WeightsError(f"nothing to resume: no {path}")
     try:
+        with zipfile.ZipFile(path) as archive:
+            if damaged := archive.testzip():  # torch does not compare the checksums
+                raise zipfile.BadZipFile(f"{damaged} is damaged")
         state = torch.load(path, weights_only=True, map_location=device)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise WeightsError(f"cannot read {path}: {error}") from error
     theirs, ours = state["config"], _jsonable(config)
     if theirs != ours:

@@ -50,7 +50,9 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Its threads and processes end when it is closed or forgotten. Several threads may share one.
+    Its threads and processes end when it is closed or forgotten. Several threads may share one. A
+    forked process cannot use it: start processes by ``spawn``, which torch needs too, and make one
+    in each.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Transcriber:
         settings = EngineSettings(worker_processes=worker_processes)
         self._engine = Engine(loaded(model, device), settings)
         self._close = weakref.finalize(self, self._engine.close)
+        self._process = os.getpid()
         try:
             self._engine.warm_up()
         except BaseException:
@@ -84,9 +87,14 @@ class Transcriber:
         instruments: Sequence[str] | None = None,
         progress: bool = True,
     ) -> Transcription:
-        """See the function ``transcribe``. Raises RuntimeError when closed."""
+        """See the function ``transcribe``. Raises RuntimeError when closed, or forked."""
         if not self._close.alive:
             raise RuntimeError("the transcriber is closed")
+        if os.getpid() != self._process:  # its threads stayed there: nobody would answer
+            raise RuntimeError(
+                "a forked process cannot use the transcriber: start processes by spawn, "
+                "with one in each"
+            )
         options = stream_options(FILE_OPTIONS, self._engine.config, lookahead_ms, instruments)
         with _opened(recording, sample_rate) as file, start_blocking_portal() as portal:
             bar_name = _name(file) if progress else None

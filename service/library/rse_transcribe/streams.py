@@ -1,6 +1,7 @@
 """``Stream``: live audio to notes, block by block, without a server."""
 
 import asyncio
+import os
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from threading import Thread
@@ -77,6 +78,7 @@ class Stream:
         args = self._loop, engine, self._session
         self._thread = Thread(target=_run, args=args, name="stream", daemon=True)
         self._thread.start()
+        self._process = os.getpid()
         # Runs once: when closed, forgotten, or at the end of the program.
         self._close = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
 
@@ -97,7 +99,7 @@ class Stream:
         Raises:
             ValueError: no samples, or one that is invalid (NaN, infinite, far above full scale);
                 the stream can then only be finished.
-            RuntimeError: the stream has been finished or closed.
+            RuntimeError: the stream has been finished or closed, or this process was forked.
         """
         if self._session.state is SessionState.FINISHED:
             raise RuntimeError("the stream is finished")
@@ -111,7 +113,7 @@ class Stream:
         """Transcribe to the last sample and end all notes; nothing if already finished.
 
         Raises:
-            RuntimeError: the stream was closed before.
+            RuntimeError: the stream was closed before, or this process was forked.
         """
         if self._session.state is SessionState.FINISHED:
             return []
@@ -127,6 +129,8 @@ class Stream:
     ) -> list[Event]:
         if not self._close.alive:
             raise RuntimeError("the stream is closed")
+        if os.getpid() != self._process:  # its thread stayed there: nobody would answer
+            raise RuntimeError("a forked process cannot use the stream")
         return asyncio.run_coroutine_threadsafe(method(*args), self._loop).result()
 
     def _wanted(self, events: list[Event]) -> list[Event]:

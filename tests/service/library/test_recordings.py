@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import multiprocessing
 import os
 import pickle
 import sys
@@ -118,6 +119,32 @@ def test_one_transcriber_takes_many_recordings_in_threads_too(song: Path) -> Non
         assert [each.performance for each in made] == [whole] * 6
     with pytest.raises(RuntimeError, match="the transcriber is closed"):
         transcriber.transcribe(song)
+
+
+def test_a_forked_process_is_refused_and_does_not_wait_for_threads_of_its_parent(
+    song: Path,
+) -> None:
+    context = multiprocessing.get_context("fork")
+    refusals = context.SimpleQueue()
+    transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
+    stream = rse_transcribe.Stream(RATE_HZ, model=FakeTranscriber())
+
+    def use() -> None:
+        for call in (lambda: transcriber.transcribe(song), lambda: stream.push(melody())):
+            try:
+                call()
+            except RuntimeError as error:
+                refusals.put(str(error))
+
+    with transcriber, stream:
+        forked = context.Process(target=use, daemon=True)
+        forked.start()
+        forked.join(30)
+        forked.kill()
+        assert not refusals.empty()
+        assert refusals.get().startswith("a forked process cannot use the transcriber")
+        assert refusals.get() == "a forked process cannot use the stream"
+        assert pitches(transcriber.transcribe(song)) == PITCHES
 
 
 def test_within_a_running_event_loop(song: Path) -> None:

@@ -6,6 +6,7 @@ of CHOOSERS use the written weights.
 ``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
+import argparse
 import dataclasses
 import logging
 import sys
@@ -43,7 +44,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        ship(options)
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
+
+def ship(options: argparse.Namespace) -> None:
+    """Raises ValueError or OSError for weights, data or options that cannot be used."""
     trained = load(options.run / f"{options.weights}.safetensors", dtype=torch.float32)
     synth = SynthConfig(options.synth, options.cache)
     used = dataclasses.replace(synth, real_root=options.real)
@@ -65,7 +75,6 @@ def main(arguments: list[str] | None = None) -> int:
             card["tracker"] = dataclasses.asdict(choose(load(path), used, pieces, seconds))
             write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
-    return 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tests.fakes import FakeTranscriber
 from tests.networks import TINY
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
-from training.shipping import naming
+from training.shipping import naming, ship
 from training.shipping.naming import STREAM, NamingPieces, naming_settings
 from training.shipping.pieces import Pieces, rendered_material
 from training.shipping.tune import (
@@ -103,6 +103,22 @@ def test_the_command_writes_what_it_finds_into_the_card(
     assert written[0]["tracker"]["onset_threshold"] == 0.45
     assert written[0]["config"]
     assert main(["--model", str(tmp_path / "none.safetensors"), *where, "--write"]) == 1
+
+
+def test_shipping_says_what_it_lacks_and_writes_nothing(
+    tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    arguments = [str(run), "--name", "mine", "--synth", str(tmp_path / "none"), "--out", str(out)]
+    assert ship.main(arguments) == 1
+    assert "no weights" in capsys.readouterr().err
+    run.mkdir()
+    for suffix in (".safetensors", ".json"):
+        source = tiny_weights.with_suffix(suffix)
+        (run / "best").with_suffix(suffix).write_bytes(source.read_bytes())
+    assert ship.main(arguments) == 1
+    assert "bank_index.json" in capsys.readouterr().err
+    assert not out.exists()
 
 
 SECONDS = 3.0

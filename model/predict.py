@@ -63,9 +63,12 @@ def load_any(name_or_path: str | Path) -> TranscriptionModel | SymbolNetwork:
 def read_array(path: Path) -> NDArray:
     """An .npy file. Raises InputError if it cannot be read."""
     try:
-        return np.load(path, allow_pickle=False)
+        array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path} is an archive of arrays, not one array")
+    return array
 
 
 @torch.inference_mode()

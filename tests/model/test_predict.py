@@ -107,6 +107,9 @@ def test_files_that_are_missing_or_not_what_they_should_be_are_named(
         text.write_bytes(content)
         assert main([str(weights), str(text), "y.npy"]) == 1
         assert "x.npy" in capsys.readouterr().err
+    np.savez(tmp_path / "x.npz", np.zeros((1, 8)))
+    assert main([str(weights), str(tmp_path / "x.npz"), "y.npy"]) == 1
+    assert "x.npz is an archive" in capsys.readouterr().err
     assert main([str(weights), str(tmp_path / "none.npy"), "y.npy"]) == 1
     assert "none.npy" in capsys.readouterr().err
     assert main([str(tmp_path / "none.safetensors"), str(text), "y.npy"]) == 1

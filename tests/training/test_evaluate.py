@@ -35,6 +35,7 @@ def test_the_command_writes_json_and_pictures(
         (["--data-dir", "/no/such/folder"], "is not a folder"),
         (["--model", "nobody"], "no weights"),
         (["--lookahead-ms", "-5"], "lookahead"),
+        (["--jobs", "0"], "jobs must be at least 1"),
     ],
 )
 def test_bad_input_is_a_message_and_a_status(

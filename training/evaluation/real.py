@@ -173,6 +173,8 @@ def _check_length(recording: Recording, label_shift_s: float, show: Show) -> Non
 @contextmanager
 def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
     """The built-in map, or one over processes that share the cores; both keep the order."""
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
     if jobs == 1:
         yield map
         return

@@ -103,9 +103,10 @@ class AnytimeTracker(Tracker):
 
     @property
     def first_free_frames(self) -> dict[int, int]:
-        """By silent pitch, the first unclaimed frame, if a coming window shows one before it."""
+        """By silent pitch, the first unclaimed frame, if a coming window may begin a note there: it
+        bounds the note's time too."""
         oldest = self._pushed - self.last_age
-        pitches = np.flatnonzero(self._free > max(0, oldest)).tolist()
+        pitches = np.flatnonzero(self._free >= max(1, oldest)).tolist()
         return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
 
     @property

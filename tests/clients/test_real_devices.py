@@ -112,7 +112,7 @@ def jack(stack: ExitStack, folder: Path, environment: dict[str, str]) -> None:
     command = ["jackd", "-n", name, "-r", "-d", "dummy", "-r", str(RATE), "-p", "256"]
     process = start(stack, command, environment, log := folder / "jackd.log")
     check = ["jack_wait", "-s", name, "-c"]
-    wait_for(process, log, lambda: "running" in output_of(check, environment))
+    wait_for(process, log, lambda: output_of(check, environment).strip() == "running")
 
 
 def test_tones_in_a_room_play_a_synthesiser(tmp_path: Path) -> None:

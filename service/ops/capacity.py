@@ -5,7 +5,9 @@ the process does for a session except its socket. Other load slows a trial down,
 few counts. Sessions are admitted up to a fraction of it, each by the windows per second that it
 asks for: in anytime mode a window every second hop, twice those of default options. The result is
 cached for the next start with the same processor, cores, weights and versions, which checks it by
-one trial: a machine that was busy at its first start is measured again.
+one trial and measures again if that is far off: a faster result replaces the cached one, whose
+measurement was held up; a slower one, of a machine that is busy or throttled, holds until the
+service ends.
 """
 
 import asyncio
@@ -44,8 +46,8 @@ latter with 1 ms to spare while as many sessions again were refused (``tests.ben
 
 ALONE = 0.6
 """The same for a session that has the machine to itself: no other one's windows become due together
-with its own. On a slower processor (Zen 4) a session with a window each hop asks for 0.4 to 0.5,
-and 99 % of its audio was transcribed within 20 ms."""
+with its own. With earlier code, on a Zen 4, one with a window each hop asked for 0.4 to 0.5, and
+99 % of its audio was transcribed within 20 ms."""
 
 ALONE_WORKER = 0.8
 """The same of one worker process, where a session stays with one."""
@@ -60,7 +62,7 @@ KINDS = {
 """Sessions whose number at full admission is shown."""
 
 _TRIALS = 3
-_BUSY = 1.5  # a trial so many times as fast as the cached result: that one was held up
+_UNLIKE = 1.5  # a trial so many times as fast or as slow as the cached result contradicts it
 _TRIAL_S = 0.4
 _STREAMS_EACH = 2  # per worker of the engine
 _RATE_HZ = 48_000
@@ -129,12 +131,19 @@ def capacity(engine: Engine, device: str, cache: Path, load: float = LOAD) -> Ca
     def trial() -> float:
         return asyncio.run(_trial(engine, options)) / window_s
 
-    windows_per_s, measured = _kept(cache).get(key, 0.0), trial()
-    source = f"cached in {cache}"
-    if measured > _BUSY * windows_per_s:
-        source = "measured"
-        windows_per_s = max(measured, *(trial() for _ in range(_TRIALS - 1)))
-        _keep(cache, key, windows_per_s)
+    kept, measured = _kept(cache).get(key, 0.0), trial()
+    if not kept / _UNLIKE <= measured <= kept * _UNLIKE:
+        measured = max(measured, *(trial() for _ in range(_TRIALS - 1)))
+    windows_per_s, source = measured, "measured"
+    if measured > kept * _UNLIKE:
+        _keep(cache, key, measured)
+    elif measured < kept / _UNLIKE:
+        logger.warning(
+            "%.0f windows per second, where %.0f were measured before (%s): is the machine busy?",
+            *(measured, kept, cache),
+        )
+    else:
+        windows_per_s, source = kept, f"cached in {cache}"
     alone = min(max(ALONE, load), ALONE_WORKER * engine.stream_share)
     found = Capacity(windows_per_s, engine.config.sample_rate, load, alone)
     logger.info(
@@ -170,11 +179,14 @@ async def _trial(engine: Engine, options: StreamOptions) -> float:
 def _key(engine: Engine, device: str) -> str:
     """Digest of everything that the result depends on."""
     parts = {
-        "processor": processor() if device == "cpu" else torch.cuda.get_device_name(device),
+        "processor": _details() if device == "cpu" else torch.cuda.get_device_name(device),
         "workers": engine.workers,
         "share": engine.stream_share,
         "settings": asdict(engine.settings),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "instructions": [
+            torch.backends.cpu.get_cpu_capability(),
+            *(os.environ.get(name) for name in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")),
+        ],
         "versions": [version(name) for name in ("torch", "rse-transcribe")],
         "config": engine.config.to_json(),
         "card": dict(engine.card),
@@ -184,20 +196,33 @@ def _key(engine: Engine, device: str) -> str:
 
 
 def processor() -> str:
-    """The processor's model name, as precisely as the system states it."""
+    """The processor's name, as precisely as the system states it."""
+    name = _first_core().get("model name")
+    return name or f"{platform.machine()} {platform.processor()}"
+
+
+def _details() -> list[str]:
+    """What tells processors apart; virtual machines often hide the model in its name."""
+    core = _first_core()
+    fields = ("cpu family", "model", "stepping", "flags", "CPU part")
+    return [processor(), *(core.get(field, "") for field in fields)]
+
+
+def _first_core() -> dict[str, str]:
+    """Of the system's description; empty where there is none."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else f"{platform.machine()} {platform.processor()}"
+        return {}
+    fields = (line.partition(":") for line in text.split("\n\n", 1)[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in fields}
 
 
 def _kept(cache: Path) -> dict[str, float]:
     try:
         values = json.loads(cache.read_text(encoding="utf-8"))
         return {key: float(value) for key, value in values.items() if 0 < float(value) < math.inf}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+    except (OSError, ArithmeticError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 

@@ -50,8 +50,11 @@ def test_no_session_is_larger_than_a_worker() -> None:
     assert capacity.sessions_by_kind["block_frames=8"] == 3
 
 
-def test_a_figure_is_measured_again_only_if_the_machine_was_busy(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_figure_is_measured_again_if_a_trial_contradicts_it(
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     cache = tmp_path / "new" / "capacity.json"
     speeds = [2.0, 3.0, 1.0]  # seconds of audio per second, of the trials to come
@@ -66,12 +69,21 @@ def test_a_figure_is_measured_again_only_if_the_machine_was_busy(
 
     monkeypatch.setattr(module, "_trial", trial)
     first = measured()
-    for speed in (4.0, 0.1):
+    for speed in (4.0, 2.5):
         speeds[:] = [speed]
         assert measured() == first
+    speeds[:] = [0.1, 2.9, 0.2]  # held up for a moment
+    assert measured() == first
+    assert not caplog.records
+    speeds[:] = [0.1, 1.0, 0.2]  # slower now: admitted by, not kept
+    assert measured() == pytest.approx(first / 3)
+    assert "is the machine busy?" in caplog.text
+    speeds[:] = [3.0]
+    assert measured() == first
     speeds[:] = [5.0, 6.0, 4.0]
     assert measured() == pytest.approx(2 * first)
-    monkeypatch.setattr(module, "processor", lambda: "another")
+    core = module._first_core()
+    monkeypatch.setattr(module, "_first_core", lambda: core | {"model": "another"})
     speeds[:] = [1.0, 1.5, 1.0]
     assert measured() == pytest.approx(first / 2)
 

@@ -13,13 +13,15 @@ class TranscriptionError(Exception):
 
 
 class ConnectError(TranscriptionError):
-    """The service cannot be reached or accepts no session now.
+    """The service cannot be reached or accepts no session now."""
 
-    Attributes:
-        retry_after_s: when it may have room for a recording, if it says so.
-    """
 
-    retry_after_s: float | None = None
+class BusyError(ConnectError):
+    """The service has no room for a recording yet; it may have after ``retry_after_s``."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message, retryable=True)
+        self.retry_after_s = retry_after_s
 
 
 class ConnectionLostError(TranscriptionError):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.connection.websocket import KEY_HELP
-from clients.errors import ConnectError, TranscriptionError
+from clients.errors import BusyError, ConnectError, TranscriptionError
 from clients.midi.notes import NoteList
 from clients.options import add_service_options
 from clients.recordings import (
@@ -151,19 +151,18 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
         def say(words: object, style: str | None = None) -> None:
             console.print(f"{path}: {words}", style=style, markup=False, soft_wrap=True)
 
-        for left in reversed(range(BUSY_TRIES)):
-            try:
-                _transcribe_file(path, results, args, connections, bar, say)
-                break
-            except (TranscriptionError, ValueError, OSError) as error:
-                later_s = error.retry_after_s if isinstance(error, ConnectError) else None
-                again = left and later_s is not None and str(path) != PIPE  # read only once
-                if not again or interrupted.wait(later_s):
-                    say(error, "red")
-                    return NO_SERVICE if isinstance(error, ConnectError) else INCOMPLETE
-                if left == BUSY_TRIES - 1:
-                    say(f"{error}; waiting")
-        return WHOLE
+        def attempt() -> None:
+            _transcribe_file(path, results, args, connections, bar, say)
+
+        try:
+            if str(path) == PIPE:  # it can be read only once
+                attempt()
+            else:
+                _patiently(attempt, interrupted, say)
+            return WHOLE
+        except (TranscriptionError, ValueError, OSError) as error:
+            say(error, "red")
+            return NO_SERVICE if isinstance(error, ConnectError) else INCOMPLETE
 
     with bar, ThreadPoolExecutor(args.jobs) as threads:
         try:
@@ -175,6 +174,20 @@ def _transcribe_all(work: Sequence[tuple[Path, Sequence[Path]]], args: argparse.
                     connection.shutdown(socket.SHUT_RDWR)
             raise
     return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
+
+
+def _patiently(
+    attempt: Callable[[], None], interrupted: threading.Event, say: Callable[[object], None]
+) -> None:
+    """Attempts again, as late as the service says, while it has no room."""
+    for left in reversed(range(BUSY_TRIES)):
+        try:
+            return attempt()
+        except BusyError as error:
+            if left == BUSY_TRIES - 1:
+                say(f"{error}; waiting")
+            if not left or interrupted.wait(error.retry_after_s):
+                raise
 
 
 def _transcribe_file(

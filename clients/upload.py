@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
 from clients.connection.websocket import RETRYABLE, credentials, websocket_url
-from clients.errors import ConnectError, ConnectionLostError, TranscriptionError
+from clients.errors import BusyError, ConnectError, ConnectionLostError, TranscriptionError
 
 PATH = "/transcribe"
 # The model serves live streams first: a recording may wait a long time for its first answer.
@@ -33,7 +33,7 @@ def transcribe(
         connected: is given the connection, which another thread may shut down.
 
     Raises:
-        ConnectError: the service is unreachable or busy.
+        ConnectError: the service is unreachable; BusyError: it says when it may have room.
         ConnectionLostError: the answer broke off.
         TranscriptionError: the service refused the recording.
         ValueError: impossible address.
@@ -101,9 +101,8 @@ def _refused(answer: HTTPResponse) -> TranscriptionError:
     except (ValueError, LookupError, TypeError):
         words = f"the service answered {answer.status} {answer.reason}"
     if answer.status in RETRYABLE:
-        busy = ConnectError(words, retryable=True)
         later = answer.getheader("Retry-After", "")
         if answer.status in BUSY and later.isdigit():
-            busy.retry_after_s = float(later)
-        return busy
+            return BusyError(words, float(later))
+        return ConnectError(words, retryable=True)
     return TranscriptionError(words)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
+from service.notes.dynamics import Dynamics
 from service.notes.events import Event
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import MEAN_FRAMES, PedalTracker
@@ -71,6 +72,10 @@ class Listener:
     @property
     def belief(self) -> Belief:
         return self._namer.belief
+
+    @property
+    def dynamics(self) -> Dynamics:
+        return self._tracker.dynamics
 
     @property
     def pedal(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from service.notes.belief import Belief
+from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
 from service.protocol.faults import ErrorCode
 from service.protocol.options import OptionsError
@@ -24,6 +25,7 @@ class ResumePoint:
         notes: notes that began in these frames.
         sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
         belief: about the instruments.
+        dynamics: the level that velocities are relative to.
         pedal: whether the sustain pedal was down.
         free: in anytime mode, the ``first_free_frames`` of the tracker.
 
@@ -36,6 +38,7 @@ class ResumePoint:
     notes: int = 0
     sounding: tuple[NoteEvent, ...] = ()
     belief: Belief = Belief()
+    dynamics: Dynamics = Dynamics()
     pedal: bool = False
     free: Mapping[int, int] = field(default_factory=dict)
 

@@ -40,8 +40,6 @@ class TrackerSettings:
         frame_start_frames: ... for this many frames. A ``frame_start_threshold`` of None: never.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
         default_velocity: MIDI velocity if the model has no velocity head.
-        velocity_scale: what the velocity head says is multiplied by this, since it hears how loud a
-            note arrives and typical recordings are not at full scale.
         pedal_on_threshold: the sustain pedal is down from this probability on...
         pedal_off_threshold: ... until it falls below this.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
@@ -78,7 +76,6 @@ class TrackerSettings:
     frame_start_frames: Count = 6
     min_note_frames: Annotated[int, Field(ge=2)] = 4  # else two onsets between frames could meet
     default_velocity: Annotated[int, Field(ge=1, le=MAX_VELOCITY)] = 80
-    velocity_scale: Positive = 1.0
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1

@@ -1,16 +1,16 @@
 """What both note trackers share: the heads that they read, and the notes that sound."""
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.notes import onsets
+from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
-from service.notes.tracker_settings import MAX_VELOCITY, TrackerSettings
+from service.notes.tracker_settings import TrackerSettings
 
 Known = list[tuple[int, NoteEvent]]
 """Events, each with the frame that made it known."""
@@ -29,6 +29,7 @@ class Tracker(ABC):
         on_delay_frames: maximum, beyond the look-ahead, from the time of a note_on until it is
             known.
         off_delay_frames: the same for a note_off.
+        dynamics: the level that velocities are relative to.
     """
 
     columns = 1
@@ -70,6 +71,7 @@ class Tracker(ABC):
         self._resumed = 0  # earlier frames were decided elsewhere
         self._sounding: dict[int, NoteEvent] = {}
         self._notes = 0
+        self.dynamics = Dynamics()
 
     @property
     @abstractmethod
@@ -93,6 +95,7 @@ class Tracker(ABC):
         self._pushed = first_frame
         self._resumed = point.frames
         self._notes = point.notes
+        self.dynamics = point.dynamics
         for event in point.sounding:
             self._hold(event)
 
@@ -158,7 +161,7 @@ class Tracker(ABC):
         return event
 
     def _velocity_at(self, known: NDArray[np.float32], at: int, pitch: int) -> int:
-        """MIDI velocity, 1 to 127."""
+        """MIDI velocity, 1 to 127, of a note that begins."""
         if self._velocity is None:
             return self.settings.default_velocity
         if self._onset is not None:
@@ -166,8 +169,9 @@ class Tracker(ABC):
             radius = self.settings.onset_radius_frames
             near = known[self._onset, at - radius : at + radius + 1, pitch]
             at += int(np.argmax(near)) - radius
-        loudness = float(known[self._velocity, at, pitch]) * self.settings.velocity_scale
-        return max(1, min(MAX_VELOCITY, math.floor(loudness * MAX_VELOCITY + 0.5)))
+        loudness = float(known[self._velocity, at, pitch])
+        self.dynamics = self.dynamics.after(loudness)
+        return self.dynamics.velocity(loudness)
 
     def _fell(
         self, known: NDArray[np.float32], at: int, frame: int, pitch: int, earliest: int

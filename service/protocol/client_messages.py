@@ -108,6 +108,13 @@ class BeliefState(_State):
     weights: dict[_Instrument, Annotated[float, Field(gt=0)]]
 
 
+class DynamicsState(_State):
+    """How loud the recent notes were."""
+
+    level: float = Field(ge=-20, le=0)
+    notes: float = Field(ge=0, le=101)
+
+
 class Checkpoint(_State):
     """A resume point: any server with the same model can continue from it."""
 
@@ -117,6 +124,7 @@ class Checkpoint(_State):
     notes: _Count
     sounding: tuple[SoundingNote, ...] = Field(max_length=128)
     belief: BeliefState | None = None
+    dynamics: DynamicsState | None = None
     pedal: bool = False
     free: dict[_Pitch, _Count] = Field(default_factory=dict, max_length=128)
 

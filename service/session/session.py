@@ -188,6 +188,7 @@ class TranscriptionSession:
             notes=self.score.begun,
             sounding=self.score.sounding,
             belief=self._listener.belief,
+            dynamics=self._listener.dynamics,
             pedal=self._listener.pedal,
             free=self._listener.first_free_frames,
         )

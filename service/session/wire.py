@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 from service.notes.belief import Belief
+from service.notes.dynamics import Dynamics
 from service.notes.events import Event, NoteEvent
 from service.notes.resume import ResumePoint, impossible
 from service.notes.tracker_settings import MOST_KEPT
@@ -19,12 +20,13 @@ def event_message(event: Event) -> NoteOn | NoteUpdate | NoteOff | Pedal:
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
     given = {field.name: getattr(point, field.name) for field in fields(point)}
     given["belief"] = point.belief if point.belief.weights else None
+    given["dynamics"] = point.dynamics if point.dynamics.notes else None
     return Checkpoint.model_validate({"session_id": session_id, **given}, from_attributes=True)
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
     """The resume point of a client's message; raises OptionsError if it is impossible."""
-    belief = checkpoint.belief
+    belief, dynamics = checkpoint.belief, checkpoint.dynamics
     if belief is not None and max(belief.weights.values(), default=0) > _MOST_NOTES:
         raise impossible(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
     known = set(SoundingNote.model_fields)
@@ -35,4 +37,5 @@ def resume_point(checkpoint: Checkpoint) -> ResumePoint:
             for note in checkpoint.sounding
         ),
         belief=Belief(belief.weights, belief.frame) if belief else Belief(),
+        dynamics=Dynamics(dynamics.level, dynamics.notes) if dynamics else Dynamics(),
     )

@@ -23,7 +23,7 @@ from model.commands import documented_parser
 from model.storage import load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.music.metrics import NoteList, frame_f1, matched_onsets
+from training.music.metrics import NoteList, frame_f1
 from training.music.synth.config import CACHE, SynthConfig
 from training.shipping.card import write_card
 from training.shipping.pieces import Pieces, Truth, recorded_material, rendered_material
@@ -110,16 +110,6 @@ class RenderedPieces(Pieces):
         """And half of frame F1."""
         rolls = (notes.roll(frames, self.frame_s) for notes in (truth.notes, found))
         return super().score(truth, found, frames) + 0.5 * frame_f1(*rolls)
-
-    def velocity_scale(self, settings: TrackerSettings) -> float:
-        """The ``velocity_scale`` that makes the found notes as loud as they were played, in the
-        median and to a tenth; that of ``settings`` if none is found."""
-        ratios = [np.zeros(0)]
-        for truth, notes in self.tracked(replace(settings, velocity_scale=1.0)):
-            pairs = matched_onsets(truth.notes, notes)
-            ratios.append(truth.notes.velocity[pairs[:, 0]] / notes.velocity[pairs[:, 1]])
-        found = np.concatenate(ratios)
-        return round(float(np.median(found)), 1) if len(found) else settings.velocity_scale
 
 
 def correction_frames(kinds: Sequence[Pieces], settings: TrackerSettings) -> float:
@@ -240,11 +230,7 @@ def settings_for(
     start = TrackerSettings.from_card(transcriber.card)
     # Thresholds by age are chosen for an onset threshold (training.shipping.early).
     best = tune(objective, replace(start, early_onset_thresholds=()), grid)
-    return replace(
-        best,
-        onset_correction_frames=correction_frames(kinds, best),
-        velocity_scale=rendered.velocity_scale(best),
-    )
+    return replace(best, onset_correction_frames=correction_frames(kinds, best))
 
 
 CHOOSER = Chooser(settings_for, pieces=16, seconds=40.0)

@@ -138,7 +138,9 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
     free = one.first_free_frames
-    point = ResumePoint(frames=cut, notes=notes, sounding=sounding, free=free)
+    point = ResumePoint(
+        frames=cut, notes=notes, sounding=sounding, free=free, dynamics=one.dynamics
+    )
     other.resume(first, point)
     for n in range(first, cut):
         assert other.push(windows[n]) == []

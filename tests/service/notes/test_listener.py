@@ -75,6 +75,7 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
         notes=len(ons),
         sounding=tuple(event for event in ons.values() if event.note_id not in ended),
         belief=whole.belief,
+        dynamics=whole.dynamics,
         pedal=whole.pedal,
     )
     resumed.resume(first, point)

@@ -65,12 +65,6 @@ def test_pieces_are_tracked_and_scored(synth_config: SynthConfig) -> None:
             probabilities[1, min(frames - 1, round(onset / pieces.frame_s)), pitch] = 1.0
     deaf = TrackerSettings(onset_threshold=1.0, frame_on_threshold=1.0, min_note_frames=1000)
     assert pieces.objective(TrackerSettings()) > max(1.0, pieces.objective(deaf))
-    for probabilities, truth in pieces.pieces:  # half as loud as they were played
-        probabilities[2] = float(np.median(truth.notes.velocity)) / 127 / 2
-    assert pieces.velocity_scale(TrackerSettings()) == pytest.approx(2.0, abs=0.1)
-    for probabilities, _ in pieces.pieces:
-        probabilities[:] = 0.0
-    assert pieces.velocity_scale(TrackerSettings(velocity_scale=1.3)) == 1.3  # of no note
 
 
 def test_the_timing_of_several_kinds_of_pieces_is_levelled() -> None:

@@ -1,0 +1,61 @@
+"""Velocities within a performance."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.notes.dynamics import LOWEST_LEVEL, MEAN_VELOCITY, Dynamics
+from service.notes.resume import ResumePoint
+from service.protocol.client_messages import Checkpoint
+from service.session.wire import checkpoint_of, resume_point
+
+START = Dynamics()
+LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)
+
+
+def velocities(loudness: list[float], dynamics: Dynamics = START) -> list[int]:
+    out = []
+    for value in loudness:
+        dynamics = dynamics.after(value)
+        out.append(dynamics.velocity(value))
+    return out
+
+
+@given(LOUDNESS, st.floats(0.5, 2.0))
+def test_gain_changes_no_velocity_by_more_than_rounding(loudness: list[float], gain: float) -> None:
+    raised = velocities([gain * value for value in loudness])
+    for before, after in zip(velocities(loudness), raised, strict=True):
+        assert abs(before - after) <= 1
+
+
+@given(LOUDNESS)
+def test_a_resumed_performance_goes_on_as_before(loudness: list[float]) -> None:
+    dynamics = Dynamics()
+    for number, value in enumerate(loudness):
+        rest = loudness[number:]
+        sent = checkpoint_of("0", ResumePoint(dynamics=dynamics)).model_dump_json()
+        received = resume_point(Checkpoint.model_validate_json(sent)).dynamics
+        assert received == dynamics
+        assert velocities(rest, received) == velocities(rest, dynamics)
+        dynamics = dynamics.after(value)
+        if number == 10:
+            break
+
+
+def test_velocities_follow_the_player_and_the_level_follows_slowly() -> None:
+    assert velocities([0.3])[0] == MEAN_VELOCITY
+    crescendo = velocities([0.2 * 1.02**i for i in range(40)])
+    assert all(before <= after for before, after in pairwise(crescendo))
+    assert crescendo[-1] > MEAN_VELOCITY + 20
+    settled = velocities([0.1] * 300 + [0.4] * 500)
+    assert settled[300] == 127
+    assert settled[-1] == pytest.approx(MEAN_VELOCITY, abs=2)
+
+
+def test_faint_noise_stays_soft() -> None:
+    faint = math.exp(LOWEST_LEVEL) / 8
+    assert velocities([faint] * 100) == [round(MEAN_VELOCITY / 8)] * 100
+    assert velocities([0.0]) == [1]

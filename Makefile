@@ -25,7 +25,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate paper-gpu clean
+.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -90,14 +90,6 @@ train-accurate: $(VENV)/.installed-dev
 train-light: $(VENV)/.installed-dev
 	$(TRAIN) --preset light --out runs/light $(call resume,runs/light)
 	$(SHIP) runs/light --name light
-
-# One slice of MINUTES a call: call again to go on, until it says that all is finished.
-MINUTES ?= 10
-paper-gpu: $(VENV)/.installed-dev ## the paper's runs in slices of MINUTES=10, with SHARED/text
-	$(PY) -m training.paper --out runs/paper --minutes $(MINUTES) --novels $(SHARED)/text/novels.tar.xz \
-	  --development $(SHARED)/text/lambada/lambada_development_plain_text.txt \
-	  --test $(SHARED)/text/lambada/lambada_test_plain_text.txt; \
-	  status=$$?; test $$status = 3 && echo "make paper-gpu again to go on" || exit $$status
 
 bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through the streaming path
 	@status=0; for set in $(SHARED)/real/*/; do \

@@ -52,6 +52,7 @@ KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at 
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
 _Kernel = Annotated[int, Field(gt=0, le=WINDOW, multiple_of=HOP)]
+_Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 _LISTED = Field(min_length=1)
 
 
@@ -76,6 +77,9 @@ class RSEConfig:
     """The stored S is multiplied by this inside the sigmoid (released code: 2)."""
     shuffle: Literal["released", "paper"] = "released"
     """"released" pairs neighbours, then distance 2, 4, ...; "paper" follows its text."""
+    init: Literal["released", "paper"] = "released"
+    """Of W: Glorot, after which the update c has an amplitude of 0.75, or "paper": 1, so that a
+    unit keeps an amplitude of 0.25 (:func:`model.switch.keep_amplitude`)."""
     dropout: Fraction = 0.1
     """Divided by log2 of the sequence length and applied after every switch layer."""
     unit: Literal["residual", "gated"] = "residual"
@@ -88,6 +92,9 @@ class RSEConfig:
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
 """The switch units of the authors' released code."""
 
+TEXT_RSE = RSEConfig(shuffle="paper", init="paper", dropout=0.0)
+"""The network of the paper's text, which mentions no dropout."""
+
 
 @checked()
 class StridedConfig:
@@ -97,6 +104,9 @@ class StridedConfig:
     """Each halves the length of the sequence."""
     input_noise: NotNegative = 0.001
     """Standard deviation of the noise added to the waveform in training (released code)."""
+    window: _Window = 8192
+    """Samples that the network hears: the middle of what it is given. It predicts the frames in
+    them, with 128 samples the middle one."""
     fourier: Flag = False
     """Read the interleaved complex spectrum of the window instead of its samples, as the
     published MusicNet weights do."""
@@ -225,6 +235,14 @@ class ModelConfig:
 
 PAPER = ModelConfig()
 """The paper's MusicNet network: raw waveform, two convolutions, m = 192, two Beneš blocks."""
+
+PAPER_TEXT = ModelConfig(
+    name="paper-text",
+    front_end=StridedConfig(input_noise=0.0),
+    rse=TEXT_RSE,
+    calibration=False,
+)
+"""The paper's network by its text alone."""
 
 RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
 """The paper's network as the authors' released code computes it."""

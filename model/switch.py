@@ -70,6 +70,32 @@ def activate(kind: str, x: Tensor) -> Tensor:
     raise ValueError(f"unknown activation {kind!r}")
 
 
+def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
+    """Initialises a map of activated features as ``RSEConfig.init`` says."""
+    if config.init == "paper":
+        keep_amplitude(linear, config.activation)
+    else:
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.uniform_(linear.bias, 0, 0.01)
+
+
+@torch.no_grad()
+def keep_amplitude(linear: nn.Linear, activation: str) -> None:
+    """Makes outputs of amplitude 1 of activated features, which were normal with amplitude 1.
+
+    For W with independent entries and rows that sum to 0, every output has the variance
+    (inputs) Var(w) Var(g), with Var(g) = 1/3 + 1/(2 pi sqrt(3)) - 1/(4 pi) = 0.346 after a GELU.
+    Rows sum to 0 because all layers of a half share W: the mean of g, 0.28, would otherwise add the
+    same vector in every layer.
+    """
+    normal = torch.special.ndtri((torch.arange(4096, dtype=torch.double) + 0.5) / 4096)
+    deviation = activate(activation, normal).std().item()
+    limit = math.sqrt(3 / linear.in_features) / deviation
+    nn.init.uniform_(linear.weight, -limit, limit)
+    linear.weight -= linear.weight.mean(dim=1, keepdim=True)
+    nn.init.zeros_(linear.bias)
+
+
 class ResidualSwitchUnit(nn.Module):
     """One switch layer: the same unit on every pair of neighbours."""
 
@@ -88,8 +114,7 @@ class ResidualSwitchUnit(nn.Module):
             logit = math.log(config.residual / (1 - config.residual))
             self.s = nn.Parameter(torch.full((pair,), logit / config.residual_speed))
         nn.init.xavier_uniform_(self.z.weight)
-        nn.init.xavier_uniform_(self.w.weight)
-        nn.init.uniform_(self.w.bias, 0, 0.01)
+        initialise_map(self.w, config)
 
     @torch.no_grad()
     def make_identity(self) -> None:

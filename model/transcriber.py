@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from model.config import (
     FRAMES,
@@ -54,6 +55,7 @@ class StridedNetwork(nn.Module):
     def __init__(self, config: ModelConfig, front_end: StridedConfig) -> None:
         super().__init__()
         self.heads = config.heads
+        self.window = front_end.window
         self.front_end = StridedFrontEnd(front_end, config.rse)
         self.rse = ResidualShuffleExchange(config.rse)
         self.head = nn.Linear(config.rse.maps, len(config.heads) * PITCHES)
@@ -69,15 +71,24 @@ class StridedNetwork(nn.Module):
         """Every (HOP / stride)-th position of ``raw``, (batch, heads, frames, PITCHES) logits.
 
         Position p belongs to sample p * stride, but as in the released code frame i is trained to
-        predict sample HOP * (i + 1) from position i * HOP / stride, one hop earlier.
+        predict sample HOP * (i + 1) from position i * HOP / stride, one hop earlier. Of HOP samples
+        there is one frame, for the sample in their middle.
         """
         step = HOP // self.front_end.stride  # positions per frame
-        out = raw[:, : raw.shape[1] - step : step] + LOGIT_OFFSET
+        out = raw[:, : max(1, raw.shape[1] - step) : step] + LOGIT_OFFSET
         return pool_pedal(out.unflatten(2, (-1, PITCHES)).transpose(1, 2), self.heads)
 
+    def heard(self, window: Tensor) -> Tensor:
+        """(batch, samples) -> the middle that a network with a smaller window hears."""
+        outside = max(0, window.shape[1] - self.window) // 2
+        return window if self.window == WINDOW else window[:, outside : outside + self.window]
+
     def forward(self, window: Tensor) -> Tensor:
-        """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits."""
-        return self.frames(self.raw(window))
+        """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits. Frames that a
+        smaller window does not hear are impossible."""
+        out = self.frames(self.raw(self.heard(window)))
+        outside = (window.shape[1] // HOP - 1 - out.shape[2]) // 2
+        return F.pad(out, (0, 0, outside, outside), value=IMPOSSIBLE) if outside > 0 else out
 
     def by_head(self) -> list[Tensor]:
         """Views of the heads' parameters, each with the heads as its first axis."""

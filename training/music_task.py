@@ -33,12 +33,13 @@ from training.music.losses import (
     HeadWeights,
     Teacher,
     heads_loss,
-    released_loss,
 )
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import CACHE, SynthConfig
 from training.music.synth.dataset import Batch, render_validation, synth_stream
 from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets
+from training.musicnet.objective import FrameTerms, frame_loss
+from training.musicnet.tones import tone_batch, tone_stream
 from training.musicnet.windows import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
@@ -55,8 +56,8 @@ class MusicConfig:
         default_factory=lambda: SynthConfig(root=Path("data/synth"), cache=CACHE)
     )
     """The note bank and the scores that audio is rendered from."""
-    data: Literal["synth", "musicnet"] = "synth"
-    """Rendered audio, or the recordings of the MusicNet archive."""
+    data: Literal["synth", "musicnet", "tones"] = "synth"
+    """Rendered audio, the recordings of the MusicNet archive, or made-up tones for a first try."""
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     """The MusicNet archive."""
     batch_size: int = 24
@@ -67,6 +68,8 @@ class MusicConfig:
     """Oldest frame that is trained, in hops before the end of the window; the newest is the newest
     that has all its filters. Other frames are never used."""
     weights: HeadWeights = field(default_factory=HeadWeights)
+    terms: FrameTerms = field(default_factory=FrameTerms)
+    """The objective of a network with the frame head alone."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """A larger network to learn from beside the labels."""
     validation_windows: int = 1000
@@ -96,8 +99,9 @@ class MusicTask:
             if config.data == "musicnet"
             else None
         )
-        # The archive has no velocities.
-        self.weights = replace(config.weights, velocity=0) if self.archive else config.weights
+        # The archive has no velocities, nor have tones.
+        known = config.data == "synth"
+        self.weights = config.weights if known else replace(config.weights, velocity=0)
         self.teacher = (
             Teacher(config.distillation, config.model) if config.distillation.teacher else None
         )
@@ -116,6 +120,11 @@ class MusicTask:
         if self.archive:
             rows = share.rows(config.batch_size)
             return self.archive.batches(config.batch_size, rows, seed, step, config.workers)
+        if config.data == "tones":
+            model = config.model
+            return tone_stream(
+                config.batch_size, model.sample_rate, model.context, seed, step, share
+            )
         size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
         return synth_stream(self.synth, size, config.workers, music)
 
@@ -135,11 +144,12 @@ class MusicTask:
             )
         strided = transcriber.network
         assert isinstance(strided, StridedNetwork)
-        raw = strided.raw(audio)
+        raw = strided.raw(strided.heard(audio))
         logits = strided.frames(raw)[:, 0]
-        return released_loss(
-            logits, raw[..., :PITCHES], transcriber.scale, transcriber.offset, labels.frame
-        )
+        frame = labels.frame[:, self.frames]
+        middle = logits.detach()[:, None, None, logits.shape[1] // 2]
+        calibrated = transcriber.calibrate(middle)[:, 0, 0]
+        return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
 
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Frame average precision on held-out timbres or recordings: of the middle frame, as in
@@ -147,11 +157,13 @@ class MusicTask:
         assert isinstance(network, TranscriptionModel)
         if self._validation is None:
             count = self.config.validation_windows
-            self._validation = (
-                self.archive.validation(count)
-                if self.archive
-                else render_validation(self.synth, count, seed=7)
-            )
+            if self.archive:
+                self._validation = self.archive.validation(count)
+            elif self.config.data == "tones":
+                model, rng = self.config.model, np.random.default_rng(7)
+                self._validation = tone_batch(rng, count, model.sample_rate, model.context)
+            else:
+                self._validation = render_validation(self.synth, count, seed=7)
         windows, targets = self._validation
         device = next(network.parameters()).device
         parts = torch.from_numpy(windows).split(64)
@@ -164,7 +176,8 @@ class MusicTask:
             "onset": targets.onset > ONSET_SCALE // 2,
             "offset": targets.offset > ONSET_SCALE // 2,
         }
-        for lookahead in SCORED_LOOKAHEADS_MS:
+        filtered = isinstance(self.config.model.front_end, FilterbankConfig)
+        for lookahead in SCORED_LOOKAHEADS_MS if filtered else ():
             frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
             for row, head in enumerate(network.config.heads):
                 if head in truth:
@@ -179,15 +192,18 @@ class MusicTask:
         # Paths mean nothing to readers of a card.
         synth = asdict(self.config.synth).items()
         settings = {name: value for name, value in synth if not isinstance(value, os.PathLike)}
-        data = self.archive.card() if self.archive else {"synth": settings}
+        made = {"synth": settings} if self.config.data == "synth" else {"tones": "made up"}
+        data = self.archive.card() if self.archive else made
         data = {"batch_size": self.config.batch_size, **data}
         return {"name": model.name, "config": model.to_json(), "data": data}
 
 
 def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
-    """Frames of a window with complete filters, up to `farthest_hops` from its end."""
+    """Frames of a window with complete filters, up to `farthest_hops` from its end; all that a
+    network without filters hears."""
     if not isinstance(model.front_end, FilterbankConfig):
-        return slice(0, FRAMES)
+        outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
+        return slice(outside, FRAMES - outside)
     return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
 
 

@@ -1,10 +1,28 @@
-"""The presets of ``training.run``."""
+"""The presets of ``training.run``.
+
+Every task has ``minute``, which needs no data and is what a task alone runs; ``paper``, the
+paper's network with the hyperparameters of the authors' released code; and ``paper-text``, which
+follows the paper's text wherever the released code departs from it or adds to it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from model.config import ACCURATE, LIGHT, PAPER, RELEASED_RSE, RSEConfig
+from tyro.conf import Suppress
+
+from model.config import (
+    ACCURATE,
+    LIGHT,
+    LIVE,
+    NOTE_HEADS,
+    PAPER,
+    PAPER_TEXT,
+    RELEASED_RSE,
+    TEXT_RSE,
+    FilterbankConfig,
+    RSEConfig,
+)
 from training.algorithmic.data import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.passages import CutConfig
@@ -13,6 +31,7 @@ from training.loop.config import LoopConfig
 from training.loop.loop import Task
 from training.music.losses import DistillationConfig
 from training.music_task import MusicConfig, MusicTask
+from training.musicnet.objective import TEXT_TERMS
 
 
 def released_learning_rate(maps: int) -> float:
@@ -30,12 +49,22 @@ class MusicRun:
     """Initial weights: a shipped name or a .safetensors file of a network of the same kind with at
     most as many Beneš blocks and heads. Empty starts at random."""
     out: Path = Path("runs/musicnet")
-    """Folder for weights, the state of the run and metrics.jsonl."""
+    """Folder for weights, configuration and state of the run, and metrics.jsonl."""
     resume: bool = False
-    """Continue from the state in the folder."""
+    """Continue the run in the folder."""
+    preset: Suppress[str] = ""
+    """Where the fields come from."""
 
     def make_task(self) -> Task:
         return MusicTask(self.music)
+
+    def reads(self) -> dict[str, Path | None]:
+        """The files and folders of its data, by the option that names each."""
+        music = self.music
+        if music.data == "musicnet":
+            return {"--data-dir": music.archive.root}
+        synth = {"--data-dir": music.synth.root, "--music.synth.real-root": music.synth.real_root}
+        return synth if music.data == "synth" else {}
 
 
 @dataclass(frozen=True)
@@ -45,12 +74,18 @@ class AlgorithmicRun:
     algorithmic: AlgorithmicConfig = field(default_factory=AlgorithmicConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     out: Path = Path("runs/algorithmic")
-    """Folder for weights, the state of the run and metrics.jsonl."""
+    """Folder for weights, configuration and state of the run, and metrics.jsonl."""
     resume: bool = False
-    """Continue from the state in the folder."""
+    """Continue the run in the folder."""
+    preset: Suppress[str] = ""
+    """Where the fields come from."""
 
     def make_task(self) -> Task:
         return AlgorithmicTask(self.algorithmic)
+
+    def reads(self) -> dict[str, Path | None]:
+        """As of :class:`MusicRun`."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -60,15 +95,40 @@ class LambadaRun:
     lambada: LambadaConfig = field(default_factory=LambadaConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     out: Path = Path("runs/lambada")
-    """Folder for weights, vocabulary, the state of the run and metrics.jsonl."""
+    """Folder for weights, vocabulary, configuration and state of the run, and metrics.jsonl."""
     resume: bool = False
-    """Continue from the state in the folder."""
+    """Continue the run in the folder."""
+    preset: Suppress[str] = ""
+    """Where the fields come from."""
 
     def make_task(self) -> Task:
         return LambadaTask(self.lambada, self.out, self.resume)
 
+    def reads(self) -> dict[str, Path | None]:
+        """As of :class:`MusicRun`."""
+        data = self.lambada
+        names = () if data.made_up else ("train", "validation", "vectors")
+        return {f"--lambada.{name}": getattr(data, name) for name in names}
+
 
 Run = MusicRun | AlgorithmicRun | LambadaRun
+
+
+def by_the_text(loop: LoopConfig) -> LoopConfig:
+    """The textbook's RAdam in place of the released code's variant, its decay and clipping."""
+    return replace(loop, optimizer="radam", weight_decay=0, gradient_clip=0)
+
+
+_PAPER_MUSIC = MusicRun(
+    MusicConfig(model=PAPER, data="musicnet", batch_size=16, workers=8, validation_windows=1500),
+    LoopConfig(
+        steps=800_000,
+        optimizer="released",
+        learning_rate=released_learning_rate(PAPER.rse.maps),
+        average=0,
+        warmup=0,
+    ),
+)
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
     # The weights in the package.
@@ -96,7 +156,23 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         LoopConfig(minutes=120, learning_rate=1e-3, validate_minutes=15),
         init="live",
     ),
-    # A few minutes on two cores, for a first try.
+    # A small filterbank network on made-up tones.
+    "minute": MusicRun(
+        MusicConfig(
+            model=replace(
+                LIVE,
+                name="minute",
+                front_end=FilterbankConfig(channels=8, convolutions=1),
+                rse=RSEConfig(maps=32, blocks=1, dropout=0.0),
+                heads=NOTE_HEADS,
+            ),
+            data="tones",
+            batch_size=16,
+            validation_windows=200,
+        ),
+        LoopConfig(minutes=0.8, learning_rate=5e-3, average=0.98),
+    ),
+    # A few minutes on two cores, for a first try with data.
     "laptop": MusicRun(
         MusicConfig(validation_windows=300), LoopConfig(minutes=4, validate_minutes=2)
     ),
@@ -109,17 +185,12 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
             validate_minutes=15,
         ),
     ),
-    # The paper's network and the released code's batch size, steps and rate; needs a GPU.
-    "paper": MusicRun(
-        MusicConfig(model=PAPER, batch_size=16, workers=8, validation_windows=1500),
-        LoopConfig(
-            steps=800_000,
-            optimizer="released",
-            learning_rate=released_learning_rate(PAPER.rse.maps),
-            average=0,
-            warmup=0,
-            tensorboard=True,
-        ),
+    # On the archive; needs a GPU.
+    "paper": _PAPER_MUSIC,
+    "paper-text": replace(
+        _PAPER_MUSIC,
+        music=replace(_PAPER_MUSIC.music, model=PAPER_TEXT, terms=TEXT_TERMS),
+        loop=by_the_text(_PAPER_MUSIC.loop),
     ),
 }
 
@@ -128,7 +199,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     """Presets of one of the three tasks."""
     problem = PROBLEMS[task]
     data = AlgorithmicConfig(task=task)  # type: ignore[arg-type]
-    loop = LoopConfig(validate_steps=500, tensorboard=True)
+    loop = LoopConfig(validate_steps=500)
     released_loop = replace(
         loop,
         steps=20_000,
@@ -138,6 +209,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         average=0,
     )
     paper = RSEConfig(maps=192, blocks=problem.blocks)
+    text = replace(TEXT_RSE, maps=192, blocks=problem.blocks)
     released = replace(RELEASED_RSE, maps=192, blocks=problem.blocks)
 
     def on_a_cpu(maps: int) -> AlgorithmicRun:
@@ -155,6 +227,9 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     return {
         # The paper's network, trained as in the released code; needs a GPU.
         "paper": AlgorithmicRun(replace(data, rse=paper), released_loop),
+        "paper-text": AlgorithmicRun(
+            replace(data, rse=text, smoothing=0.0), by_the_text(released_loop)
+        ),
         # The network as the released code computes it.
         "released": AlgorithmicRun(replace(data, rse=released), released_loop),
         # The paper's ablation study: longer sequences; vary rse with flags.
@@ -164,6 +239,17 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         # Half or all of the paper's width with the released code's batch, on one core.
         "m96": on_a_cpu(96),
         "m192": on_a_cpu(192),
+        # Sequences of up to 16.
+        "minute": AlgorithmicRun(
+            replace(
+                data,
+                rse=replace(paper, maps=48, dropout=0.0),
+                bins=(8, 16),
+                examples_per_length=2_000,
+                validation_examples=256,
+            ),
+            replace(loop, minutes=0.8, optimizer="muon", learning_rate=0.02, average=0.98),
+        ),
         # A quarter of an hour on one core of a laptop.
         "laptop": AlgorithmicRun(
             replace(
@@ -194,19 +280,41 @@ _NOVELS = replace(
     batch_size=64,
 )
 
+_PAPER_LAMBADA = LambadaRun(
+    LambadaConfig(vectors=Path("data/wiki-news-300d-1M.vec"), preprocessing="released"),
+    LoopConfig(
+        steps=20_000,
+        optimizer="released",
+        learning_rate=released_learning_rate(384),
+        warmup=0,
+        average=0,
+        validate_steps=1000,
+    ),
+)
+
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
-    # The paper's network and the released code's data, batch size, steps and rate; needs LAMBADA's
-    # train.txt, fastText vectors and a GPU.
-    "paper": LambadaRun(
-        LambadaConfig(preprocessing="released"),
-        LoopConfig(
-            steps=20_000,
-            optimizer="released",
-            learning_rate=released_learning_rate(384),
-            warmup=0,
-            average=0,
-            validate_steps=1000,
+    # Needs fastText's word vectors and a GPU; LAMBADA's train.txt takes the place of the novels.
+    "paper": _PAPER_LAMBADA,
+    "paper-text": LambadaRun(
+        replace(
+            _PAPER_LAMBADA.lambada,
+            preprocessing="clean",
+            rse=replace(TEXT_RSE, maps=384),
+            smoothing=0.0,
+            word_dropout=0.0,
         ),
+        by_the_text(_PAPER_LAMBADA.loop),
+    ),
+    # Made-up passages.
+    "minute": LambadaRun(
+        replace(
+            _SMALL,
+            made_up=2_000,
+            rse=RSEConfig(maps=32, blocks=1, dropout=0.0),
+            length=32,
+            validation_passages=200,
+        ),
+        LoopConfig(minutes=0.5, learning_rate=4e-3, average=0.98),
     ),
     # Beats the baselines after a few minutes on one core, without word vectors.
     "laptop": LambadaRun(

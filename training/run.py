@@ -1,52 +1,112 @@
 """Train a network.
 
-    python -m training.run musicnet --preset live --out runs/live
-    python -m training.run musicnet --preset paper --data musicnet --data-dir DIR --out runs/paper
-    python -m training.run algorithmic --task sorting --preset laptop --out runs/sorting
+    python -m training.run algorithmic                      # a minute, without any data
+    python -m training.run musicnet --preset live --data-dir DIR/synth --out runs/live
+    python -m training.run musicnet --out runs/live --resume
 
 Every field of a preset can be overridden, for example --loop.minutes 10 --algorithmic.rse.maps 96;
---help-all lists them with their units. The run's folder receives the last and the best
-weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and --resume
-continues, so long training fits into short sessions; Ctrl-C saves too, without validating.
+--help-all lists them with their units. The run's folder receives its configuration, the last and
+the best weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and
+--resume continues with the folder's configuration, so long training fits into short sessions;
+Ctrl-C saves too, without validating.
 
 On several GPUs or machines: torchrun --nproc-per-node 4 -m training.run ...
 """
 
 import argparse
+import json
 import logging
 import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
+from pydantic import TypeAdapter, ValidationError
 
-from model.storage import WeightsError
+from model.ranges import explained
+from model.storage import WeightsError, write_whole
 from model.transcriber import TranscriptionModel
 from training.algorithmic.data import PROBLEMS
 from training.loop.loop import Trainer
-from training.loop.parallel import leave
+from training.loop.parallel import is_first, leave
 from training.loop.run_folder import STATE
 from training.loop.warm_start import warm_start
-from training.presets import COMMANDS, MusicRun, Run, presets_of
+from training.presets import COMMANDS, AlgorithmicRun, LambadaRun, MusicRun, Run, presets_of
 
-DEFAULT_PRESET = "laptop"
+DEFAULT_PRESET = "minute"
+CONFIG = "config.json"
+FIXED = (
+    "algorithmic.rse",
+    "algorithmic.task",
+    "lambada.corpus_vectors",
+    "lambada.numbered",
+    "lambada.preprocessing",
+    "lambada.rse",
+    "lambada.vocabulary",
+    "loop.optimizer",
+    "music.data",
+    "music.model",
+)
+"""Fields that a resumed run cannot change: the state would not fit or mean something else."""
+INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
+
 PROG = "python -m training.run"
 DESCRIPTION = """\
 Trains a network; Ctrl-C stops and saves, --resume continues.
 
-  {prog} musicnet --preset live --out runs/live
+  {prog} algorithmic
+  {prog} musicnet --preset live --data-dir DIR/synth --out runs/live
 """
-MORE = """\
-  --out DIR        weights, state and metrics of the run (default: runs/TASK)
-  --resume         continue from the state in that folder
-  --help-all       every option of TASK and PRESET, with units
-"""
+MORE = "  --help-all       every option of TASK and PRESET, with units\n"
+
+logger = logging.getLogger(__name__)
 
 
 def parse(arguments: list[str], prog: str = PROG) -> Run:
-    """The run that a command line describes. Exits if it is invalid or asks for help."""
+    """The run that a command line describes.
+
+    Exits if it is invalid or asks for help. Raises OSError or WeightsError if it resumes a run that
+    cannot be read or trains something else.
+    """
+    parser = _parser(prog)
+    if not arguments or {"-h", "--help"} & set(arguments):
+        parser.print_help()
+        parser.exit()
+    known, rest = parser.parse_known_args(arguments)
+    known.out = known.out or Path("runs") / known.command
+    kept = read_run(known.out) if known.resume and (known.out / CONFIG).is_file() else None
+    if kept is None:
+        preset = known.preset or DEFAULT_PRESET
+        chosen = presets_of(known.command, known.task or "addition")
+        if preset not in chosen:
+            parser.error(f"{known.command} has no preset {preset!r}: {', '.join(sorted(chosen))}")
+        base = replace(chosen[preset], preset=preset)
+    else:
+        _check_kept(kept, known)
+        base = kept
+    given = {argument.partition("=")[0] for argument in rest}
+    if "--loop.steps" in given and "--loop.minutes" not in given:  # which would come first
+        base = replace(base, loop=replace(base.loop, minutes=0))
+    try:
+        default = adjusted(base, known)
+    except ValueError as error:
+        parser.error(str(error))
+    run: Run = tyro.cli(
+        COMMANDS[known.command],
+        prog=f"{prog} {known.command} --preset {base.preset}",
+        default=default,
+        args=["--help" if argument == "--help-all" else argument for argument in rest],
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+    if kept is not None:
+        _check_changes(kept, run)
+    return run
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s TASK [--preset PRESET] [options]",
@@ -56,80 +116,139 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         add_help=False,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "command", choices=sorted(COMMANDS), metavar="TASK", help=", ".join(sorted(COMMANDS))
-    )
-    listed = [
-        f"{name}: {', '.join(sorted(presets_of(name, 'addition')))}" for name in sorted(COMMANDS)
-    ]
-    about = f"{'; '.join(listed)} (default: {DEFAULT_PRESET})"
-    parser.add_argument("--preset", default=DEFAULT_PRESET, help=about)
-    parser.add_argument(
-        "--task",
-        choices=sorted(PROBLEMS),
-        metavar="NAME",
-        default="addition",
-        help=f"for algorithmic: {', '.join(sorted(PROBLEMS))}",
-    )
-    parser.add_argument(
-        "--data",
-        choices=["synth", "musicnet"],
-        metavar="SET",
-        default="synth",
-        help="for musicnet: synth (rendered on the fly) or musicnet (the archive)",
-    )
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the data")
-    parser.add_argument(
-        "--max-minutes", type=float, metavar="N", help="save and stop after N minutes"
-    )
-    if not arguments or {"-h", "--help"} & set(arguments):
-        parser.print_help()
-        parser.exit()
-    known, rest = parser.parse_known_args(arguments)
-    chosen = presets_of(known.command, known.task)
-    if known.preset not in chosen:
-        parser.error(f"{known.command} has no preset {known.preset!r}: {sorted(chosen)}")
-    run: Run = tyro.cli(
-        COMMANDS[known.command],
-        prog=f"{prog} {known.command} --preset {known.preset}",
-        default=adjusted(chosen[known.preset], known),
-        args=["--help" if argument == "--help-all" else argument for argument in rest],
-        config=(tyro.conf.AvoidSubcommands,),
-    )
-    return run
+    add = parser.add_argument
+    add("command", choices=sorted(COMMANDS), metavar="TASK", help=", ".join(sorted(COMMANDS)))
+    listed = [f"{name}: {', '.join(presets_of(name, 'addition'))}" for name in sorted(COMMANDS)]
+    add("--preset", help=f"{'; '.join(listed)} (default: {DEFAULT_PRESET})")
+    problems = ", ".join(sorted(PROBLEMS))
+    text = f"for algorithmic: {problems}; also sets its number of blocks"
+    add("--task", "--algorithmic.task", choices=sorted(PROBLEMS), metavar="NAME", help=text)
+    text = "for musicnet: synth (rendered), musicnet (the archive) or tones (made up)"
+    add("--data", choices=["synth", "musicnet", "tones"], metavar="SET", help=text)
+    add("--data-dir", type=Path, metavar="DIR", help="folder of the data")
+    add("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/TASK)")
+    add("--resume", action="store_true", help="continue the run in that folder")
+    add("--max-minutes", type=float, metavar="N", help="save and stop after N minutes")
+    text = "write TensorBoard events too"
+    add("--tensorboard", "--loop.tensorboard", action="store_true", help=text)
+    return parser
 
 
 def adjusted(run: Run, options: argparse.Namespace) -> Run:
-    """A preset with --max-minutes and, if it trains on audio, --data and --data-dir applied."""
+    """A run with the options that are shorter than its fields. Raises ValueError for options that
+    it has no use for."""
+    loop = run.loop
     if options.max_minutes is not None:
-        run = replace(run, loop=replace(run.loop, max_minutes=options.max_minutes))
-    if not isinstance(run, MusicRun):
-        return run
-    music = replace(run.music, data=options.data)
-    if options.data_dir and options.data == "synth":
-        music = replace(music, synth=replace(music.synth, root=options.data_dir))
-    elif options.data_dir:
-        music = replace(music, archive=replace(music.archive, root=options.data_dir))
-    return replace(run, music=music)
+        loop = replace(loop, max_minutes=options.max_minutes)
+    if options.tensorboard:
+        loop = replace(loop, tensorboard=True)
+    run = replace(run, loop=loop, out=options.out, resume=options.resume)
+    if options.task and not isinstance(run, AlgorithmicRun):
+        raise ValueError(f"--task is for algorithmic, not for {options.command}")
+    if options.data and not isinstance(run, MusicRun):
+        raise ValueError(f"--data is for musicnet, not for {options.command}")
+    match run:
+        case AlgorithmicRun() if options.data_dir:
+            raise ValueError("algorithmic makes its data itself: leave out --data-dir")
+        case LambadaRun(lambada=data) if options.data_dir:
+            paths: Any = {
+                name: _within(options.data_dir, path)
+                for name in ("train", "validation", "vectors")
+                if (path := getattr(data, name))
+            }
+            return replace(run, lambada=replace(data, **paths))
+        case MusicRun(music=music):
+            music = replace(music, data=options.data or music.data)
+            if options.data_dir and music.data == "tones":
+                raise ValueError("tones are made up: --data synth or musicnet reads --data-dir")
+            if options.data_dir:
+                name = "archive" if music.data == "musicnet" else "synth"
+                part = replace(getattr(music, name), root=options.data_dir)
+                music = replace(music, **{name: part})
+            return replace(run, music=music)
+    return run
+
+
+def _within(folder: Path, path: Path) -> Path:
+    """The file of this name in a folder or below it."""
+    return next(iter(sorted(folder.rglob(path.name))), folder / path.name)
+
+
+def read_run(folder: Path) -> Run:
+    """The configuration in a run's folder. Raises OSError, or WeightsError if it is none."""
+    path = folder / CONFIG
+    try:
+        fields = json.loads(path.read_text())
+        run: Run = TypeAdapter(COMMANDS[fields.pop("command")]).validate_python(fields)
+    except ValidationError as error:
+        raise WeightsError(f"{path}: {explained(error.errors()[0])}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise WeightsError(f"{path} is not the configuration of a run: {error!r}") from error
+    return run
+
+
+def write_run(run: Run) -> None:
+    """Writes the configuration into the run's folder."""
+    fields = TypeAdapter(type(run)).dump_python(run, mode="json")
+    text = json.dumps({"command": _command(run), **fields}, indent=1)
+    write_whole(run.out / CONFIG, text.encode())
+
+
+def _command(run: Run) -> str:
+    return next(name for name, kind in COMMANDS.items() if isinstance(run, kind))
+
+
+def _check_kept(kept: Run, options: argparse.Namespace) -> None:
+    """Raises WeightsError if options ask for another task or preset than a folder's."""
+    found = [("task", _command(kept), options.command), ("preset", kept.preset, options.preset)]
+    if isinstance(kept, AlgorithmicRun):
+        found.append(("algorithmic.task", kept.algorithmic.task, options.task))
+    for name, there, asked in found:
+        if asked and asked != there:
+            raise WeightsError(
+                f"{options.out} has {name} {there}, not {asked}: choose another --out"
+            )
+
+
+def _check_changes(kept: Run, run: Run) -> None:
+    """Raises WeightsError if a resumed run changes a fixed field; reports others."""
+    before, after = _flat(kept), _flat(run)
+    for name in sorted(before | after):
+        there, asked = before.get(name), after.get(name)
+        if there == asked or name in ("out", "resume"):
+            continue
+        if name.startswith(FIXED):
+            raise WeightsError(f"{run.out} has {name} {there}, not {asked}: choose another --out")
+        logger.info("%s changes from %s to %s", name, there, asked)
+
+
+def _flat(run: Run) -> dict[str, Any]:
+    """Fields by their options' names, without the dashes."""
+
+    def walk(fields: dict[str, Any], above: str = "") -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for name, value in fields.items():
+            out |= (
+                walk(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+            )
+        return out
+
+    return walk(TypeAdapter(type(run)).dump_python(run, mode="json"))
 
 
 def train(run: Run) -> dict[str, float]:
     """Starts or resumes training in the run's folder; returns the last metrics.
 
-    Raises WeightsError as :func:`make_trainer` does.
-    """
-    return make_trainer(run).run()
-
-
-def make_trainer(run: Run) -> Trainer:
-    """The trainer of a run, at the point where its folder stops.
-
-    Raises WeightsError if the folder or the initial weights do not fit.
+    Raises FileNotFoundError for data that are not there, WeightsError if the folder or the initial
+    weights do not fit.
     """
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
             f"{run.out} already holds a run: continue with --resume, or choose another --out"
         )
+    for option, path in run.reads().items():
+        if path and not path.exists():
+            raise FileNotFoundError(f"no {path}: {option} says where it is")
     torch.manual_seed(run.loop.seed)  # for the initial weights
     task = run.make_task()
     earlier = []
@@ -139,7 +258,25 @@ def make_trainer(run: Run) -> Trainer:
     trainer = Trainer(task, run.loop, run.out, earlier)
     if run.resume:
         trainer.resume()
-    return trainer
+    if is_first():
+        write_run(run)
+        logger.info("%s", described(run, trainer))
+    return trainer.run()
+
+
+def described(run: Run, trainer: Trainer) -> str:
+    """What is about to be trained, in a line."""
+    network, loop = trainer.task.network, run.loop
+    parameters = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    name = run.algorithmic.task if isinstance(run, AlgorithmicRun) else _command(run)
+    data = ", ".join(str(path) for path in run.reads().values() if path) or "made up"
+    length = f"{loop.minutes:g} minutes" if loop.minutes else f"{loop.steps:,} steps"
+    done = f", {trainer.step:,} steps of them done" if trainer.step else ""
+    number_format = "bfloat16" if trainer.bfloat16 else "float32"
+    return (
+        f"{name}, preset {run.preset}: {parameters:,} parameters on {trainer.device} in "
+        f"{number_format}; data: {data}; {length}{done}; writes to {run.out}"
+    )
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
@@ -147,13 +284,18 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
         signal.signal(stop, signal.default_int_handler)
     try:
-        metrics = train(parse(sys.argv[1:] if arguments is None else arguments, prog))
+        run = parse(sys.argv[1:] if arguments is None else arguments, prog)
+        metrics = train(run)
         leave()
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # while data are read, or the second
+        print(f"{prog}: interrupted; nothing new is saved", file=sys.stderr)
+        return INTERRUPTED
     if metrics:  # of the first of several processes, unless it was interrupted
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+        print(f"{run.out} holds the weights, best.safetensors and last.safetensors")
     return 0
 
 

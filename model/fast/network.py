@@ -92,9 +92,12 @@ class FastNetwork(ABC):
 
 
 def fast_network(transcriber: TranscriptionModel) -> FastNetwork | None:
-    """The fast arrangement of a transcriber; None for gated units, which have none."""
+    """The fast arrangement of a transcriber; None for gated units and windows below WINDOW, which
+    have none."""
     match transcriber.network:
         case _ if transcriber.network.rse.gated:
+            return None
+        case StridedNetwork(window=window) if window < WINDOW:
             return None
         case FilterbankNetwork() as network:
             return FastFilterbankNetwork(transcriber, network)

@@ -5,11 +5,13 @@ Each halves the length and is followed by a norm and a GELU; a linear map to m f
 samples into the 2048 positions of the shuffle-exchange network.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from model.config import RSEConfig, StridedConfig
-from model.switch import activate, make_norm
+from model.switch import activate, initialise_map, make_norm
 
 KERNEL = 4  # samples; stride 2, padded with one zero on each side
 OUTPUT_SCALE = 0.25  # to the amplitude that the switch units preserve
@@ -43,9 +45,10 @@ class StridedFrontEnd(nn.Module):
         self.norms = nn.ModuleList(make_norm(rse.norm, width) for width in widths)
         self.linear = nn.Linear(widths[-1] if widths else 1, rse.maps)
         self.scale = OUTPUT_SCALE if widths else 1.0
-        for module in (*self.convolutions, self.linear):
-            nn.init.xavier_uniform_(module.weight)  # type: ignore[arg-type]
-        nn.init.uniform_(self.linear.bias, 0, 0.01)
+        for convolution in self.convolutions:
+            nn.init.xavier_uniform_(convolution.weight)  # type: ignore[arg-type]
+        # A sample is no feature of amplitude 1.
+        initialise_map(self.linear, rse if widths else replace(rse, init="released"))
 
     def forward(self, window: Tensor) -> Tensor:
         """window: (batch, samples) -> (batch, samples / 2^convolutions, m)."""

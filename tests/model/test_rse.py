@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.config import RELEASED_RSE, RSEConfig
+from model.config import PAPER, RELEASED_RSE, TEXT_RSE, WINDOW, RSEConfig, StridedConfig
 from model.rse import ResidualShuffleExchange
+from model.shuffle import interleave
+from model.switch import ResidualSwitchUnit
+from model.transcriber import StridedNetwork, TranscriptionModel
 
 SMALL = RSEConfig(maps=6, blocks=2)
 FLAVOURS = [
@@ -42,3 +45,57 @@ def test_padding_is_zeros_at_the_end(config: RSEConfig, length: int, padding: in
     padded = torch.cat([x, torch.zeros(2, padding, 6)], dim=1)
     assert network(x).shape == x.shape
     torch.testing.assert_close(network(x), network(padded)[:, :length])
+
+
+def amplitude(x: torch.Tensor) -> float:
+    return x.square().mean().sqrt().item()
+
+
+@torch.inference_mode()
+def test_by_the_text_units_keep_their_amplitude_through_40_layers() -> None:
+    """0.25 in and out, and 1 of every update c, where Glorot's matrices give 0.75."""
+    config = replace(TEXT_RSE, maps=96)
+    x = 0.25 * torch.randn(4, 64, 96)
+    for _ in range(40):  # units of their own, as the paper's derivation assumes
+        unit = ResidualSwitchUnit(config)
+        update = (unit(x) - 0.9 * x) / unit.update_scale
+        assert amplitude(update) == pytest.approx(1, abs=0.03)
+        x = interleave(unit(x))
+        assert amplitude(x) == pytest.approx(0.25, abs=0.01)
+    unit = ResidualSwitchUnit(replace(config, init="released"))
+    assert amplitude((unit(x) - 0.9 * x) / unit.update_scale) == pytest.approx(0.75, abs=0.03)
+
+
+@torch.inference_mode()
+def test_layers_that_share_a_unit_add_up_to_half_as_much_again() -> None:
+    network = ResidualShuffleExchange(replace(TEXT_RSE, maps=96, blocks=2)).eval()
+    updates: list[float] = []
+    for module in network.modules():
+        if isinstance(module, ResidualSwitchUnit):
+            module.w.register_forward_hook(lambda *hooked: updates.append(amplitude(hooked[2])))
+    out = network(0.25 * torch.randn(1, 2048, 96))
+    assert len(updates) == 41
+    assert min(updates) > 0.97
+    assert max(updates) < 1.03
+    assert amplitude(out) == pytest.approx(0.375, abs=0.03)
+
+
+@pytest.mark.parametrize("window", [128, 256, 1024])
+@torch.inference_mode()
+def test_a_smaller_window_is_the_middle_of_a_whole_one(window: int) -> None:
+    front_end = StridedConfig(window=window)  # type: ignore[arg-type]
+    model = TranscriptionModel(replace(PAPER, rse=SMALL, front_end=front_end)).eval()
+    network = model.network
+    assert isinstance(network, StridedNetwork)
+    x = torch.randn(2, WINDOW)
+    outside = (WINDOW - window) // 2
+    found = model.predict(x)[:, 0]
+    frames = max(1, window // 128 - 1)
+    read = slice(31 - frames // 2, 32 + frames // 2)
+    alone = torch.sigmoid(network(x[:, outside : WINDOW - outside]))[:, 0]
+    torch.testing.assert_close(found[:, read], alone)
+    assert alone.shape[1] == frames
+    found[:, read] = 0
+    assert found.max() < 1e-9
+    x[:, :outside] = x[:, WINDOW - outside :] = 0
+    torch.testing.assert_close(model.predict(x)[:, 0, read], alone)

@@ -49,7 +49,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     small = replace(preset, music=music(synth_config))
     monkeypatch.setitem(MUSIC_PRESETS, "laptop", small)
     out = tmp_path / "run"
-    arguments = ["musicnet", "--preset", "laptop", "--out", str(out), "--loop.minutes", "0"]
+    arguments = ["musicnet", "--preset", "laptop", "--out", str(out)]
     assert run.main([*arguments, "--loop.steps", "2"]) == 0
     assert run.main([*arguments, "--loop.steps", "3", "--resume"]) == 0
     card = json.loads((out / "last.json").read_text())

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,21 +19,22 @@ from typing import Any
 import pytest
 
 from model.symbols import load_symbol_network
-from training.presets import COMMANDS, presets_of
+from training.presets import COMMANDS, AlgorithmicRun, presets_of
 from training.run import main, parse
 
 TINY = (
     "algorithmic --task addition --algorithmic.bins 8 --algorithmic.rse.maps 4 --loop.steps 4 "
     "--algorithmic.examples-per-length 9 --algorithmic.validation-examples 8 "
-    "--loop.log-steps 2 --loop.no-tensorboard"
+    "--loop.log-steps 2"
 ).split()
 
 
 def test_a_run_from_the_command_line_leaves_a_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*TINY, "--out", str(tmp_path / "a")]) == 0
+    assert main([*TINY, "--out", str(tmp_path / "a"), "--tensorboard"]) == 0
     assert "accuracy_8" in capsys.readouterr().out
+    assert list((tmp_path / "a" / "tensorboard").glob("events*"))
     assert load_symbol_network(tmp_path / "a" / "best.safetensors").config.rse.maps == 4
     card = json.loads((tmp_path / "a" / "best.json").read_text())
     assert card["name"] == "addition"
@@ -81,12 +83,57 @@ def test_help_lists_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert "in minutes of training" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
-def test_other_folders_than_the_presets_are_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_run_says_what_it_is_before_it_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    data = ["--data", "synth", "--data-dir", "/no/such/folder", "--music.workers", "0"]
-    assert main(["musicnet", *data, "--out", str(tmp_path)]) == 1
-    assert "/no/such/folder" in capsys.readouterr().err
+    caplog.set_level("INFO")
+    out = ["--out", str(tmp_path)]
+    assert main([*TINY, *out, "--loop.max-steps", "2"]) == 0
+    said = caplog.messages[-1]
+    assert said.startswith("addition, preset minute: 888 parameters on ")
+    assert said.endswith(f"; data: made up; 4 steps; writes to {tmp_path}")
+    assert main(["algorithmic", *out, "--resume"]) == 0
+    assert "4 steps, 2 steps of them done" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("musicnet --preset live --data-dir /none", "no /none: --data-dir says"),
+        ("musicnet --preset paper --data-dir /none", "no /none: --data-dir says"),
+        ("musicnet --preset live --data-dir {} --music.synth.real-root /none", "real-root says"),
+        ("lambada --preset laptop --data-dir /none", "no /none/novels.tar.xz: --lambada.train"),
+        ("lambada --preset laptop --lambada.train {0}", "--lambada.validation says"),
+        ("lambada --preset paper --data-dir {0}", "wiki-news-300d-1M.vec: --lambada.vectors says"),
+    ],
+)
+def test_missing_data_are_named_with_their_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, option: str
+) -> None:
+    for name in ("novels.tar.xz", "lambada_development_plain_text.txt"):
+        (tmp_path / "below").mkdir(exist_ok=True)
+        (tmp_path / "below" / name).touch()
+    run = tmp_path / "run"
+    assert main([*command.format(tmp_path).split(), "--out", str(run)]) == 1
+    assert option in capsys.readouterr().err
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("preset", "network"),
+    [("paper", "shuffle='released', init='released'"), ("paper-text", "shuffle='paper', init=")],
+)
+def test_the_papers_presets_differ_by_its_text(preset: str, network: str) -> None:
+    text = preset == "paper-text"
+    for task in COMMANDS:
+        run = parse([task, "--preset", preset])
+        assert network in repr(run)
+        assert run.loop.optimizer == ("radam" if text else "released")
+        assert bool(re.search(r"smoothing=0\.0[,)]", repr(run))) == text
+    for task, blocks in (("addition", 1), ("multiplication", 2)):
+        algorithmic = parse(["algorithmic", "--preset", preset, "--algorithmic.task", task])
+        assert isinstance(algorithmic, AlgorithmicRun)
+        assert (algorithmic.algorithmic.task, algorithmic.algorithmic.rse.blocks) == (task, blocks)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +141,8 @@ def test_other_folders_than_the_presets_are_read(
     [
         ("--preset gigantic", "algorithmic has no preset 'gigantic'"),
         ("--task division", "invalid choice: 'division'"),
+        ("--data-dir /tmp", "makes its data itself"),
+        ("--data synth", "--data is for musicnet"),
         ("--algorithmic.bins 8 24", "powers of two"),
         ("--loop.steps 0", "steps must be"),
         ("--loop.max-minutes -1", "max_minutes must be"),
@@ -120,8 +169,16 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
     state = (tmp_path / "state.pt").read_bytes()
     assert main([*TINY, *out]) == 1
     assert "continue with --resume" in capsys.readouterr().err
-    assert main([*TINY, *out, "--resume", "--algorithmic.rse.maps", "6"]) == 1
-    assert "rse.maps is 4 there and 6 here" in capsys.readouterr().err
+    for change, message in {
+        "--algorithmic.rse.maps 6": "algorithmic.rse.maps 4, not 6",
+        "--algorithmic.task multiplication": "algorithmic.task addition, not multiplication",
+        "--loop.optimizer radam": "loop.optimizer muon, not radam",
+        "--preset paper": "preset minute, not paper",
+    }.items():
+        assert main(["algorithmic", *out, "--resume", *change.split()]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["lambada", *out, "--resume"]) == 1
+    assert "task algorithmic, not lambada" in capsys.readouterr().err
     assert (tmp_path / "state.pt").read_bytes() == state
     (tmp_path / "state.pt").write_bytes(state[: len(state) // 2])
     assert main([*TINY, *out, "--resume"]) == 1
@@ -179,6 +236,23 @@ def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
         process.wait()
     stopped = json.loads((tmp_path / "last.json").read_text())["training"]["steps"]
     assert 0 < stopped < 1_000_000
-    assert main([*arguments, "--resume", "--loop.max-steps", "3"]) == 0
+    resumed = ["algorithmic", "--out", str(tmp_path), "--resume", "--loop.max-steps", "3"]
+    assert main(resumed) == 0
     card = json.loads((tmp_path / "last.json").read_text())
     assert card["training"]["steps"] == stopped + 3
+
+
+def test_a_process_that_is_stopped_while_it_reads_ends_quietly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr("training.algorithmic.task.make_bins", read)
+    try:
+        assert main([*TINY, "--out", str(tmp_path)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+    assert "interrupted" in capsys.readouterr().err

@@ -174,6 +174,22 @@ def cut_passages(novels: Novels, config: CutConfig) -> Passages:
     return Passages(novels.words, text, begin[chosen], place[chosen])
 
 
+NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
+
+
+def made_up_passages(rng: np.random.Generator, count: int) -> str:
+    """Lines for a first try without any data: of three people, the one that is called answers."""
+    lines = []
+    for _ in range(count):
+        people = rng.permutation(NAMES)[:3]
+        called = people[rng.integers(3)]
+        lines.append(
+            f"{people[0]} came in . {people[1]} sat down . {people[2]} looked up . "
+            f"`` {called} ! '' they called . `` yes ? '' said {called}\n"
+        )
+    return "".join(lines)
+
+
 def words_by_frequency(passages: Passages) -> list[str]:
     """The distinct words, most frequent first."""
     counts = np.bincount(passages.text, minlength=len(passages.words))

@@ -22,6 +22,7 @@ from training.lambada.passages import (
     CutConfig,
     Passages,
     cut_passages,
+    made_up_passages,
     read_passages,
     read_training_passages,
     words_by_frequency,
@@ -95,6 +96,8 @@ class LambadaConfig:
     """A file of passages; LAMBADA's development file."""
     vectors: Path | None = None
     """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""
+    made_up: FromZero = 0
+    """So many made-up passages in place of either file, for a first try; 0 reads the files."""
     preprocessing: Literal["clean", "released"] = "clean"
     """The released code's, or "clean" without its flaws: the mask is a separate symbol, unknown
     words are distinguished, and answers are compared as words."""
@@ -140,6 +143,8 @@ class LambadaTask:
         """folder: of the run, which keeps vocabulary and vectors beside the weights; `resume` reads
         them from there. Raises OSError or TextError, or WeightsError for damaged vectors.
         """
+        if config.made_up:
+            config = _with_made_up(config, folder)
         self.config = config
         self.windows = config.batch_size
         self.preprocessing = PREPROCESSING[config.preprocessing]
@@ -254,3 +259,12 @@ class LambadaTask:
             drawn = corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
             start = torch.from_numpy(drawn)
         return vocabulary, table, start
+
+
+def _with_made_up(config: LambadaConfig, folder: Path) -> LambadaConfig:
+    """Writes the passages into the run's folder, the same in every process."""
+    paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
+    for seed, path in enumerate(paths):
+        text = made_up_passages(np.random.default_rng(seed), config.made_up)
+        write_whole(path, text.encode())
+    return replace(config, train=paths[0], validation=paths[1])

@@ -1,7 +1,6 @@
-"""Losses of the transcription networks.
+"""The loss of the transcription networks, of all heads at every usable stride-128 position.
 
-``heads_loss`` trains all heads at every usable stride-128 position;
-``released_loss`` is the objective of the authors' released code for the frame head alone.
+The paper's network has its own, ``training.musicnet.objective``.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model import storage
-from model.config import CENTRE_FRAME, FRAMES, INSTRUMENT_HEADS, LOGIT_OFFSET, WINDOW, ModelConfig
+from model.config import INSTRUMENT_HEADS, WINDOW, ModelConfig
 from model.ranges import Fraction, checked
 from model.storage import fastest_dtype
 from training.music.targets import Targets
@@ -124,38 +123,6 @@ def _instrument_loss(
     weight = weight * (truth @ share.clamp(min=1e-4).rsqrt())
     found = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
     return (_entropy(found, truth).sum(dim=1) * weight).sum() / weight.sum().clamp(min=1)
-
-
-def released_loss(
-    logits: Tensor,
-    raw: Tensor,
-    scale: Tensor,
-    offset: Tensor,
-    frame: Tensor,
-    smoothing: float = 0.01,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The released code's MusicNet objective (paper, appendix "MusicNet training details").
-
-    logits: (batch, frames, PITCHES) with the logit offset; raw: (batch, positions, PITCHES)
-    network output without it; frame: labels like logits. The middle frame has a term of its own and
-    is also one of the regular frames; all positions are pulled slightly towards silence; the
-    calibration is trained on the middle frame without gradients to the network.
-    """
-    middle = CENTRE_FRAME if logits.shape[1] == FRAMES else logits.shape[1] // 2
-    others_smoothing = (smoothing + 0.1) / 2
-    quiet = torch.full_like(raw, others_smoothing / 2)
-    calibrated = logits[:, middle].detach() * scale + offset
-    parts = {
-        "middle": _smoothed(logits[:, middle], frame[:, middle], smoothing),
-        "regular": 2 * _smoothed(logits, frame, smoothing),
-        "others": 0.01 * _entropy(raw + LOGIT_OFFSET, quiet).mean(),
-        "calibration": 0.1 * _entropy(calibrated, frame[:, middle]).mean(),
-    }
-    return sum(parts.values(), logits.new_zeros(())), parts
-
-
-def _smoothed(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    return _entropy(logits, labels * (1 - smoothing) + smoothing / 2).mean()
 
 
 def _entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -6,27 +6,15 @@ import numpy as np
 import pytest
 
 from model.config import RSEConfig
+from training.lambada.passages import NAMES, made_up_passages
 from training.lambada.task import LambadaConfig
-
-NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
-
-
-def make_passage(rng: np.random.Generator) -> str:
-    """Three people enter; the one that is called answers."""
-    people = rng.permutation(NAMES)[:3]
-    called = people[rng.integers(3)]
-    return (
-        f"{people[0]} came in . {people[1]} sat down . {people[2]} looked up . "
-        f"`` {called} ! '' they called . `` yes ? '' said {called}"
-    )
 
 
 @pytest.fixture(scope="session")
 def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 of them, in the form of LAMBADA's files."""
-    rng = np.random.default_rng(1)
     path = tmp_path_factory.mktemp("lambada") / "passages.txt"
-    path.write_text("".join(make_passage(rng) + "\n" for _ in range(300)))
+    path.write_text(made_up_passages(np.random.default_rng(1), 300))
     return path
 
 

@@ -30,7 +30,7 @@ from training.loop.symbol_losses import (
     lambada_loss,
     pointer_sum_loss,
 )
-from training.music.losses import released_loss
+from training.musicnet.objective import FrameTerms, frame_loss
 
 ORACLES = SHARED / "reference" / "oracles"
 TRACES = sorted(ORACLES.glob("train_*.npz"))
@@ -102,10 +102,10 @@ class Trace:
                 raw = strided.raw(x.double())
                 logits = strided.frames(raw)[:, 0]
                 frame = frame_labels(y)
-                total, _ = released_loss(
-                    logits, raw, transcriber.scale, transcriber.offset, frame, smoothing
-                )
                 middle = logits.shape[1] // 2
+                calibrated = transcriber.calibrate(logits.detach()[:, None])[:, 0, middle]
+                terms = FrameTerms(smoothing=smoothing)
+                total, _ = frame_loss(logits, raw, calibrated, frame, terms)
                 right = (logits[:, middle] > 0) == (frame[:, middle] > 0.5)
                 return total, right.float().mean()
             case "lambada":

@@ -76,8 +76,7 @@ def _small_preset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arguments(archive: Path, out: Path) -> list[str]:
-    data = ["--data", "musicnet", "--data-dir", str(archive)]
-    return ["musicnet", "--preset", "paper", *data, "--out", str(out)]
+    return ["musicnet", "--preset", "paper", "--data-dir", str(archive), "--out", str(out)]
 
 
 def test_the_papers_preset_trains_on_the_archive_and_resumes_bit_for_bit(
@@ -93,7 +92,7 @@ def test_the_papers_preset_trains_on_the_archive_and_resumes_bit_for_bit(
 
     slices = arguments(archive, tmp_path / "slices")
     assert run.main([*slices, "--loop.max-steps", "3"]) == 0
-    assert run.main([*slices, "--resume"]) == 0
+    assert run.main(["musicnet", "--out", str(tmp_path / "slices"), "--resume"]) == 0
     assert same_weights(tmp_path / "once", tmp_path / "slices")
 
 
@@ -101,6 +100,8 @@ def test_bad_archives_are_a_message_and_a_status(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run.main(arguments(tmp_path / "nowhere", tmp_path / "run")) == 1
+    assert "--data-dir says where it is" in capsys.readouterr().err
+    assert run.main(arguments(tmp_path, tmp_path / "run")) == 1
     said = capsys.readouterr().err
     assert "is not the MusicNet archive" in said
     assert "training/README" in said

@@ -47,6 +47,9 @@ INSTRUMENTS = (
 INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
+CENTS = "cents"
+"""The row after the heads' in the output of a network with a filterbank: how far the sound is from
+each pitch (``model.front_end.peaks``)."""
 STEM_REACH = 2  # columns that the first convolution sees on either side
 KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
@@ -197,6 +200,11 @@ class ModelConfig:
     def context(self) -> int:
         """Samples before the window that its frames depend on."""
         return self.front_end.context if isinstance(self.front_end, FilterbankConfig) else 0
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the rows of the output: the heads, with a filterbank also CENTS."""
+        return (*self.heads, CENTS) if isinstance(self.front_end, FilterbankConfig) else self.heads
 
     @property
     def newest_hops(self) -> int:

@@ -30,8 +30,9 @@ from model.config import (
     ModelConfig,
     StridedConfig,
 )
-from model.front_end.filterbank import Filterbank
+from model.front_end.filterbank import GRID, Filterbank
 from model.front_end.patches import SEMITONES, HarmonicStack, OctavePatches, PitchConvolutions
+from model.front_end.peaks import SpectralPeaks
 from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
 
@@ -213,7 +214,7 @@ class TranscriptionModel(nn.Module):
 
     @torch.inference_mode()
     def predict(self, windows: Tensor) -> Tensor:
-        """(batch, WINDOW) samples, up to ``config.context`` more before them -> (batch, heads,
+        """(batch, WINDOW) samples, up to ``config.context`` more before them -> (batch, outputs,
         FRAMES, PITCHES) probabilities, float32."""
         most = WINDOW + self.config.context
         if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= most:
@@ -230,9 +231,16 @@ class TranscriptionModel(nn.Module):
         """A batch of rows of a stream, windows with their context -> the same as
         :meth:`predict`."""
         run: Callable[[Tensor], Tensor] = self.network
+        bank = None
         if isinstance(self.network, FilterbankNetwork):  # the filters stay float32
-            features, run = self.network.filterbank(features), self.network.from_features
+            bank = self.network.filterbank
+            features, run = bank(features), self.network.from_features
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
             logits = run(features)
-        return torch.sigmoid(self.calibrate(logits.float()))
+        probabilities = torch.sigmoid(self.calibrate(logits.float()))
+        if bank is None:
+            return probabilities
+        order = torch.arange(bank.bins, device=features.device)
+        peaks = SpectralPeaks(bank.config, order).of_windows(features[..., -GRID:], range(FRAMES))
+        return torch.cat([probabilities, peaks[:, None]], dim=1)

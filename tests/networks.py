@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, RSEConfig
+from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 
 TINY = replace(
     LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
@@ -16,6 +16,18 @@ HISTORY = replace(
     FILTERBANK, front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True)
 )
 STRIDED = replace(PAPER, rse=SMALL)
+
+
+def assert_same_outputs(
+    config: ModelConfig, got: NDArray[np.float32], wanted: NDArray[np.float32], atol: float
+) -> None:
+    """Of [..., outputs, frames, pitches]. In noise the peak at a pitch may be either of two that
+    are equally high, so a few deviations differ."""
+    heads = len(config.heads)
+    np.testing.assert_allclose(got[..., :heads, :, :], wanted[..., :heads, :, :], atol=atol, rtol=0)
+    if config.outputs != config.heads:
+        differ = np.abs(got[..., heads, :, :] - wanted[..., heads, :, :]) > 1e-3
+        assert differ.mean() < 0.02
 
 
 def noise(count: int) -> list[NDArray[np.float32]]:

@@ -22,6 +22,7 @@ from model.config import HOP, STEM_REACH
 from model.fast.filters import NewestFrames
 from model.front_end.filterbank import Filterbank
 from model.front_end.patches import HarmonicStack
+from model.front_end.peaks import SpectralPeaks
 from model.transcriber import FilterbankNetwork
 
 
@@ -50,6 +51,7 @@ class ColumnNetwork:
         self._harmonics = len(stack.shifts)
         self._frames = NewestFrames(bank)
         self._rows = _stacked_bins(bank, stack)
+        self._peaks = SpectralPeaks(bank.config, bank.order)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
             silent = self._silent_columns()
@@ -67,15 +69,15 @@ class ColumnNetwork:
 
     def advance(
         self, state: list[Tensor], audio: Tensor, new_hops: int, windows: int = 1
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         """The columns that change with each window, (windows, columns, pitches, channels), newest
-        last.
+        last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
 
         There are ``new_hops`` + :attr:`reach`. audio: to the last window's end, from the first
         one's begin on; new_hops: up to ``longest_slide``, or ``first`` for a stream's first window;
         for several windows at least :attr:`reach`.
         """
-        x = self._stacked(audio, new_hops, windows)
+        x, peaks = self._stacked(audio, new_hops, windows)
         for number, (weight, bias, padding) in enumerate(self._layers):
             kept, after = state[number], self._after[number]
             if windows > 1:
@@ -86,19 +88,25 @@ class ColumnNetwork:
             x = F.relu_(_convolved(rows, weight, bias, self._strides[number], padding))
             if number:
                 x.add_(rows[:, 1:-1])
-        return x
+        return x, peaks
 
     @property
     def reach(self) -> int:
         """Columns before the new ones that change with them."""
         return self._edge + STEM_REACH + len(self._layers) - 1
 
-    def _stacked(self, audio: Tensor, frames: int, windows: int) -> Tensor:
+    @property
+    def edge(self) -> int:
+        """Columns at the window's end whose frames are not complete."""
+        return self._edge
+
+    def _stacked(self, audio: Tensor, frames: int, windows: int) -> tuple[Tensor, Tensor]:
         """Each window's newest complete frames of the filterbank as the first convolution reads
-        them, (windows, frames, pitch rows, harmonics)."""
-        power = self._frames.power(audio, windows * frames)
-        stacked = self._bank.compress(power).to(self.dtype).index_select(1, self._rows)
-        return stacked.view(windows, frames, -1, self._harmonics)
+        them, (windows, frames, pitch rows, harmonics), and their peaks."""
+        features = self._bank.compress(self._frames.power(audio, windows * frames))
+        stacked = features.to(self.dtype).index_select(1, self._rows)
+        peaks = self._peaks(features).view(windows, frames, -1)
+        return stacked.view(windows, frames, -1, self._harmonics), peaks
 
     def _silent_columns(self) -> list[Tensor]:
         """Each convolution's input for a column of silence, (1, 1, pitches, channels)."""

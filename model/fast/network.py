@@ -23,6 +23,7 @@ from model.fast.exchange import FirstHalf
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.fast.stream import NetworkStream
 from model.front_end.patches import SEMITONES
+from model.front_end.peaks import SpectralPeaks
 from model.transcriber import (
     IMPOSSIBLE,
     FeatureStream,
@@ -60,8 +61,8 @@ class FastNetwork(ABC):
     @torch.inference_mode()
     def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
         """Windows, (batch, context + WINDOW) samples -> probabilities of the frames at
-        `positions`, (batch, heads, positions, PITCHES) float32."""
-        return self._probabilities(self._logits(windows, range(FRAMES)[positions]))
+        `positions`, (batch, outputs, positions, PITCHES) float32."""
+        return self._predict(windows, range(FRAMES)[positions])
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """The state of a stream of audio; its rows go to :meth:`predict_rows`."""
@@ -87,8 +88,8 @@ class FastNetwork(ABC):
         """The positions of the sequence that predict these frames."""
 
     @abstractmethod
-    def _logits(self, windows: Tensor, frames: range) -> Tensor:
-        """(batch, heads, frames, PITCHES)."""
+    def _predict(self, windows: Tensor, frames: range) -> Tensor:
+        """See :meth:`predict`."""
 
 
 def fast_network(transcriber: TranscriptionModel) -> FastNetwork | None:
@@ -120,13 +121,13 @@ class FastStridedNetwork(FastNetwork):
     def _read(self, frames: range) -> range:
         return range(frames.start * self._step, frames.stop * self._step, self._step)
 
-    def _logits(self, windows: Tensor, frames: range) -> Tensor:
+    def _predict(self, windows: Tensor, frames: range) -> Tensor:
         reduced = self._dtype != torch.float32
         with torch.autocast(windows.device.type, self._dtype, enabled=reduced):
             sequence = self._front_end(windows)
             raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
         logits = (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
-        return pool_pedal(logits, self._heads)
+        return self._probabilities(pool_pedal(logits, self._heads))
 
 
 class FastFilterbankNetwork(FastNetwork):
@@ -139,6 +140,7 @@ class FastFilterbankNetwork(FastNetwork):
         self._filterbank = bank
         self._halo = convolutions.halo
         self._stack = network.stack
+        self._peaks = SpectralPeaks(bank.config, torch.arange(bank.bins, device=bank.order.device))
         self._patches = network.patches
         self._lowest_pitch = network.lowest_pitch
         octave = network.octave.detach()
@@ -185,12 +187,13 @@ class FastFilterbankNetwork(FastNetwork):
             return super().predict_rows(rows, positions)
         frames = range(FRAMES)[positions]
         together = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
-        middle, columns = together.tensor_split([self._octave.numel()], dim=1)
+        sizes = [self._octave.numel(), -len(frames) * PITCHES]
+        middle, columns, peaks = together.tensor_split(sizes, dim=1)
         middle = middle.view(-1, *self._octave.shape).contiguous()
         out = self._rse.finish(middle, self._read(frames))
         pitches = self._patches.octaves * SEMITONES
         x = columns.view(len(rows), len(frames), pitches, -1).to(self._dtype)
-        return self._probabilities(self._read_out(out, x, frames))
+        return self._with_peaks(out, x, frames, peaks.view(len(rows), -1, PITCHES))
 
     def _embed_columns(self, columns: Tensor) -> Tensor:
         """The newest columns, (windows, columns, pitches, channels) in whole patches -> their
@@ -200,23 +203,32 @@ class FastFilterbankNetwork(FastNetwork):
         cells = cells.movedim(2, 4).reshape(len(columns), -1, self._embed.in_features)
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
-    def _logits(self, windows: Tensor, frames: range) -> Tensor:
-        x = self._convolved(self._filterbank(windows))  # (batch, channels, pitches, GRID)
+    def _predict(self, windows: Tensor, frames: range) -> Tensor:
+        features = self._filterbank(windows)
+        x = self._convolved(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))
         read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
-        return self._read_out(out, read, frames)
+        peaks = self._peaks.of_windows(features[..., self._halo :], frames)
+        return self._with_peaks(out, read, frames, peaks)
+
+    def _with_peaks(self, out: Tensor, x: Tensor, frames: range, peaks: Tensor) -> Tensor:
+        """The probabilities of the heads and, last, the peaks, (batch, frames, PITCHES)."""
+        outputs = self._probabilities(self._read_out(out, x, frames))
+        outputs[:, -1] = peaks
+        return outputs
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """The heads. out: (batch, positions read, m); x: (batch, frames, pitches, channels)."""
+        """The heads, and room for a row after them. out: (batch, positions read, m); x: (batch,
+        frames, pitches, channels)."""
         patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)
         cells = cells.permute(0, 4, 1, 3, 2, 5)
         columns, pitches = cells.shape[2] * patches.frames, patches.octaves * SEMITONES
         width = max(PITCHES, lowest + pitches)
-        placed = out.new_full((len(out), heads, columns, width), IMPOSSIBLE)
-        logits = placed[..., lowest : lowest + pitches]
+        placed = out.new_full((len(out), heads + 1, columns, width), IMPOSSIBLE)
+        logits = placed[:, :-1, :, lowest : lowest + pitches]
         torch.add(cells, self._bias, out=logits.view(cells.shape))
         first = frames[0] % patches.frames
         logits = logits[:, :, first : first + len(frames)]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from model.config import HOP
 from model.fast.columns import ColumnNetwork
@@ -30,13 +31,14 @@ class NetworkStream:
         self._frames = frames
         self._state: list[Tensor] | None = None
         self._columns: Tensor | None = None  # (GRID, pitches, channels)
+        self._peaks: Tensor | None = None  # (complete columns, PITCHES)
         self._kept: list[Kept] = []
         self._hop = 0  # end of the window, counted from the stream's beginning
 
     def advance(self, window: Tensor, new_hops: int) -> Tensor:
         """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m) in the order
-        of ``FastShuffleExchange.finish``, and the columns of the frames that are read,
-        (frames, pitches, channels); flat float32."""
+        of ``FastShuffleExchange.finish``, and of the frames that are read the columns, (frames,
+        pitches, channels), and peaks, (frames, PITCHES); flat float32."""
         return self._advance([window], new_hops)[0]
 
     def together(self, new_hops: int) -> bool:
@@ -58,11 +60,15 @@ class NetworkStream:
             new = self._network.first
         elif count > 1:
             audio = torch.cat([audio, *(window[-new_hops * HOP :] for window in windows[1:])])
-        columns = self._network.advance(self._state, audio, new, count)[:, -GRID:]
-        grid = whole_windows(self._columns, columns, GRID, new_hops)
-        self._columns = grid[-1]
+        columns, peaks = self._network.advance(self._state, audio, new, count)
+        grid = whole_windows(self._columns, columns[:, -GRID:], GRID, new_hops)
+        complete = GRID - self._network.edge
+        peaks = whole_windows(self._peaks, peaks[:, -complete:], complete, new_hops)
+        self._columns, self._peaks = grid[-1], peaks[-1]
         hops = [self._hop + number * new_hops for number in range(1, count + 1)]
         self._hop = hops[-1]
         middle = self._first_half.advance(self._kept, hops, grid)
-        read = grid[:, self._frames.start : self._frames.stop]
-        return list(torch.cat([middle.flatten(1), read.flatten(1).float()], dim=1))
+        first, stop = self._frames.start, self._frames.stop
+        read = grid[:, first:stop].flatten(1).float()
+        peaks = F.pad(peaks[:, first:stop], (0, 0, 0, max(0, stop - max(first, complete))))
+        return list(torch.cat([middle.flatten(1), read, peaks.flatten(1)], dim=1))

@@ -124,7 +124,7 @@ class Engine:
 
     def _start_processes(self, count: int, batch_windows: int) -> bool:
         """All at once, since loading takes seconds; returns whether they are there."""
-        heads = len(self.config.heads)
+        heads = len(self.config.outputs)
         model = pickle.dumps(self._transcriber)
         start = partial(WorkerProcess, model, heads, batch_windows)
         with ThreadPoolExecutor(count) as pool:

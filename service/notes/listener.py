@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import PITCHES
+from model.config import CENTS, PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
 from service.notes.dynamics import Dynamics
@@ -38,14 +38,14 @@ class Listener:
     ) -> None:
         """Args:
         frame_seconds: time from frame to frame.
-        heads: names of the rows of the probabilities (see ``model.config.HEADS``); "frame" must
+        heads: names of the rows of the probabilities (see ``ModelConfig.outputs``); "frame" must
             be there.
         instruments: possible classes of a note; empty for all classes of the heads.
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead.
         """
         # The tracker and the pedal read no instrument; usually those come last.
-        named = [head.startswith("instrument:") for head in heads]
+        named = [head.startswith("instrument:") or head == CENTS for head in heads]
         self._tracked = len(heads) - named[::-1].index(False)
         tracked = heads[: self._tracked]
         self._tracker: Tracker

@@ -49,7 +49,7 @@ def listening(
     last_age = None
     if options.mode is Mode.ANYTIME:
         last_age = max(0, options.lookahead_hops(rate_hz) - newest_hops)
-    listener = Listener(settings, HOP / rate_hz, config.heads, options.instruments, last_age)
+    listener = Listener(settings, HOP / rate_hz, config.outputs, options.instruments, last_age)
     check_instruments(options.instruments, listener.instruments)
     if last_age is None:
         return listener, WindowSchedule.of(options, rate_hz)

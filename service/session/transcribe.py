@@ -183,7 +183,7 @@ def transcribe_array(
         BadAudioError: a sample is NaN or infinite.
         OptionsError: the rate is out of range.
     """
-    heads = engine.config.heads
+    heads = engine.config.outputs
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
 

@@ -68,7 +68,7 @@ async def hear(
 ) -> tuple[list[Event], NDArray[np.float32]]:
     """The events and the frames [heads, n, 128] of a session that is given ``data`` at once, or in
     pieces of ``sizes``, taken in turn; ``between`` is called before each."""
-    frames = [np.zeros((len(engine.config.heads), 0, PITCHES), np.float32)]
+    frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
     session = TranscriptionSession(
         engine,
         audio,

@@ -91,7 +91,7 @@ def gather(
     """The peaks of a piece, [samples] at the model's rate; ``notes``: written in earlier pieces."""
     frame_s = HOP / engine.config.sample_rate
     last_age = full_age(engine.config)
-    tracker = AnytimeTracker(settings, frame_s, engine.config.heads, last_age)
+    tracker = AnytimeTracker(settings, frame_s, engine.config.outputs, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, age, pitch, probability
     full: list[NDArray[np.float32]] = []
 
@@ -100,7 +100,7 @@ def gather(
         full.append(window[:, tracker.columns - 1 - last_age].copy())
 
     run_windows(engine, audio, tracker.columns, last_age, take)
-    late = tracked(settings, np.stack(full[last_age:], axis=1), frame_s, engine.config.heads)
+    late = tracked(settings, np.stack(full[last_age:], axis=1), frame_s, engine.config.outputs)
     table = np.array(peaks).reshape(-1, 4)
     newest, age, pitch = (table[:, column].astype(int) for column in range(3))
     frame = newest - age

@@ -139,7 +139,7 @@ def test_whole_networks_fed_hop_by_hop(name: str, dtype: torch.dtype, most: floa
     for hops in (0, 4, 1, 8):
         begin += hops * HOP
         row = stream.advance(audio[begin : begin + WINDOW], hops)
-    difference = (fast.predict_rows([row], read) - plain).abs()
+    difference = (fast.predict_rows([row], read) - plain).abs()[:, : len(transcriber.config.heads)]
     assert difference.max() < most
     assert (difference.max() > 2e-4) == (dtype == torch.bfloat16)
     assert difference.mean() < most / 6

@@ -65,12 +65,12 @@ def step_difference(
     facts, samples = export.facts(model), transcriber.config.context + WINDOW
     block, ahead = facts["block_frames"], facts["lookahead_hops"]
     stream = np.concatenate([np.zeros(samples, np.float32), audio])
-    worst = 0.0
+    heads, worst = len(facts["heads"]), 0.0
     for number in range(len(audio) // HOP // block):
         end = samples + HOP * block * (number + 1)
         window = torch.from_numpy(stream[end - samples : end])[None]
         newest = FRAMES - ahead
-        wanted = transcriber.predict(window)[0, :, newest - block + 1 : newest + 1].numpy()
+        wanted = transcriber.predict(window)[0, :heads, newest - block + 1 : newest + 1].numpy()
         worst = max(worst, abs(reported[:, number * block : (number + 1) * block] - wanted).max())
     assert first == 1 - ahead
     return worst
@@ -82,7 +82,7 @@ def test_windows_of_noise_in_any_batch(
 ) -> None:
     noise = 0.1 * torch.randn(batch, export.facts(windows)["samples"])
     (found,) = session(windows).run(None, {"windows": noise.numpy()})
-    np.testing.assert_allclose(found, live.predict(noise), atol=PARITY, rtol=0)
+    np.testing.assert_allclose(found, live.predict(noise)[:, :-1], atol=PARITY, rtol=0)
 
 
 def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:

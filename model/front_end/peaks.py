@@ -1,0 +1,78 @@
+"""How far from each pitch the sound is: spectral peaks between the filters of a semitone.
+
+A filter hears a tone of another frequency as so many decibels less, nearly a parabola about its
+own, so the vertex of the parabola through a peak and its two neighbours is the tone's frequency, to
+a cent. The filters about the first few harmonics are averaged first: those of a low fundamental are
+slow, and would smooth a vibrato away. Where harmonics are no multiples (bells) or other notes
+sound, the peak is that of the mixture.
+
+It needs no training and no weights beyond those of the filterbank.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from model.config import PITCHES, FilterbankConfig
+from model.front_end.filterbank import DB_SCALE
+
+HARMONICS = (1, 2, 3, 4)
+RANGE_CENTS = 50.0  # a peak further away is that of another pitch
+_WEAK_DB = 30.0  # harmonics so far below the strongest say nothing
+_FLAT = 0.02  # least curvature of a peak, in units of features: 0.4 dB
+_SILENT_DB = 6.0  # above the filterbank's floor
+_SCALE = 4 * RANGE_CENTS
+NEAR = 2  # filters on either side of the pitch's own
+
+
+class SpectralPeaks:
+    """The deviation of the peak at every pitch, encoded as a head's row: see :func:`cents`."""
+
+    def __init__(self, config: FilterbankConfig, order: Tensor) -> None:
+        """order: the place of each filter among the features, (bins,), on the device of use."""
+        per, bins = config.bins_per_semitone, len(order)
+        self._bin_cents = 100.0 / per
+        self._weak = _WEAK_DB / DB_SCALE
+        self._silence = config.floor_db / 2 / DB_SCALE
+        own = per * (torch.arange(PITCHES) - config.lowest_pitch) + per // 2
+        harmonic = torch.tensor([round(12 * per * math.log2(h)) for h in HARMONICS])
+        near = torch.arange(-NEAR, NEAR + 1)
+        # (PITCHES, harmonics, filters); one past the last filter is silent
+        index = own[:, None, None] + harmonic[:, None] + near
+        silent = (index < 0) | (index >= bins) | ((own < 0) | (own >= bins))[:, None, None]
+        index = order.cpu()[index.clamp(0, bins - 1)].masked_fill(silent, bins)
+        self._index = index.flatten().to(order.device)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(frames, bins + 1) of ``Filterbank.compress``, the last bin silent -> (frames,
+        PITCHES)."""
+        heard = features.index_select(1, self._index)
+        heard = heard.view(-1, PITCHES, len(HARMONICS), 2 * NEAR + 1)
+        strongest = heard.amax((2, 3), keepdim=True)
+        heard = torch.maximum(heard, strongest - self._weak)
+        level = heard[:, :, 0]
+        for harmonic in range(1, len(HARMONICS)):
+            level = level + heard[:, :, harmonic]
+        top = level[..., 1:-1].argmax(-1, keepdim=True)  # counted from the second filter
+        left, peak, right = (level.gather(-1, top + step) for step in range(3))
+        curve = (left - 2 * peak + right).clamp(max=-_FLAT)
+        vertex = (0.5 * (left - right) / curve).clamp(-0.5, 0.5)
+        deviation = ((top + 1 - NEAR + vertex) * self._bin_cents)[..., 0]
+        row = 0.5 + deviation.clamp(-RANGE_CENTS, RANGE_CENTS) / _SCALE
+        return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
+
+    def of_windows(self, features: Tensor, frames: range) -> Tensor:
+        """The peaks of these frames: features (batch, bins, GRID) -> (batch, frames, PITCHES)."""
+        read = features[..., frames.start : frames.stop].float().transpose(1, 2)
+        peaks = self(F.pad(read, (0, 1), value=self._silence).flatten(0, 1))
+        return peaks.view(len(features), len(frames), PITCHES)
+
+
+def cents(row: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cents of the row CENTS of a network's output, from -RANGE_CENTS to RANGE_CENTS; NaN where
+    there is no sound."""
+    return np.where(row > 0, (row - np.float32(0.5)) * np.float32(_SCALE), np.float32(np.nan))

@@ -27,6 +27,8 @@ from model.config import (
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Share
+from training.music.families import validation_passages
+from training.music.family_metrics import Windows, family_metrics, family_windows
 from training.music.losses import (
     ClassShares,
     DistillationConfig,
@@ -74,6 +76,8 @@ class MusicConfig:
     """A larger network to learn from beside the labels."""
     validation_windows: int = 1000
     """Windows of held-out music per validation."""
+    family_passages: int = 0
+    """Passages of each family per validation; then their mean selects the best weights."""
 
 
 class MusicTask:
@@ -107,6 +111,9 @@ class MusicTask:
         )
         self._shares = ClassShares()
         self._validation: Batch | None = None
+        self._families: Windows | None = None
+        if config.family_passages:
+            self.score = "families"
 
     def batches(
         self, seed: int, step: int = 0, share: Share = WHOLE
@@ -185,7 +192,13 @@ class MusicTask:
                     metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
                         probabilities[:, row, frame], truth[head][:, frame]
                     )
-        return metrics | _notes_and_pedal(network.config.heads, probabilities, targets)
+        metrics |= _notes_and_pedal(network.config.heads, probabilities, targets)
+        if self.config.family_passages:
+            if self._families is None:
+                passages = validation_passages(self.synth, self.config.family_passages)
+                self._families = family_windows(passages, self.synth.context)
+            metrics |= family_metrics(network, self._families)
+        return metrics
 
     def card(self) -> dict[str, Any]:
         model = self.config.model

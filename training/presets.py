@@ -137,6 +137,12 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     "live-on": MusicRun(
         loop=LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12), init="live"
     ),
+    # The third generation: all families, in slices (--max-minutes, --resume).
+    "live-every-voice": MusicRun(
+        MusicConfig(validation_windows=100, family_passages=8),
+        LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
+        init="live",
+    ),
     # Several times the work of "live": ten minutes of a data-centre GPU, days of a processor.
     "accurate": MusicRun(
         MusicConfig(model=ACCURATE, batch_size=256, workers=12),

@@ -101,16 +101,17 @@ def unknown(
         _doubtful(evidence),
         _releases(evidence),
         *(_ornament(evidence, sign_s) for sign_s in evidence.time_map(signs_s)),
-        _rows(at_s - NEAR_S, at_s + evidence.release_s, pitch, BOTH),
+        rows(at_s - NEAR_S, at_s + evidence.release_s, pitch, BOTH),
         _astray(evidence),
-        _rows(left_out_s[:, 0], left_out_s[:, 1], ALL_PITCHES, BOTH),
+        rows(left_out_s[:, 0], left_out_s[:, 1], ALL_PITCHES, BOTH),
     ]
     return np.concatenate(parts)
 
 
-def _rows(
+def rows(
     begin_s: NDArray[np.float64], end_s: NDArray[np.float64], pitch: NDArray | int, what: int
 ) -> NDArray[np.float64]:
+    """Rows of ``Rendered.unknown``."""
     columns = np.broadcast_arrays(begin_s, end_s, pitch, what)
     return np.stack(columns, axis=1).astype(np.float64)
 
@@ -118,8 +119,8 @@ def _rows(
 def _doubtful(evidence: Evidence) -> NDArray[np.float64]:
     notes = evidence.notes.where(evidence.confidence < DOUBT)
     begin_s, end_s = notes.onset - NEAR_S, notes.offset + evidence.release_s
-    onset = _rows(begin_s, notes.onset + NEAR_S, notes.pitch, ONSET_UNKNOWN)
-    return np.concatenate([onset, _rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)])
+    onset = rows(begin_s, notes.onset + NEAR_S, notes.pitch, ONSET_UNKNOWN)
+    return np.concatenate([onset, rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)])
 
 
 def _releases(evidence: Evidence) -> NDArray[np.float64]:
@@ -128,7 +129,7 @@ def _releases(evidence: Evidence) -> NDArray[np.float64]:
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     begin_s = notes.onset + HELD * (notes.offset - notes.onset)
     end_s = np.minimum(notes.offset + evidence.release_s, again_s)
-    return _rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)
+    return rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)
 
 
 def _ornament(evidence: Evidence, at_s: float) -> NDArray[np.float64]:
@@ -138,7 +139,7 @@ def _ornament(evidence: Evidence, at_s: float) -> NDArray[np.float64]:
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
     begin_s = np.repeat(notes.onset - 2 * NEAR_S, len(steps))
     end_s = np.repeat(notes.offset + evidence.release_s, len(steps))
-    return _rows(begin_s, end_s, pitch, BOTH)
+    return rows(begin_s, end_s, pitch, BOTH)
 
 
 def _astray(evidence: Evidence) -> NDArray[np.float64]:
@@ -148,7 +149,7 @@ def _astray(evidence: Evidence) -> NDArray[np.float64]:
     first = np.searchsorted(onset_s, onset_s - SUPPORT_S)
     last = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
     poor = onset_s[(heard[last] - heard[first]) / (last - first) < SUPPORT]
-    return _rows(poor - SUPPORT_S, poor + SUPPORT_S, ALL_PITCHES, BOTH)
+    return rows(poor - SUPPORT_S, poor + SUPPORT_S, ALL_PITCHES, BOTH)
 
 
 logger = logging.getLogger(__name__)

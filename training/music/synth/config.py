@@ -46,6 +46,8 @@ class RecordingConfig:
     """Speech, -20 to 5 dB relative to the music."""
     telephone: Fraction = 0.04
     """300 to 3400 Hz in 8 bits of mu-law."""
+    suppressor: Fraction = 0.06
+    """Noise suppression of phones and browsers."""
     mp3: Fraction = 0.08
     """MP3 coding at 16 to 64 kbit/s."""
 
@@ -67,7 +69,16 @@ class SynthConfig:
     """Folder of real recordings with their scores (training.music.scored.corpus); None for none."""
     real_probability: Fraction = 0.25
     """Excerpts of those recordings, if `real_root` is given."""
-    real_left_out: tuple[str, ...] = ("chopin_op10_12", "wtc1_bwv847_prelude:75.9-90.9")
+    real_weights: dict[str, float] = field(
+        default_factory=lambda: {"scores": 0.4, "guitar": 0.25, "voice": 0.25, "phrases": 0.1}
+    )
+    """Relative frequency of recordings with scores, of guitars and voices with labels, and of
+    phrases of which only the instrument is known."""
+    real_left_out: tuple[str, ...] = (
+        "chopin_op10_12",
+        "joplin_maple_leaf",
+        "wtc1_bwv847_prelude:75.9-90.9",
+    )
     """Recordings not used, by ID, and parts of them, ID:SECOND-SECOND: their scores do not fit."""
 
     excerpt_min_s: Annotated[float, Field(ge=1)] = 20.0
@@ -99,6 +110,10 @@ class SynthConfig:
         }
     )
     """Relative frequency of each kind of excerpt without notes."""
+    sung_probability: Fraction = 0.2
+    """Scores of which a part is sung, if there are voices."""
+    accompanied: Fraction = 0.5
+    """Of these, songs with players; others are sung alone."""
     overlay_probability: Fraction = 0.15
     """A second excerpt of another score at the same time, for larger ensembles."""
     vibrato_probability: Fraction = 0.7

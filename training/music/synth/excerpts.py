@@ -1,6 +1,6 @@
 """Excerpts, audio with notes: scores performed by instruments in a room, or real recordings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -8,9 +8,10 @@ import soxr
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from training.music.notes import joined
+from training.music.notes import Notes, joined
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
+from training.music.scored.labelled import load_labelled, load_singing
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
 from training.music.synth.config import RecordingConfig, SynthConfig
@@ -21,6 +22,8 @@ from training.music.synth.pianos.dampers import held_by_pedal, invented_pedal, p
 from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
 from training.music.synth.render import Rendered, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
+from training.music.synth.singing.sing import line, random_habits, random_melody, sing, transposed
+from training.music.synth.singing.voices import Singer, load_singers
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)
 """Transpositions, which also change the tempo, as on tape."""
@@ -84,7 +87,9 @@ class Material:
     surroundings: Surroundings = NOWHERE
     mechanics: Mechanics | None = None
     """Noises of pianos, if the bank has them."""
-    recordings: list[ScoredRecording] = field(default_factory=list)
+    recordings: Mapping[str, list[ScoredRecording]] = field(default_factory=dict)
+    """By group of ``SynthConfig.real_weights``."""
+    singers: tuple[Singer, ...] = ()
 
 
 def load_material(config: SynthConfig, split: str = "train") -> Material:
@@ -102,12 +107,29 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     bank = load_bank(config.root, config.cache)
     surroundings = load_surroundings(config.root, bank.sample_rate)
     mechanics = load_mechanics(config.root)
-    recordings = []
+    recordings = {}
     if config.real_root is not None and split == "train":
-        recordings = load_recordings(config.real_root, config.cache, split, config.real_left_out)
+        recordings = load_real(config)
         if not recordings:
             raise ValueError(f"{config.real_root} has no recordings with scores to train on")
-    return Material(bank, groups, weights / weights.sum(), surroundings, mechanics, recordings)
+    singers = load_singers(config.root / "voices", config.cache)
+    of_split = tuple(one for one in singers if one.held_out == (split != "train"))
+    return Material(
+        bank, groups, weights / weights.sum(), surroundings, mechanics, recordings, of_split
+    )
+
+
+def load_real(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
+    """The recordings to train on, by group of ``config.real_weights``."""
+    root, cache = config.real_root, config.cache
+    assert root is not None
+    labelled = load_labelled(root, cache, "train")
+    groups = {
+        "scores": load_recordings(root, cache, "train", config.real_left_out),
+        "guitar": labelled.get("plucked", []),
+        "voice": labelled.get("voice", []) + load_singing(config.root / "voices", cache),
+    }
+    return {name: some for name, some in groups.items() if some and config.real_weights.get(name)}
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
@@ -115,8 +137,11 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
     rate = material.bank.sample_rate
     seconds = float(rng.uniform(config.excerpt_min_s, config.excerpt_max_s))
     if material.recordings and rng.random() < config.real_probability:
+        names = list(material.recordings)
+        weights = np.array([config.real_weights[name] for name in names])
+        name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
         return recorded_excerpt(
-            material.recordings, seconds, rate, config.recording, rng, material.surroundings
+            material.recordings[name], seconds, rate, config.recording, rng, material.surroundings
         )
     kind = rng.random()
     if kind < config.background_probability:
@@ -141,6 +166,11 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         rendered = render(
             material.bank, notes, [voice], seconds, tuning, rng, pedal, material.mechanics
         )
+    elif material.singers and rng.random() < config.sung_probability:
+        accompanied = rng.random() < config.accompanied
+        rendered = sung_excerpt(material, config, seconds, tuning, rng, accompanied)
+        if accompanied:
+            config = replace(config, recording=produced(config.recording))
     else:
         rendered = score_excerpt(material, config, seconds, tuning, rng)
         if rng.random() < config.overlay_probability:
@@ -181,17 +211,106 @@ def score_excerpt(
     """A dry excerpt of ``piece``, or of a random one. ``only``: the instruments to use."""
     for _ in range(_ATTEMPTS):  # a long rest may leave an excerpt without notes
         chosen = piece or random_piece(material, rng)
-        latest = max(0.0, chosen.seconds - 0.7 * seconds)
-        begins = chosen.notes.onset[: max(1, np.searchsorted(chosen.notes.onset, latest))]
-        start_s = float(begins[rng.integers(len(begins))])
-        notes, pedal = perform(chosen, start_s, seconds, config, rng)
-        notes, voices, presses = orchestrate(material.bank, chosen, notes, pedal, config, rng, only)
-        rendered = render(
-            material.bank, notes, voices, seconds, tuning_cents, rng, presses, material.mechanics
-        )
+        notes, pedal = _performed(chosen, seconds, config, rng)
+        rendered = _played(material, chosen, notes, pedal, config, seconds, tuning_cents, rng, only)
         if len(rendered.notes):
             return rendered
     return rendered
+
+
+def _performed(
+    piece: Piece, seconds: float, config: SynthConfig, rng: np.random.Generator
+) -> tuple[Notes, NDArray[np.float64]]:
+    """A random passage of a piece and its pedal."""
+    latest = max(0.0, piece.seconds - 0.7 * seconds)
+    begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
+    start_s = float(begins[rng.integers(len(begins))])
+    return perform(piece, start_s, seconds, config, rng)
+
+
+def _played(
+    material: Material,
+    piece: Piece,
+    notes: Notes,
+    pedal: NDArray[np.float64],
+    config: SynthConfig,
+    seconds: float,
+    tuning_cents: float,
+    rng: np.random.Generator,
+    only: tuple[str, ...] | None = None,
+) -> Rendered:
+    notes, voices, presses = orchestrate(material.bank, piece, notes, pedal, config, rng, only)
+    return render(
+        material.bank, notes, voices, seconds, tuning_cents, rng, presses, material.mechanics
+    )
+
+
+VOICE_DB = (-3.0, 9.0)
+"""Level of a singer above the accompaniment."""
+CHOIR = 0.15
+"""Fraction of the singing without accompaniment for which several parts of a score are sung."""
+CHOIR_PARTS = 4
+MADE_UP = 0.5
+"""Fraction of the solo songs that are no scores."""
+
+
+def produced(config: RecordingConfig) -> RecordingConfig:
+    """How songs are mixed and passed on."""
+    return replace(config, drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
+
+
+def sung_excerpt(
+    material: Material,
+    config: SynthConfig,
+    seconds: float,
+    tuning_cents: float,
+    rng: np.random.Generator,
+    accompanied: bool,
+) -> Rendered:
+    """A dry excerpt sung by one or more of the singers, with or without players."""
+    if not accompanied and rng.random() > CHOIR and rng.random() < MADE_UP:
+        return _sung(material, random_melody(seconds, rng), seconds, tuning_cents, rng)
+    piece = random_piece(material, rng)
+    notes, pedal = _performed(piece, seconds, config, rng)
+    if not accompanied and len(np.unique(notes.part)) > 1 and rng.random() < CHOIR:
+        parts = rng.permutation(np.unique(notes.part))[:CHOIR_PARTS]
+        sung = [
+            _sung(material, line(notes.where(notes.part == part)), seconds, tuning_cents, rng)
+            for part in parts
+        ]
+        choir = sung[0]
+        for other in sung[1:]:
+            choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
+        return choir
+    melody = line(notes.where(notes.part == _leading(notes)) if len(notes) else notes)
+    sung = _sung(material, melody, seconds, tuning_cents, rng)
+    if not accompanied:
+        return sung
+    # What is sung is not played as well.
+    places = set(zip(melody.onset, melody.pitch, strict=True))
+    rest = [at not in places for at in zip(notes.onset, notes.pitch, strict=True)]
+    others = notes.where(np.array(rest, bool))
+    band = _played(material, piece, others, pedal, config, seconds, tuning_cents, rng)
+    return overlaid(band, sung, float(rng.uniform(*VOICE_DB)))
+
+
+def _leading(notes: Notes) -> int:
+    """The part that lies highest."""
+    parts = np.unique(notes.part)
+    return int(parts[np.argmax([notes.pitch[notes.part == part].mean() for part in parts])])
+
+
+def _sung(
+    material: Material,
+    melody: Notes,
+    seconds: float,
+    tuning_cents: float,
+    rng: np.random.Generator,
+) -> Rendered:
+    singer = material.singers[int(rng.integers(len(material.singers)))]
+    melody, habits = transposed(melody, singer, rng), random_habits(rng)
+    rate = material.bank.sample_rate
+    return sing(melody, singer, habits, seconds, rate, tuning_cents, rng)
 
 
 def random_piece(material: Material, rng: np.random.Generator) -> Piece:

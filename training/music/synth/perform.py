@@ -36,7 +36,7 @@ RESIZED = 0.4
 """Fraction of the voices whose instrument is larger or smaller than the recorded one."""
 MISTUNED = 0.5
 """Fraction of the pianos whose unisons beat more than the recorded ones."""
-RINGING = ("harp", "zither", "vibraphone", "glockenspiel")
+RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
 """Their notes ring on."""
 
 
@@ -165,20 +165,22 @@ def orchestrate(
 def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) -> Voice:
     """A random way of playing an instrument."""
     if not entry.sustained:
-        other = float(rng.uniform(0.2, 0.8) if entry.instrument in RINGING else 0.06)
+        release_s = (
+            rng.uniform(0.2, 0.8) if entry.instrument in RINGING else rng.uniform(0.02, 0.08)
+        )
         return Voice(
             entry,
             gain_db=float(rng.uniform(-3, 3)),
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
-            release_s=other,
+            release_s=float(release_s),
             dampers=random_dampers(rng) if entry.instrument in PIANOS else None,
             detune_cents=float(rng.uniform(0, 3)),
             size_semitones=_size(rng),
             unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
         )
     shaken = rng.random() < config.vibrato_probability * (
-        1.0 if entry.instrument in SHAKEN else OTHERS_VIBRATO * (entry.instrument != "organ")
+        1.0 if entry.instrument in SHAKEN else OTHERS_VIBRATO * (entry.class_name != "organ")
     )
     return Voice(
         entry,
@@ -189,7 +191,7 @@ def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) 
         detune_cents=float(rng.uniform(2, 8)),
         vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if shaken else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
-        line=random_line(entry.instrument != "organ", rng),
+        line=random_line(entry.class_name != "organ", rng),
         size_semitones=_size(rng),
     )
 

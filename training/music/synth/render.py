@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.music.notes import Notes, joined
+from training.music.notes import Notes, joined, next_strokes
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
 from training.music.synth.instruments.lines import Line, glided, phrased, swelled
 from training.music.synth.pianos.dampers import (
@@ -32,6 +32,9 @@ ENTRY_LATEST = 0.4
 """Slurred notes enter their recordings before this fraction of the length."""
 LOWEST_UNISON = 32
 """Lower notes of a piano have a single string."""
+FADED_DB = 12.0
+"""A plucked, bowed or blown note ends when its release has fallen this far. Labels of recorded
+guitars end 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
 PICK_SPREAD = 12.0
 """Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
 
@@ -66,8 +69,8 @@ class Voice:
 class Rendered:
     """Audio, float32 of shape [samples], and the notes that sound in it.
 
-    A note's offset is where it stops sounding or its damper begins to fall; the residual sound of
-    strings and room comes after it.
+    A note's offset is where it has faded (FADED_DB), on a piano where its damper begins to fall; the
+    residual sound of strings and room comes after it.
     """
 
     audio: NDArray[np.float32]
@@ -250,9 +253,13 @@ def _play(
         sound *= np.float32(gain[i])
         at = int(first[i])
         audio[at + skip : at + n] += sound[skip:]
-    heard = np.full(count, np.inf)
-    if not instrument.sustained:
-        heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
+    heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
+    heard[looped] = np.inf
+    if not voice.dampers:
+        fade_s = FADED_DB / 20 * np.log(10) * voice.release_s
+        again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+        faded_s = np.minimum(notes.offset + fade_s, np.maximum(again_s, notes.offset))
+        notes = notes.lengthened(np.where(phrasing.connected, notes.offset, faded_s))
     return notes.shortened(np.minimum(notes.offset, np.minimum(heard, falls.gone_s)))
 
 

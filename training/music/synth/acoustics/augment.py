@@ -39,6 +39,29 @@ def telephone(audio: NDArray[np.float32], sample_rate: int) -> NDArray[np.float3
     return np.asarray(np.sign(code) * np.expm1(np.abs(code) * np.log1p(MU)) / MU, np.float32)
 
 
+SUPPRESSOR_S = 0.032
+"""Length of the blocks in which a suppressor looks for noise."""
+QUIET = 20
+"""Percentile of a frequency's levels that is taken for noise."""
+
+
+def suppressed(
+    audio: NDArray[np.float32], sample_rate: int, over_db: float, lowest_db: float
+) -> NDArray[np.float32]:
+    """A spectral gate: frequencies less than ``over_db`` above their noise are turned down, to
+    ``lowest_db`` at most; same length."""
+    length = max(16, int(SUPPRESSOR_S * sample_rate))
+    if len(audio) < 2 * length:
+        return audio
+    _, _, spectrum = signal.stft(audio, sample_rate, nperseg=length)
+    level = np.abs(spectrum)
+    noise_level = np.percentile(level, QUIET, axis=1, keepdims=True) * 10 ** (over_db / 20)
+    gain = np.clip((level / np.maximum(noise_level, 1e-9)) ** 2, 10 ** (lowest_db / 20), 1)
+    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # as fast as a syllable
+    _, out = signal.istft(spectrum * gain, sample_rate, nperseg=length)
+    return np.asarray(np.pad(out, (0, length))[: len(audio)], np.float32)
+
+
 def mp3(audio: NDArray[np.float32], sample_rate: int, compression: float) -> NDArray[np.float32]:
     """Encoded and decoded; same length, without delay.
 
@@ -112,6 +135,8 @@ def augment(
     if rng.random() < 0.5:
         out = -out
     out = np.clip(out, -1, 1)
+    if rng.random() < config.suppressor:
+        out = suppressed(out, sample_rate, rng.uniform(3, 15), rng.uniform(-30, -8))
     if rng.random() < config.telephone:
         out = telephone(out, sample_rate)
     if rng.random() < config.mp3:

@@ -42,6 +42,8 @@ def instrument_class(entry: dict[str, Any]) -> int:
     Plucked strings of all instruments are one class: a pizzicato sounds more like a guitar than
     like a bowed string. A section of one instrument counts as that instrument.
     """
+    if "class" in entry:
+        return INSTRUMENTS.index(entry["class"])
     instrument, family = entry["instrument"], entry["family"]
     if "sections" in entry.get("source", ""):  # one entry made of several instruments
         return UNKNOWN
@@ -101,7 +103,7 @@ class Instrument:
     number: int
     """Class of the instrument, an index of ``INSTRUMENTS``; -1 if unclear."""
     recorded: bool
-    """False if the notes come from a sound font."""
+    """False if the notes come from a sound font or are synthesised."""
     sustained: bool
     midi: NDArray[np.float32]  # sounding pitch, the measured tuning error included
     velocity: NDArray[np.float32]
@@ -254,7 +256,7 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
         family=entry["family"],
         instrument=entry["instrument"],
         number=instrument_class(entry),
-        recorded="soundfont" not in entry.get("source", ""),
+        recorded=entry.get("recorded", "soundfont" not in entry.get("source", "")),
         sustained=entry["kind"] == "sustained",
         midi=np.array([n["midi"] + c / 100 for n, c in zip(notes, cents, strict=True)], np.float32),
         velocity=np.array([note["velocity"] for note in notes], np.float32),

@@ -16,13 +16,18 @@ REACH = 3
 """Semitones that an instrument can play beyond its recorded range."""
 FONT_WEIGHT = 0.35
 """Relative frequency of sound fonts among the instruments of a class."""
+SPECTRA_WEIGHT = 0.1
+"""The same for sets made from measured spectra, without attacks and noise."""
+SPECTRA = "sharc_"
 LAYERS_COUNTED = 4
 """Instruments with more dynamic layers are chosen more often, up to this number."""
+NOTES_COUNTED = 12
+"""Instruments with fewer recorded notes are chosen less often."""
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
 _SINGERS = ("voice", "choir")
 
-# General MIDI program -> instruments of the bank that can play it.
+# General MIDI program -> instruments of the bank, or classes, that can play it.
 _PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
     (range(0, 2), ("piano",)),
     (range(2, 3), ("electric_grand",)),
@@ -45,17 +50,17 @@ _PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
     (range(43, 44), ("contrabass",)),
     (range(44, 45), ("tremolo",)),
     (range(45, 46), ("pizzicato",)),
-    (range(46, 47), ("harp",)),
+    (range(46, 47), ("harp", "celtic harp")),
     (range(47, 48), ("pizzicato", "marimba")),
     (range(48, 52), ("violin", "viola", "cello", "contrabass")),
     (range(52, 56), _SINGERS),
-    (range(56, 57), ("trumpet",)),
-    (range(57, 58), ("trombone",)),
+    (range(56, 57), ("trumpet", "trumpet_bach")),
+    (range(57, 58), ("trombone", "bass_trombone")),
     (range(58, 59), ("tuba",)),
     (range(59, 60), ("trumpet",)),
     (range(60, 61), ("horn",)),
     (range(61, 64), ("trumpet", "trombone", "tuba")),
-    (range(64, 65), ("soprano_sax",)),
+    (range(64, 65), ("soprano_sax", "saxophone")),
     (range(65, 66), ("alto_sax",)),
     (range(66, 67), ("tenor_sax",)),
     (range(67, 68), ("baritone_sax",)),
@@ -107,7 +112,7 @@ def cast(
             wanted = next(kinds for programs, kinds in _PROGRAMS if program in programs)
             if group == "songs" and program == _SONG_VOICE:
                 wanted = _SINGERS
-            candidates = [e for e in usable if e.instrument in wanted]
+            candidates = [e for e in usable if {e.instrument, e.class_name} & set(wanted)]
         elif mode in ("strings", "winds"):
             candidates = [e for e in usable if e.family == mode]
         else:
@@ -156,8 +161,15 @@ def choose(entries: Sequence[Instrument], rng: np.random.Generator) -> Instrumen
     of_class = [entry for entry in entries if entry.number == number]
     layers = [min(LAYERS_COUNTED, len(np.unique(entry.velocity))) for entry in of_class]
     weights = 1.0 + np.array(layers)
-    weights *= [1.0 if entry.recorded else FONT_WEIGHT for entry in of_class]
+    weights *= [_weight(entry) for entry in of_class]
     return of_class[int(rng.choice(len(of_class), p=weights / weights.sum()))]
+
+
+def _weight(entry: Instrument) -> float:
+    share = min(1.0, len(entry.midi) / NOTES_COUNTED)
+    if entry.name.startswith(SPECTRA):
+        return share * SPECTRA_WEIGHT
+    return share if entry.recorded else share * FONT_WEIGHT
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:

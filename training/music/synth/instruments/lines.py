@@ -50,6 +50,8 @@ class Line:
 class Phrasing:
     """What a line does with each of its n notes; arrays of shape [n]."""
 
+    connected: NDArray[np.bool_]
+    """Notes that last until the next one begins."""
     slurred: NDArray[np.bool_]
     """Notes without an attack."""
     left: NDArray[np.bool_]
@@ -102,6 +104,7 @@ def phrased(notes: Notes, line: Line, rng: np.random.Generator) -> tuple[Notes, 
     glide_s = np.where(slurred, rng.uniform(*GLIDE_S, count), rng.uniform(*SCOOP_S, count))
     released = np.where(joined, offset, notes.released)
     return notes.moved(offset=offset, released=released), Phrasing(
+        connected=joined,
         slurred=slurred,
         left=left,
         transition_s=float(rng.uniform(*TRANSITION_S)),

@@ -1,0 +1,175 @@
+"""Validation by family: what each kind of player, singer or noise does to a network.
+
+Everything comes from training data that training never hears: held-out instruments, singers and
+speakers, validation scores, and the validation split of the real recordings.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import SAMPLE_RATE
+from training.music.notes import Notes, joined
+from training.music.recordings import PCM_SCALE
+from training.music.scored.corpus import ScoredRecording, load_recordings
+from training.music.scored.labelled import load_labelled
+from training.music.synth.acoustics import noise
+from training.music.synth.acoustics.surroundings import load_backgrounds
+from training.music.synth.config import SynthConfig
+from training.music.synth.excerpts import (
+    Material,
+    augmented,
+    load_material,
+    random_piece,
+    random_tuning,
+    score_excerpt,
+    sung_excerpt,
+)
+from training.music.synth.render import Rendered
+
+SEED = 21
+REAL = 0.5
+"""Fraction of a family's passages that are real recordings, if there are any."""
+DRUMS = 0.4
+"""Fraction of the ensembles with drums."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Who plays and which scores are rendered."""
+
+    classes: tuple[str, ...]
+    """Of ``model.config.INSTRUMENTS``; empty for all."""
+    groups: tuple[str, ...]
+    """Of ``SynthConfig.ensemble_weights``; none where nothing is rendered from scores."""
+
+
+FAMILIES = {
+    "piano": Family(("piano",), ("solo piano", "pop piano")),
+    "bowed": Family(
+        ("violin", "viola", "cello", "contrabass"), ("solo strings", "quartets", "chamber")
+    ),
+    "plucked": Family(("plucked",), ("songs", "solo strings", "solo piano")),
+    "voice": Family(("voice",), ()),
+    "reeds and flutes": Family(
+        ("flute", "oboe", "clarinet", "bassoon", "saxophone"), ("solo winds", "chamber", "songs")
+    ),
+    "brass": Family(("horn", "brass"), ("solo winds", "chamber", "quartets")),
+    "ensembles": Family((), ("chamber", "orchestra", "songs", "quartets")),
+    "no notes": Family((), ()),
+}
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A stretch of sound and the notes in it."""
+
+    name: str
+    audio: NDArray[np.float32]
+    """[samples], -1..1"""
+    sample_rate: int
+    notes: Notes
+    """A velocity of 0 is unknown."""
+    unknown: NDArray[np.float64]
+    """What the labels leave open, [n, 4], as in ``Rendered.unknown``."""
+
+    @property
+    def rendered(self) -> Rendered:
+        return Rendered(self.audio, self.notes, unknown=self.unknown)
+
+
+def validation_passages(
+    config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
+) -> dict[str, list[Passage]]:
+    """``count`` passages of at most ``seconds`` for each of FAMILIES; deterministic.
+
+    Without ``config.real_root`` all are rendered. Raises ValueError or OSError for data that cannot
+    be read.
+    """
+    material = load_material(config, "validation")
+    real = _recordings(config)
+    found = {}
+    for number, (name, family) in enumerate(FAMILIES.items()):
+        rng = np.random.default_rng([seed, number])
+        recordings = real.get(name, [])
+        of_real = round(REAL * count) if recordings else 0
+        passages = [_part(recordings, place, seconds, rng) for place in range(of_real)]
+        passages += _rendered(name, family, material, config, count - of_real, seconds, rng)
+        found[name] = passages
+    return found
+
+
+def _recordings(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
+    """The real recordings of the validation split, by family."""
+    if config.real_root is None:
+        return {}
+    root, cache = config.real_root, config.cache
+    labelled = load_labelled(root, cache, "validation")
+    scored = load_recordings(root, cache, "validation", config.real_left_out)
+    return {"piano": scored, **labelled}
+
+
+def _part(
+    recordings: list[ScoredRecording], place: int, seconds: float, rng: np.random.Generator
+) -> Passage:
+    """A part of one of the recordings, which take turns."""
+    recording = recordings[place % len(recordings)]
+    rate = SAMPLE_RATE
+    length = min(len(recording.audio), int(seconds * rate))
+    begin = int(rng.integers(len(recording.audio) - length + 1))
+    audio = recording.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
+    begin_s, end_s = begin / rate, (begin + length) / rate
+    notes = recording.notes
+    notes = notes.where((notes.offset > begin_s) & (notes.onset < end_s))
+    moved = notes.moved(onset=notes.onset - begin_s, offset=notes.offset - begin_s)
+    unknown = recording.unknown.copy()
+    unknown[:, :2] -= begin_s
+    inside = (unknown[:, 1] > 0) & (unknown[:, 0] < end_s - begin_s)
+    return Passage(f"{recording.name}@{begin_s:.1f}", audio, rate, moved, unknown[inside])
+
+
+def _rendered(
+    name: str,
+    family: Family,
+    material: Material,
+    config: SynthConfig,
+    count: int,
+    seconds: float,
+    rng: np.random.Generator,
+) -> Iterator[Passage]:
+    rate = material.bank.sample_rate
+    players = tuple(
+        entry
+        for entry in config.held_out
+        if entry in material.bank.instruments
+        if not family.classes or material.bank.instruments[entry].class_name in family.classes
+    )
+    backgrounds = load_backgrounds(config.root, rate, held_out=True)
+    for place in range(count):
+        tuning = random_tuning(config, rng)
+        if name == "no notes":
+            kinds = config.background_kinds
+            sound = noise.background(int(seconds * rate), rate, kinds, rng, backgrounds, 1.0)
+            dry = Rendered(sound, joined([]))
+        elif name == "voice" and material.singers:
+            dry = sung_excerpt(material, config, seconds, tuning, rng, accompanied=False)
+        else:
+            chosen = random_piece(_of_groups(material, family.groups), rng)
+            dry = score_excerpt(material, config, seconds, tuning, rng, players, chosen)
+            if name == "ensembles" and backgrounds and rng.random() < DRUMS:
+                drums = backgrounds.drums(len(dry.audio), rng)
+                level = np.std(dry.audio) / max(1e-9, np.std(drums)) * rng.uniform(0.3, 1.2)
+                dry = replace(dry, audio=dry.audio + np.float32(level) * drums)
+        audio = augmented(dry.audio, material, config, rng)
+        yield Passage(f"{name} {place}", audio, rate, dry.notes, np.zeros((0, 4)))
+
+
+def _of_groups(material: Material, groups: tuple[str, ...]) -> Material:
+    """The material with the pieces of these groups alone, or all if it has none of them."""
+    wanted = np.array([name in groups for name in material.groups], bool)
+    weights = material.weights * wanted
+    if not weights.sum():
+        return material
+    return replace(material, weights=weights / weights.sum())

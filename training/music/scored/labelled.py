@@ -1,0 +1,105 @@
+"""Real recordings with labels of their notes, as training data.
+
+Entries of the ``index.json`` of :mod:`training.music.scored.corpus` with ``label_kind`` have
+``labels``: tables of onset, offset, pitch and more (``training.music.recordings.read_table``). Those
+of kind "exact" are trained as they are; of others, the loss masks what lies near the edges of notes.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
+from model.storage import replace_file
+from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
+from training.music.recordings import PCM_SCALE, read_audio, read_table
+from training.music.scored.corpus import BOTH, ScoredRecording, rows
+
+EXACT = "exact"
+EDGE_S = 0.06
+"""Approximate edges are masked for this long on either side: half as much again as their error."""
+NEIGHBOURS = (-1, 0, 1)
+"""Semitones around an approximate edge that are masked: a singer slides into a note."""
+CLASSES = {"guitar": "plucked", "voice": "voice"}
+"""Class of a soloist by a word of the entry's ``instruments``."""
+
+
+def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[ScoredRecording]]:
+    """The labelled recordings of a split, by the class of their soloist, in index order.
+
+    Raises:
+        ValueError: the index or a file is invalid.
+        OSError: the index is missing.
+    """
+    found: dict[str, list[ScoredRecording]] = {}
+    for entry in json.loads((root / "index.json").read_bytes()):
+        if entry.get("label_kind") and entry.get("split", "train") == split:
+            name = soloist(entry["instruments"])
+            found.setdefault(name, []).append(_load(root, cache, entry, name))
+    return found
+
+
+def load_singing(folder: Path, cache: Path) -> list[ScoredRecording]:
+    """The singing of ``singing.json`` whose pitches come from a score; none if it is missing."""
+    index = folder / "singing.json"
+    if not index.exists():
+        return []
+    return [
+        _load(
+            folder, cache, {"id": Path(e["file"]).stem, "audio": e["file"], "labels": [e["labels"]]}
+        )
+        for e in json.loads(index.read_bytes())["files"]
+        if "score" in e["how"] or "labels" in e["how"]
+    ]
+
+
+def soloist(words: str) -> str:
+    return next((name for word, name in CLASSES.items() if word in words.lower()), "")
+
+
+def _load(
+    root: Path, cache: Path, entry: dict[str, Any], class_name: str = "voice"
+) -> ScoredRecording:
+    table = read_table(root / entry["labels"][0])
+    notes = notes_of(table.onset_s, table.offset_s, table.pitch)
+    number = INSTRUMENTS.index(class_name) if class_name else -1
+    notes = notes.moved(instrument=np.full(len(notes), number, np.int8))
+    exact = entry.get("label_kind") == EXACT
+    doubts = np.zeros((0, 4)) if exact else edges(notes)
+    return ScoredRecording(entry["id"], stored_audio(root / entry["audio"], cache), notes, doubts)
+
+
+def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
+    """Samples at the model's rate, from the cache; one copy for all workers."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    place = cache / f"labelled-{path.stem}-{digest}.npy"
+    if not place.exists():
+        samples = PCM_SCALE * soxr.resample(*read_audio(path), SAMPLE_RATE)
+        audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
+        replace_file(place, partial(np.save, arr=audio))
+    return np.load(place, mmap_mode="r")
+
+
+def edges(notes: Notes) -> NDArray[np.float64]:
+    """What approximate labels leave open, as in ``Rendered.unknown``."""
+    return np.concatenate(
+        [
+            part
+            for pitch in _near(notes.pitch)
+            for part in (
+                rows(notes.onset - EDGE_S, notes.onset + EDGE_S, pitch, BOTH),
+                rows(notes.offset - EDGE_S, notes.offset + EDGE_S, pitch, FRAME_UNKNOWN),
+            )
+        ]
+    )
+
+
+def _near(pitch: NDArray[np.int16]) -> Iterable[NDArray[np.int16]]:
+    return (np.clip(pitch + step, 0, PITCHES - 1).astype(np.int16) for step in NEIGHBOURS)

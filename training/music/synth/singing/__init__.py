@@ -1,0 +1,1 @@
+"""Singing with exact labels, made from recorded voices: their timbre, other melodies."""

@@ -1,0 +1,285 @@
+"""A melody sung by a recorded voice.
+
+A syllable's consonant comes before its note and its vowel is stretched over it; the pitch of the
+recording is replaced by one that scoops, slides, shakes and drifts as singers' do. A note is
+labelled as a listener would mark it: from where its vowel is loud, or from the middle of a slide
+from the note before, until the vowel fades.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyworld
+import soxr
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter1d
+
+from model.config import INSTRUMENTS
+from training.music.notes import Notes
+from training.music.synth.render import REFERENCE_VELOCITY, Rendered
+from training.music.synth.singing.voices import FFT, FRAMES_S, RATE, Singer, Syllable
+
+VOICE = INSTRUMENTS.index("voice")
+CHORD_S = 0.03
+"""Of notes that begin within this time of each other, the highest is sung."""
+SHORTEST_S = 0.09
+"""Shorter notes are left out."""
+CONTIGUOUS_S = 0.06
+"""Notes with a smaller gap may share a syllable."""
+EDGE = 10
+"""Frames at either end of a vowel that are not stretched."""
+CENTRE = (3.0, 11.0)
+"""Semitones above a speaker's pitch around which a melody lies."""
+DYNAMIC_DB = 30.0
+"""Between velocities 10 and 100."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How someone sings."""
+
+    melisma: float
+    """Fraction of the connected notes that share a syllable with the note before."""
+    glide: float
+    """Frames, standard deviation of the slide between two pitches."""
+    scoop: float
+    """Fraction of the notes that begin below their pitch."""
+    fall: float
+    """Fraction of the phrases whose last note falls."""
+    vibrato: float
+    """Semitones, at most."""
+    vibrato_hz: float
+    detune: float
+    """Semitones, standard deviation of a note."""
+    drift: float
+    """Semitones, standard deviation of the drift in a second."""
+    tuning: float
+    """Semitones above the concert pitch."""
+    size: float
+    """Resonances are this many times as high as the recorded ones."""
+    breath: float
+    """Level of consonants, relative to the recorded one, in dB."""
+
+
+def random_habits(rng: np.random.Generator) -> Habits:
+    trained = rng.random() < 0.4
+    return Habits(
+        melisma=float(rng.beta(1, 2)),
+        glide=float(np.exp(rng.uniform(np.log(2), np.log(8)))),
+        scoop=float(rng.beta(1, 2)),
+        fall=float(rng.beta(1, 4)),
+        vibrato=float(rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)),
+        vibrato_hz=float(rng.uniform(4.5, 7)),
+        detune=0.08 if trained else float(rng.uniform(0.05, 0.2)),
+        drift=float(rng.uniform(0.02, 0.1)),
+        tuning=float(np.clip(rng.normal(0, 0.16), -0.45, 0.45)),
+        size=float(np.exp(rng.normal(0, 0.07))),
+        breath=float(rng.uniform(-9, 3)),
+    )
+
+
+def line(notes: Notes) -> Notes:
+    """A melody that one voice can sing: one note at a time, none too short."""
+    order = np.lexsort((-notes.pitch, notes.onset))
+    notes = notes.where(order)
+    keep, last = [], -np.inf
+    for index, onset in enumerate(notes.onset):
+        if onset - last > CHORD_S:
+            keep.append(index)
+            last = onset
+    notes = notes.where(np.array(keep, np.intp))
+    until = np.append(notes.onset[1:], np.inf)
+    notes = notes.shortened(np.minimum(notes.offset, until))
+    return notes.where(notes.offset - notes.onset >= SHORTEST_S)
+
+
+def transposed(notes: Notes, singer: Singer, rng: np.random.Generator, step: int = 12) -> Notes:
+    """The melody in the singer's range, moved by whole octaves, or other steps."""
+    if not len(notes):
+        return notes
+    centre = singer.pitch + rng.uniform(*CENTRE)
+    away = step * round((centre - float(np.median(notes.pitch))) / step)
+    return notes.moved(pitch=(notes.pitch + away).astype(np.int16), released=notes.released)
+
+
+def random_melody(seconds: float, rng: np.random.Generator) -> Notes:
+    """Steps, leaps, repetitions and held notes over a scale, in phrases."""
+    scale = np.array([[0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 10]][rng.integers(2)])
+    beat = float(np.exp(rng.uniform(np.log(0.22), np.log(0.8))))
+    time, degree = float(rng.uniform(0.1, 1)), int(rng.integers(7))
+    onsets, offsets, pitches = [], [], []
+    while time < seconds:
+        length = beat * float(rng.choice([0.5, 1, 1, 1, 2, 3]))
+        degree = int(np.clip(degree + rng.choice([-4, -2, -1, -1, 0, 0, 1, 1, 2, 4]), -3, 10))
+        onsets.append(time)
+        offsets.append(time + length * float(rng.choice([1, 1, 1, rng.uniform(0.4, 1)])))
+        pitches.append(60 + 12 * (degree // 7) + scale[degree % 7])
+        time += length
+        if rng.random() < 0.12:
+            time += beat * float(rng.choice([1, 2, 4]))  # breath
+    count = len(onsets)
+    velocity = 80 + 12 * np.sin(np.arange(count) / rng.uniform(1.5, 4)) + rng.normal(0, 4, count)
+    return Notes(
+        np.array(onsets),
+        np.array(offsets),
+        np.array(pitches, np.int16),
+        np.clip(velocity, 20, 120).astype(np.float32),
+        np.zeros(count, np.int16),
+    )
+
+
+def sing(
+    notes: Notes,
+    singer: Singer,
+    habits: Habits,
+    seconds: float,
+    sample_rate: int,
+    tuning_cents: float,
+    rng: np.random.Generator,
+) -> Rendered:
+    """The melody (:func:`line`) as audio of ``seconds`` with the notes as they are heard."""
+    notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
+    notes = notes.shortened(np.minimum(notes.offset, seconds))
+    length = int(seconds * sample_rate)
+    if not len(notes):
+        return Rendered(np.zeros(length, np.float32), notes)
+    score = _Frames(int(seconds * FRAMES_S) + 1)
+    notes = score.write(notes, singer, habits, rng)
+    pitch = score.pitches(notes, habits, rng) + habits.tuning + tuning_cents / 100
+    audio = score.synthesised(singer, pitch, habits.size, sample_rate)
+    out = np.zeros(length, np.float32)
+    out[: len(audio)] = audio[:length]
+    return Rendered(out, notes.moved(instrument=np.full(len(notes), VOICE, np.int8)))
+
+
+class _Frames:
+    """What is sung in each frame: which frame of the recordings, as which note, how loud."""
+
+    def __init__(self, count: int) -> None:
+        self.source = np.full(count, -1.0)
+        """-1 where nothing sounds."""
+        self.voiced = np.zeros(count, bool)
+        self.gain_db = np.zeros(count)
+        self.note = np.zeros(count, np.intp)
+        """The note that a frame's pitch belongs to, also between notes."""
+        self.vowels: list[tuple[int, int, bool]] = []
+        """First frame of each note, the frame after its last, and whether it slides in."""
+
+    def write(
+        self, notes: Notes, singer: Singer, habits: Habits, rng: np.random.Generator
+    ) -> Notes:
+        """Places the syllables; returns the notes as they are heard."""
+        first = np.rint(notes.onset * FRAMES_S).astype(int)
+        last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
+        gain_db = DYNAMIC_DB * np.log10(notes.velocity / REFERENCE_VELOCITY)
+        words = rng.permutation(len(singer.syllables))
+        word, end = 0, 0
+        groups = self._groups(notes, habits, rng)
+        for group in groups:
+            syllable = singer.syllables[int(words[word % len(words)])]
+            word += 1
+            begin, stop = int(first[group[0]]), int(last[group[-1]])
+            # The consonant takes from the note before what it needs, but leaves a half of it.
+            earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
+            lead = min(syllable.vowel - syllable.begin, begin - earliest)
+            if self.vowels and begin - lead < self.vowels[-1][1]:
+                self.vowels[-1] = (self.vowels[-1][0], begin - lead, self.vowels[-1][2])
+            places = np.arange(begin - lead, begin)
+            self.source[places] = syllable.vowel - lead + np.arange(lead)
+            self.voiced[places] = self.source[places] >= syllable.voiced
+            level_db = np.interp(np.arange(begin, stop), first[group], gain_db[group])
+            self.gain_db[places] = level_db[0] - syllable.level_db
+            consonants = places[~self.voiced[places]]
+            self.gain_db[consonants] += habits.breath
+            tail = min(syllable.end - syllable.release, len(self.source) - stop)
+            self.source[begin:stop] = _stretched(syllable, stop - begin)
+            self.source[stop : stop + tail] = syllable.release + np.arange(tail)
+            self.voiced[begin : stop + tail] = True
+            self.gain_db[begin:stop] = level_db - syllable.level_db
+            self.gain_db[stop : stop + tail] = level_db[-1] - syllable.level_db
+            self.source[stop + tail :] = -1
+            self.voiced[stop + tail :] = False
+            for place, index in enumerate(group):
+                until = int(first[group[place + 1]]) if place + 1 < len(group) else stop
+                self.vowels.append((int(first[index]), until, place > 0))
+            end = stop + tail
+        for index, (begin, stop, _) in enumerate(self.vowels):
+            lead = self.vowels[index - 1][1] if index else 0
+            self.note[(lead + begin) // 2 if begin > lead else begin :] = index
+        bounds = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S
+        return notes.moved(onset=bounds[:, 0], offset=bounds[:, 1])
+
+    @staticmethod
+    def _groups(notes: Notes, habits: Habits, rng: np.random.Generator) -> list[list[int]]:
+        """Notes by syllable."""
+        groups: list[list[int]] = []
+        for index in range(len(notes)):
+            gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
+            step = abs(int(notes.pitch[index]) - int(notes.pitch[index - 1])) if index else 0
+            if gap < CONTIGUOUS_S and step and rng.random() < habits.melisma:
+                groups[-1].append(index)
+            else:
+                groups.append([index])
+        return groups
+
+    def pitches(self, notes: Notes, habits: Habits, rng: np.random.Generator) -> NDArray:
+        """MIDI pitch of each frame [frames]."""
+        count = len(self.source)
+        own = notes.pitch + habits.detune * rng.standard_normal(len(notes))
+        pitch = gaussian_filter1d(own[self.note], habits.glide, mode="nearest")
+        steps = rng.standard_normal(count) * habits.drift / np.sqrt(FRAMES_S)
+        pitch += np.clip(np.cumsum(steps), -0.3, 0.3)
+        for index, (begin, end, slid) in enumerate(self.vowels):
+            time = np.arange(end - begin) / FRAMES_S
+            if not slid and rng.random() < habits.scoop:
+                depth, constant = rng.uniform(0.2, 2.5), rng.uniform(0.015, 0.06)
+                pitch[begin:end] -= depth * np.exp(-time / constant)
+            last = index + 1 == len(self.vowels) or self.vowels[index + 1][0] > end + 20
+            if last and rng.random() < habits.fall:
+                constant = rng.uniform(0.02, 0.06)
+                pitch[begin:end] -= rng.uniform(0.5, 3) * np.exp((time - time[-1:]) / constant)
+            rise = np.clip((time - rng.uniform(0.05, 0.35)) / 0.2, 0, 1)
+            depth = habits.vibrato * rng.uniform(0.3, 1)
+            turn = 2 * np.pi * habits.vibrato_hz * rng.normal(1, 0.05)
+            pitch[begin:end] += depth * rise * np.sin(turn * time + rng.uniform(0, 6.28))
+        return pitch
+
+    def synthesised(self, singer: Singer, pitch: NDArray, size: float, sample_rate: int) -> NDArray:
+        """Audio at ``sample_rate``.
+
+        Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
+        lowered, to cancel its other effects.
+        """
+        sounding = self.source >= 0
+        place = np.clip(self.source, 0, len(singer.envelope) - 1)
+        left = np.minimum(place.astype(np.intp), len(singer.envelope) - 2)
+        share = (place - left)[:, None]
+
+        def between(coded: NDArray) -> NDArray[np.float64]:
+            near, far = coded[left].astype(np.float64), coded[left + 1].astype(np.float64)
+            return np.ascontiguousarray(near + share * (far - near))
+
+        envelope = pyworld.decode_spectral_envelope(between(singer.envelope), RATE, FFT)
+        gain_db = np.where(sounding, self.gain_db, -120)
+        envelope *= 10 ** (gain_db / 10)[:, None]
+        aperiodicity = pyworld.decode_aperiodicity(between(singer.aperiodicity), RATE, FFT)
+        hertz = np.where(self.voiced, 440 * 2 ** ((pitch - 69) / 12) / size, 0.0)
+        period_ms = 1000 * size / FRAMES_S
+        audio = pyworld.synthesize(hertz, envelope, aperiodicity, RATE, period_ms)
+        return soxr.resample(audio, size * RATE, sample_rate)
+
+
+def _stretched(syllable: Syllable, length: int) -> NDArray[np.float64]:
+    """Frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
+    natural = syllable.release - syllable.vowel
+    edge = min(EDGE, natural // 3, length // 3)
+    middle = np.linspace(
+        syllable.vowel + edge, syllable.release - edge, max(0, length - 2 * edge), endpoint=False
+    )
+    return np.concatenate(
+        [
+            syllable.vowel + np.arange(edge),
+            middle,
+            syllable.release - edge + np.arange(edge),
+        ]
+    )

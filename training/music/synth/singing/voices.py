@@ -1,0 +1,161 @@
+"""Recorded voices, analysed once: spectral envelope and aperiodicity of their syllables.
+
+The folder ``voices`` holds ``speech.json`` and ``singing.json``, lists of recordings with ``file``,
+``speaker`` or ``singer``, and ``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016)
+separates pitch from timbre; the analysis is cached.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyworld
+from numpy.typing import NDArray
+
+from model.storage import replace_file
+from training.music.recordings import read_audio
+
+RATE = 16_000
+"""Samples per second of the recordings."""
+FRAMES_S = 200
+"""Frames of the analysis per second."""
+FFT = 1024
+"""Of the spectral envelopes at RATE, as WORLD chooses it."""
+COEFFICIENTS = 60
+"""Of a coded envelope, which is within 2 dB of the original."""
+LOWEST_HZ, HIGHEST_HZ = 70.0, 800.0
+HELD_OUT_SINGERS = ("Erithacus", "sms_singing-female")
+"""Singers of ``singing.json``, which marks none, held out for validation."""
+CACHE_VERSION = 2
+
+QUIET_DB = -28.0
+"""Voiced frames below this, relative to the loud ones, belong to no syllable."""
+CORE_DB = -10.0
+"""A vowel begins and ends at this level, relative to its loudest frame."""
+SHORTEST, LONGEST = 14, 60
+"""Frames of a syllable; longer voiced runs are divided where they are quiet."""
+CONSONANT = 24
+"""Frames before a syllable that may belong to it."""
+
+
+@dataclass(frozen=True)
+class Syllable:
+    """Frames of a voice: a consonant, a voiced attack, a vowel and its end."""
+
+    begin: int
+    voiced: int
+    vowel: int
+    release: int
+    end: int
+    level_db: float
+    """Of its loudest frame."""
+
+
+@dataclass(frozen=True)
+class Singer:
+    """The recordings of one person."""
+
+    name: str
+    held_out: bool
+    envelope: NDArray[np.float16]
+    """[frames, COEFFICIENTS], coded."""
+    aperiodicity: NDArray[np.float16]
+    """[frames, bands], coded."""
+    syllables: tuple[Syllable, ...]
+    pitch: float
+    """MIDI number of the median f0."""
+
+
+@lru_cache(maxsize=2)
+def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
+    """Everyone in a folder of voices, analysed into ``cache`` on first use; none if it is missing.
+
+    Raises ValueError or OSError for an index or a recording that cannot be read.
+    """
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for index in ("speech.json", "singing.json"):
+        if (folder / index).exists():
+            for entry in json.loads((folder / index).read_bytes())["files"]:
+                entries.setdefault(entry.get("speaker") or entry["singer"], []).append(entry)
+    singers = []
+    for name, files in entries.items():
+        held_out = name in HELD_OUT_SINGERS or any(entry.get("held_out") for entry in files)
+        singer = _singer(name, held_out, [folder / entry["file"] for entry in files], cache)
+        if len(singer.syllables) > 1:
+            singers.append(singer)
+    return tuple(singers)
+
+
+def _singer(name: str, held_out: bool, files: list[Path], cache: Path) -> Singer:
+    digest = hashlib.sha256(bytes([CACHE_VERSION]))
+    for file in files:
+        digest.update(file.read_bytes())
+    place = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
+    if not place.exists():
+        parts = [analysed(file) for file in files]
+        arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        replace_file(place, partial(np.savez, **arrays))
+    with np.load(place) as stored:
+        f0, level_db = stored["f0"], stored["level_db"]
+        envelope, aperiodicity = stored["envelope"], stored["aperiodicity"]
+    voiced = f0 > 0
+    pitch = 69 + 12 * np.log2(np.median(f0[voiced]) / 440) if voiced.any() else 60.0
+    return Singer(name, held_out, envelope, aperiodicity, syllables(f0, level_db), float(pitch))
+
+
+def analysed(file: Path) -> dict[str, NDArray]:
+    """f0 in Hz (0 where unvoiced), level in dB, coded envelope and aperiodicity, by frame.
+
+    Raises ValueError if a recording is not at RATE.
+    """
+    audio, rate = read_audio(file)
+    if rate != RATE:
+        raise ValueError(f"{file} is at {rate} Hz, not {RATE} Hz")
+    samples = np.asarray(audio, np.float64)
+    f0, times = pyworld.dio(samples, RATE, LOWEST_HZ, HIGHEST_HZ, frame_period=1000 / FRAMES_S)
+    f0 = pyworld.stonemask(samples, f0, times, RATE)
+    envelope = pyworld.cheaptrick(samples, f0, times, RATE)
+    aperiodicity = pyworld.d4c(samples, f0, times, RATE)
+    coded = pyworld.code_spectral_envelope(envelope, RATE, COEFFICIENTS)
+    return {
+        "f0": f0.astype(np.float32),
+        "level_db": (10 * np.log10(envelope.sum(axis=1) + 1e-12)).astype(np.float32),
+        "envelope": coded.astype(np.float16),
+        "aperiodicity": pyworld.code_aperiodicity(aperiodicity, RATE).astype(np.float16),
+    }
+
+
+def syllables(f0: NDArray[np.float32], level_db: NDArray[np.float32]) -> tuple[Syllable, ...]:
+    """The voiced runs of a recording with the consonants before them."""
+    if not (f0 > 0).any():
+        return ()
+    loud = (f0 > 0) & (level_db > np.percentile(level_db[f0 > 0], 95) + QUIET_DB)
+    changes = np.flatnonzero(np.diff(np.concatenate([[False], loud, [False]]).astype(int)))
+    found: list[Syllable] = []
+    free = 0  # frames before this belong to other syllables
+    for first, last in changes.reshape(-1, 2):
+        for begin, end in _divided(level_db, int(first), int(last)):
+            if end - begin >= SHORTEST:
+                found.append(_syllable(level_db, max(free, begin - CONSONANT), begin, end))
+            free = end
+    return tuple(found)
+
+
+def _divided(level_db: NDArray[np.float32], begin: int, end: int) -> list[tuple[int, int]]:
+    parts = []
+    while end - begin > LONGEST:
+        at = begin + LONGEST // 3 + int(np.argmin(level_db[begin + LONGEST // 3 : begin + LONGEST]))
+        parts.append((begin, at))
+        begin = at
+    return [*parts, (begin, end)]
+
+
+def _syllable(level_db: NDArray[np.float32], begin: int, voiced: int, end: int) -> Syllable:
+    run = level_db[voiced:end]
+    top = float(run.max())
+    core = np.flatnonzero(run > top + CORE_DB)
+    return Syllable(begin, voiced, voiced + int(core[0]), voiced + int(core[-1]) + 1, end, top)

@@ -45,13 +45,8 @@ def family_metrics(network: TranscriptionModel, families: Windows) -> dict[str, 
     heads = network.config.heads
     metrics: dict[str, float] = {}
     for name, (audio, targets) in families.items():
-        parts = torch.from_numpy(audio).split(BATCH)
-        heard = np.concatenate(
-            [
-                network.predict(part.to(device).float())[:, :2, frames].cpu().numpy()
-                for part in parts
-            ]
-        )
+        parts = (part.to(device).float() for part in torch.from_numpy(audio).split(BATCH))
+        heard = np.concatenate([network.predict(part)[:, :2, frames].cpu() for part in parts])
         onset = heard[:, heads.index("onset")]
         if not targets.frame.any():
             seconds = onset.shape[0] * onset.shape[1] * HOP / network.config.sample_rate

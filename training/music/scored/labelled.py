@@ -1,8 +1,8 @@
 """Real recordings with labels of their notes, as training data.
 
 Entries of the ``index.json`` of :mod:`training.music.scored.corpus` with ``label_kind`` have
-``labels``: tables of onset, offset, pitch and more (``training.music.recordings.read_table``). Those
-of kind "exact" are trained as they are; of others, the loss masks what lies near the edges of notes.
+``labels``: tables of onset, offset, pitch and more (``training.music.recordings.read_table``).
+Those of kind "exact" are trained as they are; of others, the loss masks the edges of notes.
 """
 
 import hashlib
@@ -47,17 +47,17 @@ def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[ScoredR
 
 
 def load_singing(folder: Path, cache: Path) -> list[ScoredRecording]:
-    """The singing of ``singing.json`` whose pitches come from a score; none if it is missing."""
+    """The singing of ``singing.json`` with labels of its sounds; none if it is missing."""
     index = folder / "singing.json"
     if not index.exists():
         return []
-    return [
-        _load(
-            folder, cache, {"id": Path(e["file"]).stem, "audio": e["file"], "labels": [e["labels"]]}
-        )
-        for e in json.loads(index.read_bytes())["files"]
-        if "score" in e["how"] or "labels" in e["how"]
-    ]
+    found = []
+    for one in json.loads(index.read_bytes())["files"]:
+        if "HTS" in one["how"] or "phone-aligned" in one["how"]:
+            name = Path(one["file"]).stem
+            entry = {"id": name, "audio": one["file"], "labels": [one["labels"]]}
+            found.append(_load(folder, cache, entry))
+    return found
 
 
 def soloist(words: str) -> str:

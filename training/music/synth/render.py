@@ -69,8 +69,8 @@ class Voice:
 class Rendered:
     """Audio, float32 of shape [samples], and the notes that sound in it.
 
-    A note's offset is where it has faded (FADED_DB), on a piano where its damper begins to fall; the
-    residual sound of strings and room comes after it.
+    A note's offset is where it has faded (FADED_DB), on a piano where its damper begins to fall;
+    the residual sound of strings and room comes after it.
     """
 
     audio: NDArray[np.float32]

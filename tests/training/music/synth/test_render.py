@@ -8,7 +8,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
 from training.music.synth.instruments.bank import SILENCE_DB, Bank
-from training.music.synth.render import Rendered, Voice, render, shorten_repeats
+from training.music.synth.render import FADED_DB, Rendered, Voice, render, shorten_repeats
 
 
 def notes(*events: tuple[float, float, int, float, int]) -> Notes:
@@ -68,7 +68,8 @@ def test_a_decayed_note_ends_its_label_and_a_looped_one_lasts(bank: Bank) -> Non
     left = np.abs(piano.audio[int((end + 0.05) * SAMPLE_RATE) :]).max()
     assert left < 1.5 * peak * 10 ** (SILENCE_DB / 20)
     violin = play(bank, "violin_one", (0.0, 9.0, 60, 90, 0), seconds=10)
-    assert violin.notes.offset[0] == 9.0
+    release_s = FADED_DB / 20 * np.log(10) * Voice.release_s
+    assert violin.notes.offset[0] == pytest.approx(9.0 + release_s)
     early = level_db(violin.audio[SAMPLE_RATE : 2 * SAMPLE_RATE])
     late = level_db(violin.audio[int(7.5 * SAMPLE_RATE) : int(8.5 * SAMPLE_RATE)])
     assert late == pytest.approx(early, abs=2)

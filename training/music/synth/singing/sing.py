@@ -203,7 +203,7 @@ class _Frames:
                 until = int(first[group[place + 1]]) if place + 1 < len(group) else stop
                 self.vowels.append((int(first[index]), until, place > 0))
             end = stop + tail
-        for index, (begin, stop, _) in enumerate(self.vowels):
+        for index, (begin, _, _) in enumerate(self.vowels):
             lead = self.vowels[index - 1][1] if index else 0
             self.note[(lead + begin) // 2 if begin > lead else begin :] = index
         bounds = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S

@@ -33,6 +33,8 @@ LAYERS = [
     ["training.music"],
     ["training.music.scored"],
     ["training.music.synth"],
+    ["training.music.families"],
+    ["training.music.family_metrics"],
     ["training.musicnet"],
     ["training.music_task", "training.algorithmic", "training.lambada"],
     ["training.presets"],

@@ -1,8 +1,11 @@
 """PCM bytes of any chunking to mono float32 samples."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from service.audio.channels import Downmix, Mix, mean
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
@@ -35,10 +38,12 @@ class BadAudioError(ProtocolError):
 class PcmDecoder:
     """Mono samples of a PCM byte stream; partial samples wait for the next chunk."""
 
-    def __init__(self, audio: AudioFormat, position: int = 0) -> None:
+    def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
         position: index of the first sample in the stream.
+        mix: of two channels there, see ``Downmix``.
         """
+        self.downmix = Downmix(audio.sample_rate_hz, position, mix)
         self._audio = audio
         self._dtype = np.dtype("<i2" if audio.encoding is Encoding.PCM_S16LE else "<f4")
         self._carry = b""
@@ -61,10 +66,10 @@ class PcmDecoder:
         values = np.frombuffer(data, self._dtype, count=whole // self._dtype.itemsize)
         values = values.reshape(-1, self._audio.channels)
         if self._audio.encoding is Encoding.PCM_S16LE:
-            samples = mix_to_mono(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
+            samples = self.downmix(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
         else:
             try:
-                samples = check_and_mix(values, self._position)
+                samples = check_and_mix(values, self._position, self.downmix)
             except BadAudioError as error:
                 self._position += len(error.samples)
                 self._carry = b""
@@ -73,14 +78,11 @@ class PcmDecoder:
         return samples
 
 
-def mix_to_mono(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean of the channels: [n, channels] -> [n]."""
-    if values.shape[1] == 1:
-        return np.ascontiguousarray(values[:, 0])
-    return values.mean(axis=1, dtype=np.float32)
-
-
-def check_and_mix(values: NDArray[np.float32], position: int) -> NDArray[np.float32]:
+def check_and_mix(
+    values: NDArray[np.float32],
+    position: int,
+    mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = mean,
+) -> NDArray[np.float32]:
     """Mono samples of checked floats.
 
     Args:
@@ -92,8 +94,8 @@ def check_and_mix(values: NDArray[np.float32], position: int) -> NDArray[np.floa
     """
     good = np.abs(values) <= MAX_AMPLITUDE  # False for NaN too
     if good.all():
-        return mix_to_mono(values)
+        return mix(values)
     index, channel = np.argwhere(~good)[0]
     bad = float(values[index, channel])
-    before = mix_to_mono(values[:index])
+    before = mix(values[:index])
     raise BadAudioError(position + int(index), bad, before, dropped=len(values) - int(index))

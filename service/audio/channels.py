@@ -1,0 +1,149 @@
+"""Two channels to one, also if one is silent or the two cancel each other.
+
+The mean of two channels is right for most recordings, halves one beside a dead channel, and is
+silence if a cable or a plug-in has turned one channel over. So each block of 100 ms is measured, and
+the block after it is mixed accordingly:
+
+    one channel silent        left + right    the other at its own level; nothing that enters is lost
+    mid 15 dB below them      the louder one
+    else                      (left + right) / 2
+
+Marks of change lie apart from those of return. A change takes a block, in which the weights move
+evenly, so that it makes no sound of its own. A silent block changes nothing.
+
+The mix of a block depends on the blocks before it alone: bit for bit the same for any chunks, live
+or from a file.
+"""
+
+from collections import deque
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCKS_PER_S = 10
+_KEPT_BLOCKS = 40 * BLOCKS_PER_S  # choices that ``at`` can name
+_FULL_SCALE = 32_768.0
+_LOUDEST = 4.0  # more is measured as this: the sums below stay exact
+# Powers relative to full scale, or to the channels'.
+_AUDIBLE = 1e-6
+_DEAD, _ALIVE = 1e-5, 1e-4
+_CANCELLED, _PRESENT = 0.03, 0.15
+
+
+class Mix(StrEnum):
+    """What becomes of two channels."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    LEFT = "left"
+    RIGHT = "right"
+
+
+_WEIGHTS = {Mix.MEAN: (0.5, 0.5), Mix.SUM: (1.0, 1.0), Mix.LEFT: (1.0, 0.0), Mix.RIGHT: (0.0, 1.0)}
+
+
+def block_samples(rate_hz: int) -> int:
+    """Samples, per channel, of a block."""
+    return rate_hz // BLOCKS_PER_S
+
+
+def resumable(sample: int, rate_hz: int) -> int:
+    """The first sample that must be mixed again for ``sample`` and all after it to be the same."""
+    block = block_samples(rate_hz)
+    return max(0, sample // block - 1) * block
+
+
+def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mean of any number of channels: [n, channels] -> [n]."""
+    if values.shape[1] == 1:
+        return np.ascontiguousarray(values[:, 0])
+    return values.mean(axis=1, dtype=np.float32)
+
+
+class Downmix:
+    """Mono samples of two channels, chunk by chunk; of any other number, their mean.
+
+    Attributes:
+        mix: of the present block.
+        cancelled: the channel that was taken because the two cancel each other, if ever.
+    """
+
+    def __init__(self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN) -> None:
+        """Args:
+        position: index of the first sample: 0, or what ``resumable`` gave.
+        mix: what ``at`` gave for it.
+        """
+        self._block = block_samples(rate_hz)
+        self._position = position
+        self._before = self.mix = mix
+        self._sums = np.zeros(3)  # of the squares of left, right and mid in this block, 16-bit steps
+        self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
+        self.cancelled: Mix | None = None
+
+    def at(self, sample: int) -> Mix:
+        """The mix of the block of a sample, up to 40 s back."""
+        back = self._position // self._block - sample // self._block
+        return self._chosen[max(-len(self._chosen), -1 - back)]
+
+    def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[n, channels] -> [n]"""
+        if values.shape[1] != 2:
+            return mean(values)
+        mono = np.empty(len(values), np.float32)
+        start = 0
+        while start < len(values):
+            within = self._position % self._block
+            stop = min(len(values), start + self._block - within)
+            mono[start:stop] = self._mixed(values[start:stop], within)
+            self._measure(values[start:stop])
+            self._position += stop - start
+            if self._position % self._block == 0:
+                self._choose()
+            start = stop
+        return mono
+
+    def _mixed(self, values: NDArray[np.float32], within: int) -> NDArray[np.float32]:
+        """values: part of a block, from sample ``within`` of it on."""
+        if self._before is self.mix is Mix.MEAN:
+            return mean(values)
+        here = np.float32(_WEIGHTS[self.mix])
+        if self._before is self.mix:
+            return values[:, 0] * here[0] + values[:, 1] * here[1]
+        there = np.float32(_WEIGHTS[self._before])
+        moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
+        weights = there + moved[:, None] * (here - there)
+        return values[:, 0] * weights[:, 0] + values[:, 1] * weights[:, 1]
+
+    def _measure(self, values: NDArray[np.float32]) -> None:
+        # Whole numbers below 2 ** 53, so that their sums do not depend on the order.
+        steps = np.rint(np.clip(values, -_LOUDEST, _LOUDEST) * np.float64(_FULL_SCALE))
+        left, right = steps[:, 0].copy(), steps[:, 1].copy()
+        mid = (left + right) / 2
+        self._sums += (left @ left, right @ right, mid @ mid)
+
+    def _choose(self) -> None:
+        left, right, mid = self._sums / (self._block * _FULL_SCALE**2)
+        self._sums[:] = 0
+        self._before = self.mix
+        self.mix = _next(self.mix, left, right, mid)
+        self._chosen.append(self.mix)
+        if self.mix in (Mix.LEFT, Mix.RIGHT):
+            self.cancelled = self.cancelled or self.mix
+
+
+def _next(now: Mix, left: float, right: float, mid: float) -> Mix:
+    """The mix after a block of these powers."""
+    weak, strong = min(left, right), max(left, right)
+    if strong < _AUDIBLE:
+        return now
+    if weak < _AUDIBLE and weak < _DEAD * strong:
+        return Mix.SUM
+    if now is Mix.SUM and (weak < _AUDIBLE or weak < _ALIVE * strong):
+        return Mix.SUM
+    alone = now in (Mix.LEFT, Mix.RIGHT)
+    if mid < (_PRESENT if alone else _CANCELLED) * (left + right) / 2:
+        if alone:
+            return now
+        return Mix.LEFT if left >= right else Mix.RIGHT
+    return Mix.MEAN

@@ -1,0 +1,278 @@
+"""The sound of one container in a file, frame by frame: FFmpeg, by PyAV.
+
+Containers and codecs are those of recordings, and of videos that have sound; FFmpeg's playlists,
+devices and video decoders are never opened, nor any file but the one given. FFmpeg drops what
+encoders add before the sound where the container states it; where none does, it is dropped here.
+"""
+
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from numpy.typing import NDArray
+
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import AudioFormat, Encoding
+
+CONTAINERS = frozenset(
+    "wav w64 aiff caf au flac ogg mp3 aac mov matroska asf avi mpegts amr wv".split()
+)
+_PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw".split()
+CODECS = frozenset(
+    [f"pcm_{kind}" for kind in _PCM]
+    + "flac alac wavpack mp3float mp3 mp2float mp2 aac vorbis opus wmav1 wmav2 wmapro wmalossless".split()
+    + "ac3 eac3 amrnb amrwb libopencore_amrnb libopencore_amrwb adpcm_ms adpcm_ima_wav".split()
+)
+_RAW = {Encoding.PCM_S16LE: "s16le", Encoding.PCM_F32LE: "f32le"}
+# Samples before the sound by codec: LAME's delay and the decoder's; a frame of AAC.
+_DELAYS = {"mp3float": 576 + 529, "aac": 1024}
+_NO_DELAY_STATED = ("aac", "avi", "mpegts")
+# Where a time that is missing is no damage, or has been reported as such.
+_MAY_PAUSE = ("mov", "matroska", "asf", "avi", "mpegts", "mp3", "aac")
+# How files begin, where rubbish lies before that or one file follows another.
+_BEGINNINGS = {
+    **{mark: 0 for mark in (b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC")},
+    **{mark: 0 for mark in (b"0&\xb2u\x8ef\xcf\x11", b"OggS\0\2", b"ID3", b"\x1aE\xdf\xa3", b"wvpk", b"#!AMR")},
+    b"ftyp": 4,
+}
+_MARK_BYTES = max(at + len(mark) for mark, at in _BEGINNINGS.items())
+_RUBBISH = 1 << 16  # bytes of it that are skipped
+_FALSE_BEGINNINGS = 4
+_ZERO = {"u8": 128}
+_SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
+_UNKNOWN_BYTES = 0x7F000000  # a WAV's length from here on: written to a pipe
+TOLERANCE_S = 0.1  # lengths that are a little wrong are not damage
+# Jumps of the timestamps that are filled with silence.
+_LEAST_GAP_S, _LONGEST_GAP_S = 0.02, 10.0
+
+
+class NotAudioError(ProtocolError):
+    """The file holds no sound that is read here."""
+
+
+class Container:
+    """The sound of a container that begins at a byte of a file.
+
+    Attributes:
+        rate_hz: of the first frame.
+        stated_s: the length that its header states or implies; None if there is none.
+        fault: what is damaged first, and after how many seconds; None so far.
+    """
+
+    def __init__(self, file: BinaryIO, begin: int = 0, pcm: AudioFormat | None = None) -> None:
+        """Raises NotAudioError."""
+        size = file.seek(0, io.SEEK_END) - begin
+        file.seek(begin)
+        head = file.read(8)
+        self._container, self.begin = _open(file, begin, pcm), begin
+        try:
+            self._packets, self._stream, where = self._first_packet()
+            name = self._container.format.name.partition(",")[0]
+            if name == "mp3" and where and not self._stream.start_time:
+                # FFmpeg reads the encoder's delay only from the very beginning.
+                self._container.close()
+                file.seek(self.begin + 1)
+                rubbish = b"" if head[:3] == b"ID3" else file.read(min(where, _RUBBISH))
+                self.begin += 1 + rubbish.find(b"ID3") or where
+                self._container = _open(file, self.begin, pcm)
+                self._packets, self._stream, _ = self._first_packet()
+        except BaseException:
+            self._container.close()
+            raise
+        stream, context = self._stream, self._stream.codec_context
+        self.rate_hz: int = stream.rate
+        unstated = name in _NO_DELAY_STATED or (name == "mp3" and not stream.start_time)
+        self._unwanted = _DELAYS.get(context.name, 0) if unstated else 0
+        self._may_pause = name in _MAY_PAUSE
+        self._read = 0  # samples, per channel
+        self._due_s: float | None = None  # the time of the next frame, by its container's clock
+        self.end = self.begin  # bytes, of what was read
+        self.fault: tuple[float, str] | None = None
+        self.stated_s = self._length_s()
+        self._promised_s = self._promise_s(head, size)
+
+    def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
+        """float32 [n, channels] and its rate, n a few thousand at most, to the end.
+
+        What cannot be decoded, or is missing, is silent; ``fault`` says so.
+        """
+        for packet in self._packets:
+            if packet.pos is not None:
+                self.end = self.begin + packet.pos + packet.size
+            try:
+                decoded = packet.decode()
+            except av.FFmpegError:
+                if not any(tag in bytes(packet) for tag in (b"ID3", b"TAG", b"APETAGEX")):
+                    self._damage("it cannot be decoded there")
+                continue
+            for frame in decoded:
+                values = _values(frame)
+                if gap := self._gap(frame):
+                    if not self._may_pause:
+                        self._damage(f"{gap / frame.rate:.1f} s are missing")
+                    yield np.zeros((gap, values.shape[1]), np.float32), frame.rate
+                self._read += gap + len(values)
+                drop = min(self._unwanted, len(values))
+                self._unwanted -= drop
+                if drop < len(values):
+                    yield values[drop:], frame.rate
+        if self._promised_s > self._read / self.rate_hz + TOLERANCE_S:
+            self._damage(f"its header states {self._promised_s:.1f} s")
+
+    def close(self) -> None:
+        self._container.close()
+
+    def _first_packet(self) -> tuple[Iterator[Any], Any, int]:
+        """All packets, their stream, and the first byte of the first one."""
+        stream = self._container.streams.best("audio")
+        if stream is None:
+            raise NotAudioError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
+        if stream.codec_context is None or stream.codec_context.name not in CODECS:
+            name = stream.codec_context.name if stream.codec_context else "an unknown codec"
+            message = f"not a readable audio file: its sound is coded with {name}"
+            raise NotAudioError(ErrorCode.UNDECODABLE, message)
+        packets = self._demuxed(stream)
+        first = next(packets, None)
+        if first is None:
+            return iter(()), stream, 0
+        return chain([first], packets), stream, first.pos or 0
+
+    def _demuxed(self, stream: Any) -> Iterator[Any]:
+        try:
+            yield from self._container.demux(stream)
+        except av.FFmpegError:
+            pass  # what was promised and is not there is a fault; another container may follow
+
+    def _damage(self, reason: str) -> None:
+        self.fault = self.fault or (self._read / self.rate_hz, reason)
+
+    def _gap(self, frame: AudioFrame) -> int:
+        """Samples that are missing before a frame, by its time."""
+        length_s, due_s = frame.samples / frame.rate, self._due_s
+        if frame.pts is None or frame.time_base is None:
+            self._due_s = None if due_s is None else due_s + length_s
+            return 0
+        time_s = float(frame.pts * frame.time_base)
+        self._due_s = time_s + length_s
+        # A negative one is the next of several streams.
+        gap_s = 0.0 if due_s is None else time_s - due_s
+        return round(gap_s * frame.rate) if _LEAST_GAP_S < gap_s < _LONGEST_GAP_S else 0
+
+    def _length_s(self) -> float | None:
+        stream, container = self._stream, self._container
+        if stream.duration is not None and stream.time_base is not None:
+            return float(stream.duration * stream.time_base)
+        if container.duration is not None and len(container.streams) == 1:
+            return container.duration / 1e6
+        return None
+
+    def _promise_s(self, head: bytes, size: int) -> float:
+        """Seconds that the header promises; 0 if its length may be a guess from the file's size."""
+        rate = self._stream.codec_context.bit_rate
+        if head[:4] == b"RIFF":  # FFmpeg shortens what it states to what is there
+            stated = int.from_bytes(head[4:], "little") + len(head)
+            return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
+        stated_s = self.stated_s or 0.0
+        return stated_s if not rate or stated_s * rate / 8 > size else 0.0
+
+
+def first(file: BinaryIO, pcm: AudioFormat | None = None) -> Container:
+    """The container of a file, perhaps after some rubbish. Raises NotAudioError."""
+    try:
+        return Container(file, 0, pcm)
+    except NotAudioError:
+        found = _first_readable(file, _beginnings(file, 1, _RUBBISH, _BEGINNINGS))
+        if found is None:
+            raise
+        return found
+
+
+def following(file: BinaryIO, container: Container) -> Container | None:
+    """The next of several files in one, once the container before it has been read."""
+    file.seek(container.begin)
+    head = file.read(_MARK_BYTES)
+    for mark, at in _BEGINNINGS.items():
+        if mark == head[at : at + len(mark)]:
+            begins = _beginnings(file, max(container.end, container.begin + 1), math.inf, {mark: at})
+            return _first_readable(file, begins)
+    return None
+
+
+def _first_readable(file: BinaryIO, begins: Iterable[int]) -> Container | None:
+    for begin in islice(begins, _FALSE_BEGINNINGS):
+        try:
+            return Container(file, begin)
+        except NotAudioError:
+            pass
+    return None
+
+
+def _beginnings(
+    file: BinaryIO, start: int, stop: float, marks: Mapping[bytes, int]
+) -> Iterator[int]:
+    """Where one of the marks shows that something may begin, in order."""
+    pattern = re.compile(b"|".join(map(re.escape, marks)))
+    while start < stop:
+        file.seek(start)
+        data = file.read(_RUBBISH + _MARK_BYTES)
+        for match in pattern.finditer(data):
+            if match.start() < _RUBBISH:
+                yield start + match.start() - marks[match.group()]
+        if len(data) <= _MARK_BYTES:
+            return
+        start += _RUBBISH
+
+
+def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None) -> Any:
+    """Raises NotAudioError."""
+    options = {
+        "format_whitelist": ",".join([*CONTAINERS, *_RAW.values()]),
+        "codec_whitelist": ",".join(CODECS),
+        "protocol_whitelist": "",
+    }
+    raw = None
+    if pcm is not None:
+        raw = _RAW[pcm.encoding]
+        layout = "mono" if pcm.channels == 1 else "stereo"
+        options |= {"sample_rate": str(pcm.sample_rate_hz), "ch_layout": layout}
+    try:
+        return av.open(_From(file, begin), format=raw, options=options)
+    except (av.FFmpegError, ValueError) as error:
+        kinds = "WAV, FLAC, MP3, M4A, OGG, WebM and others are"
+        message = f"not a readable audio file ({kinds})"
+        raise NotAudioError(ErrorCode.UNDECODABLE, message) from error
+
+
+class _From:
+    """A file from one of its bytes on, for FFmpeg, which closes what it can close."""
+
+    def __init__(self, file: BinaryIO, begin: int) -> None:
+        self._file, self._begin = file, begin
+        self.read = file.read
+        file.seek(begin)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_SET:
+            offset += self._begin
+        return self._file.seek(offset, whence) - self._begin
+
+    def tell(self) -> int:
+        return self._file.tell() - self._begin
+
+
+def _values(frame: AudioFrame) -> NDArray[np.float32]:
+    """[n, channels] at full scale 1. Integers of up to 24 bits are exact."""
+    values: NDArray[Any] = frame.to_ndarray()
+    planar = frame.format.is_planar
+    values = values.T if planar else values.reshape(-1, frame.layout.nb_channels)
+    kind = frame.format.packed.name if planar else frame.format.name
+    if kind not in _SCALES:
+        return values.astype(np.float32, copy=False)
+    whole = values.astype(np.float32)
+    return (whole - np.float32(_ZERO.get(kind, 0))) / np.float32(_SCALES[kind])

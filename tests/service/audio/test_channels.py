@@ -1,0 +1,86 @@
+"""Two channels to one: nothing is lost to a dead or a reversed channel, whatever the chunks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.audio.channels import Downmix, Mix, block_samples, resumable
+
+RATE_HZ = 8_000
+BLOCK = block_samples(RATE_HZ)
+SECOND = np.random.default_rng(1).uniform(-0.3, 0.3, RATE_HZ).astype(np.float32)
+OTHER = np.random.default_rng(2).uniform(-0.3, 0.3, RATE_HZ).astype(np.float32)
+NOTHING = np.zeros_like(SECOND)
+
+
+def stereo(*seconds: tuple[NDArray[np.float32], NDArray[np.float32]]) -> NDArray[np.float32]:
+    return np.concatenate([np.stack(pair, axis=1) for pair in seconds])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "heard", "mix"),
+    [
+        (SECOND, OTHER, (SECOND + OTHER) / 2, Mix.MEAN),
+        (SECOND, SECOND, SECOND, Mix.MEAN),
+        (SECOND, NOTHING, SECOND, Mix.SUM),
+        (NOTHING, SECOND, SECOND, Mix.SUM),
+        (SECOND, 1e-4 * OTHER, SECOND, Mix.SUM),  # the noise of an open input
+        (SECOND, -SECOND, SECOND, Mix.LEFT),
+        (-0.8 * SECOND, SECOND, SECOND, Mix.RIGHT),
+        (NOTHING, NOTHING, NOTHING, Mix.MEAN),
+    ],
+)
+def test_what_is_heard_after_two_blocks(
+    left: NDArray[np.float32], right: NDArray[np.float32], heard: NDArray[np.float32], mix: Mix
+) -> None:
+    downmix = Downmix(RATE_HZ)
+    mono = downmix(stereo((left, right)))
+    np.testing.assert_allclose(mono[2 * BLOCK :], heard[2 * BLOCK :], atol=1e-4)
+    assert downmix.mix is mix
+    assert downmix.cancelled == (mix if mix in (Mix.LEFT, Mix.RIGHT) else None)
+
+
+def test_a_silence_changes_nothing_and_a_channel_that_enters_is_heard_at_once() -> None:
+    sound = stereo((SECOND, -SECOND), (NOTHING, NOTHING), (SECOND, -SECOND))
+    assert np.array_equal(Downmix(RATE_HZ)(sound)[2 * RATE_HZ :], SECOND)
+    sound = stereo((SECOND, NOTHING), (SECOND, OTHER), (NOTHING, OTHER), (OTHER, OTHER))
+    mono = Downmix(RATE_HZ)(sound)
+    np.testing.assert_allclose(mono[RATE_HZ:][:BLOCK], (SECOND + OTHER)[:BLOCK], atol=1e-6)
+    np.testing.assert_allclose(mono[-RATE_HZ // 2 :], OTHER[-RATE_HZ // 2 :], atol=1e-6)
+
+
+def test_a_change_makes_no_step() -> None:
+    tone = np.sin(np.arange(2 * RATE_HZ) / 5).astype(np.float32)
+    for right in (0 * tone, -tone):
+        mono = Downmix(RATE_HZ)(np.stack([tone, right], axis=1))
+        assert np.abs(np.diff(mono, 2)).max() <= 1.05 * np.abs(np.diff(tone, 2)).max()
+
+
+@st.composite
+def sounds(draw: st.DrawFn) -> NDArray[np.float32]:
+    """Two channels that are alike, reversed, dead or different, from time to time."""
+    level, part = st.sampled_from([0.0, 1e-4, 0.5, -0.5, 80.0]), BLOCK * 3 // 2
+    noise = np.random.default_rng(draw(st.integers(0, 99))).uniform(-1, 1, (2, 6 * part))
+    mixed = [
+        np.stack([draw(level) * noise[0], draw(level) * noise[draw(st.integers(0, 1))]], axis=1)
+        for _ in range(6)
+    ]
+    parts = [one[at * part : (at + 1) * part] for at, one in enumerate(mixed)]
+    return np.concatenate(parts).astype(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sounds(), st.lists(st.integers(0, 2_000), max_size=12), st.integers(0, 7_000))
+def test_neither_chunks_nor_a_new_start_change_a_bit(
+    sound: NDArray[np.float32], cuts: list[int], needed: int
+) -> None:
+    downmix = Downmix(RATE_HZ)
+    whole = downmix(sound)
+    other = Downmix(RATE_HZ)
+    parts = np.split(sound, np.minimum(np.cumsum(cuts), len(sound)).astype(int))
+    np.testing.assert_array_equal(np.concatenate([other(part) for part in parts]), whole)
+    begin = resumable(needed, RATE_HZ)
+    again = Downmix(RATE_HZ, begin, downmix.at(begin))(sound[begin:])
+    np.testing.assert_array_equal(again[needed - begin :], whole[needed:])

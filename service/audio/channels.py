@@ -1,27 +1,30 @@
 """Two channels to one, also if one is silent or the two cancel each other.
 
-The mean of two channels is right for most recordings, halves one beside a dead channel, and is
-silence if a cable or a plug-in has turned one channel over. So each block of 100 ms is measured, and
-the block after it is mixed accordingly:
+The mean of two channels suits most recordings. It halves the level beside a dead channel, and is
+silence if a cable or a plug-in has inverted one. So each block of 100 ms is measured, and the next
+block is mixed accordingly:
 
-    one channel silent        left + right    the other at its own level; nothing that enters is lost
-    mid 15 dB below them      the louder one
-    else                      (left + right) / 2
+    one channel is silent       left + right: the level of the other; what enters is heard at once
+    mid 15 dB below the two     the louder one
+    else                        (left + right) / 2
 
-Marks of change lie apart from those of return. A change takes a block, in which the weights move
-evenly, so that it makes no sound of its own. A silent block changes nothing.
+Thresholds have hysteresis, and a silent block changes nothing. The weights move evenly over a
+block, so that a change makes no sound of its own.
 
 The mix of a block depends on the blocks before it alone: bit for bit the same for any chunks, live
 or from a file.
 """
 
 from collections import deque
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.protocol.options import Mix
+
 BLOCKS_PER_S = 10
+MIX_MS = 2 * 1000.0 / BLOCKS_PER_S
+"""Most that ``resumable`` goes back."""
 _KEPT_BLOCKS = 40 * BLOCKS_PER_S  # choices that ``at`` can name
 _FULL_SCALE = 32_768.0
 _LOUDEST = 4.0  # more is measured as this: the sums below stay exact
@@ -31,27 +34,12 @@ _DEAD, _ALIVE = 1e-5, 1e-4
 _CANCELLED, _PRESENT = 0.03, 0.15
 
 
-class Mix(StrEnum):
-    """What becomes of two channels."""
-
-    MEAN = "mean"
-    SUM = "sum"
-    LEFT = "left"
-    RIGHT = "right"
-
-
 _WEIGHTS = {Mix.MEAN: (0.5, 0.5), Mix.SUM: (1.0, 1.0), Mix.LEFT: (1.0, 0.0), Mix.RIGHT: (0.0, 1.0)}
 
 
 def block_samples(rate_hz: int) -> int:
     """Samples, per channel, of a block."""
     return rate_hz // BLOCKS_PER_S
-
-
-def resumable(sample: int, rate_hz: int) -> int:
-    """The first sample that must be mixed again for ``sample`` and all after it to be the same."""
-    block = block_samples(rate_hz)
-    return max(0, sample // block - 1) * block
 
 
 def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -66,25 +54,32 @@ class Downmix:
 
     Attributes:
         mix: of the present block.
-        cancelled: the channel that was taken because the two cancel each other, if ever.
+        told: what a user is told: the channel taken because the two cancel each other, if ever,
+            else the mix.
     """
 
     def __init__(self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
-        position: index of the first sample: 0, or what ``resumable`` gave.
-        mix: what ``at`` gave for it.
+        position, mix: where ``resumable`` allows another to begin.
         """
         self._block = block_samples(rate_hz)
         self._position = position
         self._before = self.mix = mix
-        self._sums = np.zeros(3)  # of the squares of left, right and mid in this block, 16-bit steps
+        self._sums = np.zeros(
+            3
+        )  # of the squares of left, right and mid in this block, 16-bit steps
         self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
-        self.cancelled: Mix | None = None
+        self._cancelled: Mix | None = None
 
-    def at(self, sample: int) -> Mix:
-        """The mix of the block of a sample, up to 40 s back."""
-        back = self._position // self._block - sample // self._block
-        return self._chosen[max(-len(self._chosen), -1 - back)]
+    def resumable(self, sample: int) -> tuple[int, Mix]:
+        """Where another can begin, to give the same from ``sample`` on, up to 40 s back."""
+        begin = max(0, sample // self._block - 1) * self._block
+        back = (self._position - begin) // self._block
+        return begin, self._chosen[max(-len(self._chosen), -1 - back)]
+
+    @property
+    def told(self) -> Mix:
+        return self._cancelled or self.mix
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """[n, channels] -> [n]"""
@@ -129,7 +124,7 @@ class Downmix:
         self.mix = _next(self.mix, left, right, mid)
         self._chosen.append(self.mix)
         if self.mix in (Mix.LEFT, Mix.RIGHT):
-            self.cancelled = self.cancelled or self.mix
+            self._cancelled = self._cancelled or self.mix
 
 
 def _next(now: Mix, left: float, right: float, mid: float) -> Mix:

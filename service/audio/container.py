@@ -26,8 +26,9 @@ CONTAINERS = frozenset(
 _PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw".split()
 CODECS = frozenset(
     [f"pcm_{kind}" for kind in _PCM]
-    + "flac alac wavpack mp3float mp3 mp2float mp2 aac vorbis opus wmav1 wmav2 wmapro wmalossless".split()
-    + "ac3 eac3 amrnb amrwb libopencore_amrnb libopencore_amrwb adpcm_ms adpcm_ima_wav".split()
+    + "flac alac wavpack mp3float mp3 mp2float mp2 aac vorbis opus ac3 eac3".split()
+    + "wmav1 wmav2 wmapro wmalossless adpcm_ms adpcm_ima_wav".split()
+    + "amrnb amrwb libopencore_amrnb libopencore_amrwb".split()
 )
 _RAW = {Encoding.PCM_S16LE: "s16le", Encoding.PCM_F32LE: "f32le"}
 # Samples before the sound by codec: LAME's delay and the decoder's; a frame of AAC.
@@ -38,7 +39,17 @@ _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "mpegts", "mp3", "aac")
 # How files begin, where rubbish lies before that or one file follows another.
 _BEGINNINGS = {
     **{mark: 0 for mark in (b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC")},
-    **{mark: 0 for mark in (b"0&\xb2u\x8ef\xcf\x11", b"OggS\0\2", b"ID3", b"\x1aE\xdf\xa3", b"wvpk", b"#!AMR")},
+    **{
+        mark: 0
+        for mark in (
+            b"0&\xb2u\x8ef\xcf\x11",
+            b"OggS\0\2",
+            b"ID3",
+            b"\x1aE\xdf\xa3",
+            b"wvpk",
+            b"#!AMR",
+        )
+    },
     b"ftyp": 4,
 }
 _MARK_BYTES = max(at + len(mark) for mark, at in _BEGINNINGS.items())
@@ -199,7 +210,9 @@ def following(file: BinaryIO, container: Container) -> Container | None:
     head = file.read(_MARK_BYTES)
     for mark, at in _BEGINNINGS.items():
         if mark == head[at : at + len(mark)]:
-            begins = _beginnings(file, max(container.end, container.begin + 1), math.inf, {mark: at})
+            begins = _beginnings(
+                file, max(container.end, container.begin + 1), math.inf, {mark: at}
+            )
             return _first_readable(file, begins)
     return None
 

@@ -11,12 +11,12 @@ from typing import BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audio.channels import Downmix, Mix
+from service.audio.channels import Downmix
 from service.audio.container import Container, first, following
 from service.audio.pcm import check_and_mix
 from service.audio.resample import Resampler
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Encoding
+from service.protocol.options import AudioFormat, Encoding, Mix
 
 _BLOCK_SAMPLES = 1 << 14  # at least, but for the last
 
@@ -76,9 +76,9 @@ class AudioDecoder:
             raise
 
     @property
-    def cancelled(self) -> Mix | None:
-        """The channel that was taken alone because the two cancel each other, if ever."""
-        return self._downmix.cancelled
+    def mix(self) -> Mix:
+        """How two channels were mixed (``Downmix.told``)."""
+        return self._downmix.told
 
     def read(self) -> NDArray[np.float32] | None:
         """The next block, shape [n], the channels mixed; None at the end or once closed.

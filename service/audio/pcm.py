@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audio.channels import Downmix, Mix, mean
+from service.audio.channels import Downmix, mean
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Encoding
+from service.protocol.options import AudioFormat, Encoding, Mix
 
 INT16_FULL_SCALE = 32_768.0
 # 36 dB above full scale. Beyond it lie integers sent as floats and numbers near the end of the
@@ -41,9 +41,9 @@ class PcmDecoder:
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
         position: index of the first sample in the stream.
-        mix: of two channels there, see ``Downmix``.
+        mix: of two channels there; both from ``resumable``.
         """
-        self.downmix = Downmix(audio.sample_rate_hz, position, mix)
+        self._downmix = Downmix(audio.sample_rate_hz, position, mix)
         self._audio = audio
         self._dtype = np.dtype("<i2" if audio.encoding is Encoding.PCM_S16LE else "<f4")
         self._carry = b""
@@ -53,6 +53,17 @@ class PcmDecoder:
     def pending_bytes(self) -> int:
         """Bytes of a sample that is not complete yet."""
         return len(self._carry)
+
+    @property
+    def mix(self) -> Mix:
+        """How two channels are mixed (``Downmix.told``)."""
+        return self._downmix.told
+
+    def resumable(self, sample: int) -> tuple[int, Mix]:
+        """Where another decoder can begin, to give the same from ``sample`` on."""
+        if self._audio.channels == 2 and self._audio.channel is None:
+            return self._downmix.resumable(sample)
+        return sample, Mix.MEAN
 
     def decode(self, data: bytes) -> NDArray[np.float32]:
         """Mono float32 samples, shape [n], that ``data`` completes; full scale is 1.0.
@@ -65,11 +76,13 @@ class PcmDecoder:
         self._carry = data[whole:]
         values = np.frombuffer(data, self._dtype, count=whole // self._dtype.itemsize)
         values = values.reshape(-1, self._audio.channels)
+        if self._audio.channel is not None:
+            values = values[:, self._audio.channel - 1 : self._audio.channel]
         if self._audio.encoding is Encoding.PCM_S16LE:
-            samples = self.downmix(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
+            samples = self._downmix(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
         else:
             try:
-                samples = check_and_mix(values, self._position, self.downmix)
+                samples = check_and_mix(values, self._position, self._downmix)
             except BadAudioError as error:
                 self._position += len(error.samples)
                 self._carry = b""

@@ -7,7 +7,7 @@ from service.notes.belief import Belief
 from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
 from service.protocol.faults import ErrorCode
-from service.protocol.options import OptionsError
+from service.protocol.options import Mix, OptionsError
 
 
 def impossible(message: str) -> OptionsError:
@@ -28,6 +28,7 @@ class ResumePoint:
         dynamics: the level that velocities are relative to.
         pedal: whether the sustain pedal was down.
         free: in anytime mode, the ``first_free_frames`` of the tracker.
+        mix: of two channels at ``from_sample``.
 
     Raises:
         OptionsError: these notes are impossible.
@@ -41,6 +42,7 @@ class ResumePoint:
     dynamics: Dynamics = Dynamics()
     pedal: bool = False
     free: Mapping[int, int] = field(default_factory=dict)
+    mix: Mix = Mix.MEAN
 
     def __post_init__(self) -> None:
         if len({note.pitch for note in self.sounding}) < len(self.sounding):

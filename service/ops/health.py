@@ -15,7 +15,7 @@ from service.protocol.faults import ErrorCode
 from service.settings import Settings
 
 DISTRIBUTION = "rse-transcribe"
-LIBRARIES = ("torch", "numpy", "soundfile", "fastapi", "uvicorn", "websockets")
+LIBRARIES = ("torch", "numpy", "av", "fastapi", "uvicorn", "websockets")
 
 # Not shown to clients: addresses, paths and keys.
 HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "trusted_proxies"}

@@ -25,6 +25,7 @@ from service.protocol.options import (
     MIN_SAMPLE_RATE_HZ,
     AudioFormat,
     Encoding,
+    Mix,
     Mode,
     StreamOptions,
     check_instruments,
@@ -127,6 +128,7 @@ class Checkpoint(_State):
     dynamics: DynamicsState | None = None
     pedal: bool = False
     free: dict[_Pitch, _Count] = Field(default_factory=dict, max_length=128)
+    mix: Mix = Mix.MEAN
 
 
 class Resume(Checkpoint):
@@ -142,12 +144,16 @@ class Start(Choices):
     encoding: Encoding
     sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+    channel: int | None = Field(default=None, ge=1, le=MAX_CHANNELS)
     frames: bool = False
     resume: Resume | None = None
 
     def audio(self) -> AudioFormat:
         return AudioFormat(
-            encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
+            encoding=self.encoding,
+            sample_rate_hz=self.sample_rate,
+            channels=self.channels,
+            channel=self.channel,
         )
 
     @property

@@ -40,17 +40,30 @@ class Encoding(StrEnum):
         return 2 if self is Encoding.PCM_S16LE else 4
 
 
+class Mix(StrEnum):
+    """What becomes of two channels; `left` and `right` if the two cancel each other."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    LEFT = "left"
+    RIGHT = "right"
+
+
 class OptionsError(ProtocolError):
     """An impossible option of a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioFormat:
-    """The PCM that a client sends. Raises OptionsError if its rate is not one of those taken."""
+    """The PCM that a client sends; ``channel``, from 1, is the only one to hear.
+
+    Raises OptionsError if its rate is not one of those taken, or there is no such channel.
+    """
 
     encoding: Encoding
     sample_rate_hz: int
     channels: int = 1
+    channel: int | None = None
 
     def __post_init__(self) -> None:
         if not _is_int(self.sample_rate_hz) or not (
@@ -61,6 +74,9 @@ class AudioFormat:
                 f"sample_rate must be a whole number from {MIN_SAMPLE_RATE_HZ} to "
                 f"{MAX_SAMPLE_RATE_HZ} Hz, not {self.sample_rate_hz!r}",
             )
+        if self.channel is not None and not 1 <= self.channel <= self.channels:
+            message = f"channel must be one of {self.channels}, not {self.channel}"
+            raise OptionsError(ErrorCode.BAD_CHANNELS, message)
 
     @property
     def frame_bytes(self) -> int:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import Mode
+from service.protocol.options import Mix, Mode
 
 
 class _ServerMessage(BaseModel):
@@ -130,6 +130,7 @@ class Totals(BaseModel):
     audio_s: float  # received
     received_samples: int  # taken
     dropped_samples: int  # a bad one and the rest of its chunk
+    mix: Mix = Mix.MEAN  # of two channels
 
 
 DoneReason = Literal["stop", "draining", "error"]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
+from service.audio.channels import MIX_MS
 from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler
 from service.engine.batching import Priority
@@ -110,7 +111,7 @@ class TranscriptionSession:
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames, self.frame_s)
         self._unneeded = replay.from_sample - self._point.from_sample  # samples to skip
-        self._decoder = PcmDecoder(audio, self._point.from_sample)
+        self._decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
         self._resampler = Resampler(audio.sample_rate_hz, model_rate_hz, replay.first_sample)
         first_frame = self._schedule.first_frame(replay.first_block)
         self._listener.resume(first_frame, self._point)
@@ -157,7 +158,7 @@ class TranscriptionSession:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
         frames = self._listener.history_frames + self._refill_hops
         frames += 3 * self._schedule.block_frames  # to whole blocks
-        return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms
+        return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
 
     @property
     def totals(self) -> Totals:
@@ -167,6 +168,7 @@ class TranscriptionSession:
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
             dropped_samples=self._dropped,
+            mix=self._decoder.mix,
         )
 
     @property
@@ -182,8 +184,11 @@ class TranscriptionSession:
         """
         if self._framer.frames <= self._point.frames:
             return self._point
+        replay = self._replay_before(self._framer.frames)
+        from_sample, mix = self._decoder.resumable(replay.from_sample)
         return ResumePoint(
-            from_sample=self._replay_before(self._framer.frames).from_sample,
+            from_sample=from_sample,
+            mix=mix,
             frames=self._framer.frames,
             notes=self.score.begun,
             sounding=self.score.sounding,

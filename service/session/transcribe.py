@@ -52,6 +52,7 @@ class Performance:
             "pedal": [asdict(press) for press in self.pedal],
             "duration_s": self.totals.audio_s,
             "frames": self.totals.frames,
+            "mix": self.totals.mix,
         }
 
 
@@ -120,9 +121,8 @@ async def transcribe_file(
                 yield event
             score = session.score
             midi = await asyncio.to_thread(score.midi)
-            yield Performance(
-                notes=score.notes, pedal=score.pedal, totals=session.totals, midi=midi
-            )
+            totals = session.totals.model_copy(update={"mix": decoder.mix})
+            yield Performance(notes=score.notes, pedal=score.pedal, totals=totals, midi=midi)
             if fault is not None:
                 raise fault
         finally:

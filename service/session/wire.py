@@ -31,7 +31,7 @@ def resume_point(checkpoint: Checkpoint) -> ResumePoint:
         raise impossible(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
     known = set(SoundingNote.model_fields)
     return ResumePoint(
-        **checkpoint.model_dump(include={"from_sample", "frames", "notes", "pedal", "free"}),
+        **checkpoint.model_dump(include={"from_sample", "frames", "notes", "pedal", "free", "mix"}),
         sounding=tuple(
             NoteEvent(kind="note_on", **note.model_dump(include=known))
             for note in checkpoint.sounding

@@ -20,6 +20,7 @@ from service.access.problems import Problem, responses
 from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import Mix
 from service.protocol.server_messages import Done, Error
 from service.session.transcribe import FileItem, FileProgress, Performance
 from service.session.wire import event_message
@@ -51,6 +52,7 @@ class Transcript(BaseModel):
     pedal: list[PedalPress]
     duration_s: float
     frames: int
+    mix: Mix
 
 
 NOT_OF_UPLOADS = {

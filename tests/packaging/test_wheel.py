@@ -100,7 +100,7 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     [
         ("service", EXTRAS),
         ("rse_transcribe", [module for module in EXTRAS if module != "clients"]),
-        ("model", [*EXTRAS, "service", "fastapi", "soundfile"]),
+        ("model", [*EXTRAS, "service", "fastapi", "av"]),
         ("clients", ("training", "torch", "fastapi", "soxr")),
     ],
 )

@@ -2,15 +2,17 @@
 
 import io
 import os
+import re
+import shutil
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-import soundfile
 import torch
 from anyio.from_thread import start_blocking_portal
 from numpy.typing import ArrayLike
@@ -22,17 +24,25 @@ from rse_transcribe.models import Model, loaded
 from rse_transcribe.transcription import Transcription
 from service.engine.batching import EngineSettings
 from service.engine.engine import Engine
-from service.protocol.options import FILE_OPTIONS, StreamOptions
+from service.protocol.options import (
+    FILE_OPTIONS,
+    MAX_CHANNELS,
+    AudioFormat,
+    Encoding,
+    StreamOptions,
+)
 from service.session.listening import chosen
 from service.session.transcribe import FileProgress, Performance, transcribe_file
 
 Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
 
 _BAR_AFTER_S = 1.0  # shorter work shows no bar
+_SPOOLED_BYTES = 1 << 26  # of a pipe, before it goes to disk
+_URL = re.compile(r"https?://|ftp://")
 
 
 class IncompleteError(ValueError):
-    """A recording that breaks off; ``transcription`` has the notes up to there."""
+    """A recording that is damaged; ``transcription`` has the notes of the rest."""
 
     def __init__(self, fault: object, transcription: Transcription) -> None:
         super().__init__(str(fault), transcription)  # what another process is sent
@@ -40,7 +50,7 @@ class IncompleteError(ValueError):
 
     def __str__(self) -> str:
         notes = len(self.transcription.notes)
-        return f"{self.args[0]}; incomplete: {notes} notes came before"
+        return f"{self.args[0]}; incomplete: {notes} notes"
 
 
 class Transcriber:
@@ -96,9 +106,9 @@ class Transcriber:
                 "with one in each"
             )
         options = stream_options(FILE_OPTIONS, self._engine.config, lookahead_ms, instruments)
-        with _opened(recording, sample_rate) as file, start_blocking_portal() as portal:
+        with _opened(recording, sample_rate) as (file, pcm), start_blocking_portal() as portal:
             bar_name = _name(file) if progress else None
-            return portal.call(_transcribe, file, self._engine, options, bar_name)
+            return portal.call(_transcribe, file, pcm, self._engine, options, bar_name)
 
     def close(self) -> None:
         """End its threads and processes; may be called twice."""
@@ -127,9 +137,10 @@ def transcribe(
     several recordings a ``Transcriber`` is faster.
 
     Args:
-        recording: path or binary file of WAV, FLAC, OGG, MP3 or another format that libsndfile
-            reads; or samples of shape [n] or [n, channels]: an array or tensor of floats (full
-            scale 1), int8, int16, int32 or uint8 (128 is silence), or a list of floats.
+        recording: path or binary file of WAV, FLAC, MP3, M4A, OGG, WebM, a film or another kind
+            (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
+            tensor of floats (full scale 1), int8, int16, int32 or uint8 (128 is silence), or a
+            list of floats.
         sample_rate: of samples, a whole number of Hz from 8,000 to 192,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
@@ -154,7 +165,11 @@ def transcribe(
 
 
 async def _transcribe(
-    file: BinaryIO, engine: Engine, options: StreamOptions, bar_name: str | None
+    file: BinaryIO,
+    pcm: AudioFormat | None,
+    engine: Engine,
+    options: StreamOptions,
+    bar_name: str | None,
 ) -> Transcription:
     config = engine.config
     row = config.heads.index("frame")
@@ -162,7 +177,7 @@ async def _transcribe(
     performance: Performance | None = None
     fault: Exception | None = None
     items = transcribe_file(
-        file, engine, options, on_frames=lambda _, heads: kept.append(heads[row].copy())
+        file, engine, options, pcm=pcm, on_frames=lambda _, heads: kept.append(heads[row].copy())
     )
     with _bar(bar_name) as bar:
         async with aclosing(items):
@@ -208,28 +223,44 @@ def _name(file: BinaryIO) -> str:
 
 
 @contextmanager
-def _opened(recording: Recording, sample_rate: Rate | None) -> Iterator[BinaryIO]:
-    """A seekable file, whatever the recording is; closed here only if it was opened here."""
+def _opened(
+    recording: Recording, sample_rate: Rate | None
+) -> Iterator[tuple[BinaryIO, AudioFormat | None]]:
+    """A seekable file and, for samples, their format; closed here only if it was opened here."""
     if isinstance(recording, str | os.PathLike):
-        with open(recording, "rb") as file:
-            yield _seekable(file)
+        if _URL.match(os.fspath(recording)):
+            raise ValueError("a URL is not read: download the recording first")
+        with open(recording, "rb") as opened, _seekable(opened) as file:
+            yield file, None
     elif isinstance(recording, bytes | bytearray | memoryview):
         raise ValueError("pass bytes as a file: transcribe(io.BytesIO(...))")
     elif hasattr(recording, "read"):
-        yield _seekable(recording)
+        with _seekable(recording) as file:
+            yield file, None
     elif sample_rate is None:
         raise ValueError("samples need their sample_rate in Hz")
     else:
-        memory = io.BytesIO()
-        samples, rate = as_float(recording), as_rate(sample_rate)
-        soundfile.write(memory, samples, rate, format="W64", subtype="FLOAT")
-        memory.seek(0)
-        yield memory
+        samples = as_float(recording)
+        if samples.ndim == 2 and samples.shape[1] > MAX_CHANNELS:
+            samples = samples.mean(axis=1)
+        pcm = AudioFormat(
+            encoding=Encoding.PCM_F32LE,
+            sample_rate_hz=as_rate(sample_rate),
+            channels=1 if samples.ndim == 1 else samples.shape[1],
+        )
+        yield io.BytesIO(samples.astype("<f4").tobytes()), pcm
 
 
-def _seekable(file: Any) -> BinaryIO:
+@contextmanager
+def _seekable(file: Any) -> Iterator[BinaryIO]:
     """The file itself, or what comes from it: a pipe cannot be read twice."""
     if isinstance(file.read(0), str):
         raise ValueError("a recording is a binary file: open(..., 'rb'), or sys.stdin.buffer")
     seekable = getattr(file, "seekable", None)
-    return file if seekable is not None and seekable() else io.BytesIO(file.read())
+    if seekable is not None and seekable():
+        yield file
+    else:
+        with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
+            shutil.copyfileobj(file, spool)
+            spool.seek(0)
+            yield spool  # type: ignore[misc]  # it has all that is used

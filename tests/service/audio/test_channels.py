@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.audio.channels import Downmix, Mix, block_samples, resumable
+from service.audio.channels import Downmix, block_samples
+from service.protocol.options import Mix
 
 RATE_HZ = 8_000
 BLOCK = block_samples(RATE_HZ)
@@ -39,7 +40,7 @@ def test_what_is_heard_after_two_blocks(
     mono = downmix(stereo((left, right)))
     np.testing.assert_allclose(mono[2 * BLOCK :], heard[2 * BLOCK :], atol=1e-4)
     assert downmix.mix is mix
-    assert downmix.cancelled == (mix if mix in (Mix.LEFT, Mix.RIGHT) else None)
+    assert downmix.told is mix
 
 
 def test_a_silence_changes_nothing_and_a_channel_that_enters_is_heard_at_once() -> None:
@@ -81,6 +82,6 @@ def test_neither_chunks_nor_a_new_start_change_a_bit(
     other = Downmix(RATE_HZ)
     parts = np.split(sound, np.minimum(np.cumsum(cuts), len(sound)).astype(int))
     np.testing.assert_array_equal(np.concatenate([other(part) for part in parts]), whole)
-    begin = resumable(needed, RATE_HZ)
-    again = Downmix(RATE_HZ, begin, downmix.at(begin))(sound[begin:])
+    begin, mix = downmix.resumable(needed)
+    again = Downmix(RATE_HZ, begin, mix)(sound[begin:])
     np.testing.assert_array_equal(again[needed - begin :], whole[needed:])

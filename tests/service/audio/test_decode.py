@@ -65,7 +65,8 @@ def decoded(data: bytes) -> NDArray[np.float32]:
 
 def damaged(data: bytes) -> tuple[NDArray[np.float32], str]:
     """What is heard of a file, and what is said at its end."""
-    decoder, blocks = AudioDecoder(io.BytesIO(data)), []
+    decoder = AudioDecoder(io.BytesIO(data))
+    blocks: list[NDArray[np.float32]] = []
     with pytest.raises(ProtocolError) as caught:
         blocks.extend(decoder)
     assert caught.value.code == "undecodable"
@@ -235,7 +236,7 @@ def test_a_wav_that_does_not_know_its_length_is_whole(stated: int) -> None:
     data = bytearray(FILES["WAV", "PCM_16"])
     data[4:8] = min(stated + 36, 0xFFFFFFFF).to_bytes(4, "little")
     data[40:44] = stated.to_bytes(4, "little")
-    assert len(decoded(data)) == 2 * RATE_HZ
+    assert len(decoded(bytes(data))) == 2 * RATE_HZ
 
 
 def test_the_guessed_length_of_an_mp3_is_no_promise() -> None:
@@ -272,7 +273,7 @@ def test_libraries_print_nothing(kind: tuple[str, str], data: st.DataObject) -> 
         file[at] ^= 0xFF
     with tempfile.TemporaryFile() as caught, _stderr_to(caught.fileno()):
         try:
-            decoded(file)
+            decoded(bytes(file))
         except ProtocolError:
             pass
         assert caught.tell() == 0

@@ -13,8 +13,9 @@ from model.config import HEADS
 from service.engine.engine import Engine
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
-from service.protocol.options import Mode, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.session.session import TranscriptionSession
+from service.session.wire import checkpoint_of, resume_point
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.sessions import pcm, performance
 
@@ -81,6 +82,29 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
         got, point = run(engines[turn % 2], samples, rate_hz, options, point, cut)
         events += got
     assert events == whole
+
+
+@pytest.mark.parametrize("right", [-1.0, 0.0, 1.0])
+async def test_a_resumed_stream_mixes_its_channels_as_before(
+    engines: list[Engine], right: float
+) -> None:
+    """Reversed or dead for the first half, then both alike."""
+    mono = performance(44_100, 5)
+    values = np.stack([mono, mono], axis=1)
+    values[: len(mono) // 2, 1] *= right
+    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=44_100, channels=2)
+    whole = TranscriptionSession(engines[0], audio, StreamOptions())
+    events = await whole.push(values.tobytes()) + await whole.finish()
+    for cut in range(10_000, len(mono), 60_000):
+        first = TranscriptionSession(engines[0], audio, StreamOptions())
+        heard = []
+        for part in np.array_split(values[:cut], 1 + cut // 3_000):
+            heard += await first.push(part.tobytes())
+        point = resume_point(checkpoint_of("a", first.point))
+        first.abort()
+        second = TranscriptionSession(engines[1], audio, StreamOptions(), resume=point)
+        heard += await second.push(values[point.from_sample :].tobytes())
+        assert heard + await second.finish() == events
 
 
 @pytest.mark.parametrize(("rate_hz", "options"), list(zip(RATES_HZ, OPTIONS, strict=False)))

@@ -34,7 +34,10 @@ _DEAD, _ALIVE = 1e-5, 1e-4
 _CANCELLED, _PRESENT = 0.03, 0.15
 
 
-_WEIGHTS = {Mix.MEAN: (0.5, 0.5), Mix.SUM: (1.0, 1.0), Mix.LEFT: (1.0, 0.0), Mix.RIGHT: (0.0, 1.0)}
+_WEIGHTS = {
+    mix: np.array(weights, np.float32)
+    for mix, weights in zip(Mix, [(0.5, 0.5), (1, 1), (1, 0), (0, 1)], strict=True)
+}
 
 
 def block_samples(rate_hz: int) -> int:
@@ -102,10 +105,10 @@ class Downmix:
         """values: part of a block, from sample ``within`` of it on."""
         if self._before is self.mix is Mix.MEAN:
             return mean(values)
-        here = np.float32(_WEIGHTS[self.mix])
+        here = _WEIGHTS[self.mix]
         if self._before is self.mix:
             return values[:, 0] * here[0] + values[:, 1] * here[1]
-        there = np.float32(_WEIGHTS[self._before])
+        there = _WEIGHTS[self._before]
         moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
         weights = there + moved[:, None] * (here - there)
         return values[:, 0] * weights[:, 0] + values[:, 1] * weights[:, 1]

@@ -1,6 +1,7 @@
 """Recordings of the kinds that people bring, made by PyAV."""
 
 import io
+from typing import Any
 
 import av
 import numpy as np
@@ -16,6 +17,7 @@ def encoded(
     frame = av.AudioFrame.from_ndarray(planes, format="fltp", layout=layout)
     frame.rate, frame.pts = rate_hz, 0
     file = io.BytesIO()
+    out: Any  # a stream's type is known by its codec
     with av.open(file, "w", format=container) as out:
         if video:
             pictures = out.add_stream(video, rate=10, width=64, height=64, pix_fmt="yuv420p")

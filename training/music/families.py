@@ -85,7 +85,8 @@ def validation_passages(
 ) -> dict[str, list[Passage]]:
     """``count`` passages of at most ``seconds`` for each of FAMILIES; deterministic.
 
-    Without ``config.real_root`` all are rendered. Raises ValueError or OSError for data that cannot
+    Without ``config.real_root`` all are rendered; a family whose instruments the bank lacks is left
+    out. Raises ValueError or OSError for data that cannot
     be read.
     """
     material = load_material(config, "validation")
@@ -97,7 +98,8 @@ def validation_passages(
         of_real = round(REAL * count) if recordings else 0
         passages = [_part(recordings, place, seconds, rng) for place in range(of_real)]
         passages += _rendered(name, family, material, config, count - of_real, seconds, rng)
-        found[name] = passages
+        if passages:
+            found[name] = passages
     return found
 
 
@@ -155,13 +157,16 @@ def _rendered(
             dry = Rendered(sound, joined([]))
         elif name == "voice" and material.singers:
             dry = sung_excerpt(material, config, seconds, tuning, rng, accompanied=False)
-        else:
+        elif players:
             chosen = random_piece(_of_groups(material, family.groups), rng)
             dry = score_excerpt(material, config, seconds, tuning, rng, players, chosen)
             if name == "ensembles" and backgrounds and rng.random() < DRUMS:
                 drums = backgrounds.drums(len(dry.audio), rng)
-                level = np.std(dry.audio) / max(1e-9, np.std(drums)) * rng.uniform(0.3, 1.2)
+                beaten = max(1e-9, float(np.std(drums)))
+                level = float(np.std(dry.audio)) / beaten * rng.uniform(0.3, 1.2)
                 dry = replace(dry, audio=dry.audio + np.float32(level) * drums)
+        else:
+            return
         audio = augmented(dry.audio, material, config, rng)
         yield Passage(f"{name} {place}", audio, rate, dry.notes, np.zeros((0, 4)))
 

@@ -12,6 +12,7 @@ from training.music.notes import Notes, joined
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
 from training.music.scored.labelled import load_labelled, load_singing
+from training.music.scored.phrases import load_phrases
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
 from training.music.synth.config import RecordingConfig, SynthConfig
@@ -128,6 +129,7 @@ def load_real(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
         "scores": load_recordings(root, cache, "train", config.real_left_out),
         "guitar": labelled.get("plucked", []),
         "voice": labelled.get("voice", []) + load_singing(config.root / "voices", cache),
+        "phrases": load_phrases(config.root, cache),
     }
     return {name: some for name, some in groups.items() if some and config.real_weights.get(name)}
 
@@ -274,12 +276,12 @@ def sung_excerpt(
     notes, pedal = _performed(piece, seconds, config, rng)
     if not accompanied and len(np.unique(notes.part)) > 1 and rng.random() < CHOIR:
         parts = rng.permutation(np.unique(notes.part))[:CHOIR_PARTS]
-        sung = [
+        singers = [
             _sung(material, line(notes.where(notes.part == part)), seconds, tuning_cents, rng)
             for part in parts
         ]
-        choir = sung[0]
-        for other in sung[1:]:
+        choir = singers[0]
+        for other in singers[1:]:
             choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
         return choir
     melody = line(notes.where(notes.part == _leading(notes)) if len(notes) else notes)

@@ -9,7 +9,13 @@ import soundfile
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics.augment import Surroundings, augment, impulse_response, mp3
+from training.music.synth.acoustics.augment import (
+    Surroundings,
+    augment,
+    impulse_response,
+    mp3,
+    suppressed,
+)
 from training.music.synth.acoustics.noise import background
 from training.music.synth.acoustics.surroundings import (
     DIRECT_S,
@@ -36,7 +42,7 @@ def test_direct_sound_is_not_delayed(seed: int) -> None:
 
 NOTHING = RecordingConfig(
     room=0, equaliser=0, compressor=0, saturation=0, quiet=0, clipping=0, noise=0, hum=0, clicks=0,
-    drums=0, voice=0, telephone=0, mp3=0,
+    drums=0, voice=0, telephone=0, mp3=0, suppressor=0,
 )  # fmt: skip
 
 
@@ -215,3 +221,16 @@ def test_augmented_audio_is_finite_bounded_and_as_long(
     assert out.dtype == np.float32
     assert np.isfinite(out).all()
     assert 10 ** (-41 / 20) < np.abs(out).max() <= 1
+
+
+def test_a_suppressor_leaves_tones_and_lowers_noise() -> None:
+    rng = np.random.default_rng(0)
+    time = np.arange(3 * SAMPLE_RATE) / SAMPLE_RATE
+    hiss = (0.01 * rng.standard_normal(len(time))).astype(np.float32)
+    tone = np.where(time > 1.5, 0.5 * np.sin(2 * np.pi * 440 * time), 0).astype(np.float32)
+    out = suppressed(tone + hiss, SAMPLE_RATE, 15, -20)
+    assert len(out) == len(tone)
+    before, during = slice(SAMPLE_RATE // 2, SAMPLE_RATE), slice(2 * SAMPLE_RATE, -2000)
+    assert np.std(out[before]) < 0.3 * np.std(hiss[before])
+    assert np.corrcoef(out[during], tone[during])[0, 1] > 0.99
+    assert np.std(out[during]) == pytest.approx(np.std(tone[during]), rel=0.05)

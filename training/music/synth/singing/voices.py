@@ -97,7 +97,9 @@ def _singer(name: str, held_out: bool, files: list[Path], cache: Path) -> Singer
     place = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
     if not place.exists():
         parts = [analysed(file) for file in files]
-        arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        arrays: dict[str, Any] = {
+            key: np.concatenate([part[key] for part in parts]) for key in parts[0]
+        }
         replace_file(place, partial(np.savez, **arrays))
     with np.load(place) as stored:
         f0, level_db = stored["f0"], stored["level_db"]

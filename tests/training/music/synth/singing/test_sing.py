@@ -1,0 +1,129 @@
+"""A made-up speaker, analysed and made to sing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pyworld
+import soundfile
+import soxr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.config import SAMPLE_RATE
+from training.music.notes import Notes, notes_of
+from training.music.synth.singing.sing import (
+    CHORD_S,
+    SHORTEST_S,
+    line,
+    random_habits,
+    random_melody,
+    sing,
+    transposed,
+)
+from training.music.synth.singing.voices import RATE, Singer, load_singers
+
+SPEAKER_HZ = 120.0
+SYLLABLES = 6
+SECONDS = 10.0
+
+
+def speech() -> np.ndarray:
+    """Vowels of 0.2 s with hiss before each of them."""
+    rng = np.random.default_rng(0)
+    time = np.arange(int(0.2 * RATE)) / RATE
+    vowel = sum(
+        np.sin(2 * np.pi * SPEAKER_HZ * n * time) / (1 + ((SPEAKER_HZ * n - 700) / 300) ** 2)
+        for n in range(1, 50)
+    )
+    vowel = vowel / np.abs(vowel).max() * np.hanning(len(time)) ** 0.3
+    hiss = 0.02 * rng.standard_normal(int(0.08 * RATE))
+    rest = 1e-4 * rng.standard_normal(int(0.1 * RATE))
+    return np.tile(np.concatenate([rest, hiss, vowel]), SYLLABLES)
+
+
+@pytest.fixture(scope="module")
+def singer(tmp_path_factory: pytest.TempPathFactory) -> Singer:
+    root = tmp_path_factory.mktemp("voices")
+    soundfile.write(root / "a.wav", 0.5 * speech(), RATE)
+    files = [{"file": "a.wav", "speaker": "A", "held_out": True}]
+    (root / "speech.json").write_text(json.dumps({"files": files}))
+    (one,) = load_singers(root, root / "cache")
+    return one
+
+
+def test_syllables_of_a_speaker_are_found(singer: Singer) -> None:
+    assert singer.held_out
+    assert len(singer.syllables) == SYLLABLES
+    assert singer.pitch == pytest.approx(69 + 12 * np.log2(SPEAKER_HZ / 440), abs=0.2)
+    for one in singer.syllables:
+        assert one.begin <= one.voiced <= one.vowel < one.release <= one.end
+        assert 20 < one.release - one.vowel < 50  # frames of 5 ms
+
+
+def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
+    rng = np.random.default_rng(3)
+    written = notes_of([0.5, 1.5, 2.0, 3.5], [1.4, 2.0, 3.0, 4.5], [52, 55, 55, 50], 90)
+    steady = replace(random_habits(rng), vibrato=0, detune=0, drift=0, tuning=0, scoop=0, fall=0)
+    sung = sing(written, singer, steady, 5.0, SAMPLE_RATE, 0.0, rng)
+    assert sung.notes.pitch.tolist() == written.pitch.tolist()
+    assert np.abs(sung.notes.onset - written.onset).max() < 0.01
+    assert len(sung.audio) == 5 * SAMPLE_RATE
+    heard = soxr.resample(sung.audio.astype(float), SAMPLE_RATE, RATE)
+    hertz, _ = pyworld.harvest(heard, RATE, 70, 800, 5.0)
+    for onset, offset, pitch in zip(
+        sung.notes.onset, sung.notes.offset, sung.notes.pitch, strict=True
+    ):
+        inside = hertz[int(200 * onset) + 16 : int(200 * offset) - 16]
+        found = 69 + 12 * np.log2(np.median(inside[inside > 0]) / 440)
+        assert found == pytest.approx(pitch, abs=0.3)
+    quiet = sung.audio[int(3.15 * SAMPLE_RATE) : int(3.3 * SAMPLE_RATE)]
+    assert np.abs(quiet).max() < 0.05 * np.abs(sung.audio).max()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    melody = transposed(line(random_melody(SECONDS, rng)), singer, rng)
+    sung = sing(melody, singer, random_habits(rng), SECONDS, SAMPLE_RATE, 20.0, rng)
+    assert len(sung.notes)
+    assert np.isfinite(sung.audio).all()
+    assert (sung.notes.offset > sung.notes.onset).all()
+    assert (sung.notes.offset[:-1] <= sung.notes.onset[1:] + 1e-9).all()
+    assert (sung.notes.offset <= SECONDS + 1e-9).all()
+
+
+def test_nothing_to_sing_is_silence(singer: Singer) -> None:
+    rng = np.random.default_rng(0)
+    sung = sing(notes_of([], [], []), singer, random_habits(rng), 1.0, SAMPLE_RATE, 0.0, rng)
+    assert not sung.audio.any()
+    assert not len(sung.notes)
+
+
+@st.composite
+def scores(draw: st.DrawFn) -> Notes:
+    count = draw(st.integers(0, 20))
+    times = st.lists(st.floats(0, 5), min_size=count, max_size=count)
+    onset = np.sort(draw(times))
+    length = np.array(draw(st.lists(st.floats(0.01, 2), min_size=count, max_size=count)))
+    pitch = draw(st.lists(st.integers(30, 90), min_size=count, max_size=count))
+    return notes_of(onset, onset + length, pitch)
+
+
+@given(scores())
+def test_a_line_has_one_note_at_a_time(notes: Notes) -> None:
+    one = line(notes)
+    assert (np.diff(one.onset) > CHORD_S).all()
+    assert (one.offset[:-1] <= one.onset[1:]).all()
+    assert (one.offset - one.onset >= SHORTEST_S).all()
+
+
+def test_recordings_at_other_rates_are_refused(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
+    (tmp_path / "speech.json").write_text(
+        json.dumps({"files": [{"file": "a.wav", "speaker": "A", "held_out": False}]})
+    )
+    with pytest.raises(ValueError, match="not 16000 Hz"):
+        load_singers(tmp_path, tmp_path)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from model.config import RSEConfig
 from model.gated import GatedBenesBlock, GatedSwitchUnit
 from model.shuffle import Direction, deinterleave, interleave
-from model.switch import ResidualSwitchUnit, depth_scaled
+from model.switch import ResidualSwitchUnit, depth_scaled, layer_by_layer
 
 
 class BenesBlock(nn.Module):
@@ -32,6 +32,7 @@ class BenesBlock(nn.Module):
         self.forward_switch.make_identity()
         self.reverse_switch.make_identity()
 
+    @layer_by_layer
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, n, m), n a power of two."""
         bits = x.shape[1].bit_length() - 1
@@ -67,6 +68,7 @@ class ResidualShuffleExchange(nn.Module):
             self.last = ResidualSwitchUnit(config)
         self.dropout = config.dropout
 
+    @layer_by_layer
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence."""
         length = x.shape[1]

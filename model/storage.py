@@ -86,8 +86,7 @@ def load(
     dtype: of matrices, kernels and their products, whatever the file holds (shipped weights:
     float16). None is the device's fastest, bfloat16 if it multiplies that, else float32. Filters,
     norms and probabilities are float32 always. Load in float32 to train or to save the weights
-    again, or for the same probabilities on every machine, to 0.0002; bfloat16 differs by 0.06 at
-    most.
+    again.
     """
     path = resolve(name_or_path)
     card = read_card(path)

@@ -26,6 +26,8 @@ TITLES = {
     "releases": "Noises of keys and pedals, resonance of strings",
     "rooms": "Rooms",
     "backgrounds": "Backgrounds, voices and drums",
+    "voices": "Voices that are made to sing",
+    "phrases": "Phrases, for instruments alone",
     "scores": "Scores and performances",
     "recordings": "Real recordings",
     "recorded_scores": "Scores of these recordings",
@@ -44,6 +46,13 @@ def sources(synth: SynthConfig) -> Sources:
     sets = _read(root / "releases" / "releases.json").get("sets", {})
     rooms = _read(root / "rooms.json").get("rooms", [])
     noises = _read(root / "noise.json").get("segments", [])
+    voices = [
+        entry
+        for index in ("speech.json", "singing.json")
+        for entry in _read(root / "voices" / index).get("files", [])
+    ]
+    phrases = root / "phrases.json"
+    clips = json.loads(phrases.read_text()) if phrases.exists() else []
     pieces = [piece for index in indexes(root) for piece in index_entries(index)]
     scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
     groups = {
@@ -51,6 +60,8 @@ def sources(synth: SynthConfig) -> Sources:
         "releases": _grouped(sets.items()),
         "rooms": _grouped((room["name"].rpartition("_")[0], room) for room in rooms),
         "backgrounds": _grouped((Path(noise["file"]).stem, noise) for noise in noises),
+        "voices": _grouped((one.get("speaker") or one["singer"], one) for one in voices),
+        "phrases": _grouped((one["class"], one) for one in clips),
         "scores": [
             {"attribution": where, "licence": licence, "pieces": count}
             for (where, licence), count in sorted(scores.items())
@@ -59,10 +70,12 @@ def sources(synth: SynthConfig) -> Sources:
     if synth.real_root is not None:
         entries = json.loads((synth.real_root / "index.json").read_text())
         left_out = synth.real_left_out
-        real = {e["id"]: e for e in entries if e.get("score") and e["id"] not in left_out}
+        used = [e for e in entries if e.get("score") or e.get("label_kind")]
+        real = {entry["id"]: entry for entry in used if entry["id"] not in left_out}
         written = {
             name: {"attribution": entry["score_attribution"], "licence": entry["score_licence"]}
             for name, entry in real.items()
+            if entry.get("score")
         }
         groups["recordings"] = _grouped(real.items())
         groups["recorded_scores"] = _grouped(written.items())

@@ -59,11 +59,20 @@ def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_pa
         {"id": "fugue", "score": "fugue.mid", "licence": "CC0", "attribution": "A pianist"}
         | {"score_licence": "CC BY-SA 4.0", "score_attribution": "A typesetter"},
         {"id": "unused", "score": None, "licence": "CC0", "attribution": "Nobody"},
+        {"id": "song", "label_kind": "exact", "licence": "CC BY 4.0", "attribution": "A singer"},
     ]
+    speech = [{"speaker": "S1", "licence": "CC BY 4.0", "attribution": "A reader"}]
+    (tmp_path / "voices").mkdir()
+    (tmp_path / "voices" / "speech.json").write_text(json.dumps({"files": speech}))
+    clips = [{"class": "flute", "licence": "CC BY 4.0", "attribution": "A flautist"}]
+    (tmp_path / "phrases.json").write_text(json.dumps(clips))
     (tmp_path / "index.json").write_text(json.dumps(real))
     lines = attributions(sources(replace(synth_config, root=tmp_path, real_root=tmp_path)))
     assert "- A church (CC BY-SA 3.0): Church" in lines
     assert "- A pianist (CC0): fugue" in lines
+    assert "- A singer (CC BY 4.0): song" in lines
+    assert "- A reader (CC BY 4.0): S1" in lines
+    assert "- A flautist (CC BY 4.0): flute" in lines
     named = lines[lines.index("Sources with share-alike licences:") :]
     assert "- A church (CC BY-SA 3.0)" in named
     assert "- A typesetter (CC BY-SA 4.0)" in named

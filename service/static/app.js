@@ -1,5 +1,6 @@
 /** Wires the page: the stage, the panels beside it, and the status line. */
 
+import { Choices } from "./panels/choices.js";
 import { filterPanel } from "./panels/filter-panel.js";
 import { LivePanel } from "./panels/live-panel.js";
 import { MidiOut } from "./notes/midi-out.js";
@@ -24,9 +25,10 @@ const $ = (id) => document.getElementById(id);
 const filter = new NoteFilter();
 const midi = new MidiOut();
 const stage = new Stage(filter);
-const takes = new TakeList($("takes-panel"), $("takes"));
-const livePanel = new LivePanel({ stage, takes, say, filter, midi });
-const uploadsPanel = new UploadsPanel({ stage, takes, say });
+const choices = new Choices();
+const takes = new TakeList($("takes-panel"), $("takes"), filter);
+const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
+const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
 
 function say(words, trouble = false) {
   // A live region: the same words would be read out once more.
@@ -51,11 +53,22 @@ function settle() {
 
 livePanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("change", settle);
-takes.addEventListener("choose", ({ detail }) => {
-  stage.show(detail);
-  takes.mark(detail);
+function choose(take) {
+  stage.show(take);
+  takes.mark(take);
+  settle();
+}
+
+takes.addEventListener("choose", ({ detail }) => choose(detail));
+takes.addEventListener("delete", ({ detail }) => {
+  const next = takes.all.at(-1);
+  if (stage.take === detail && next) choose(next);
+  else if (!next) stage.clear();
   settle();
 });
+takes.addEventListener("again", ({ detail: { name, recording } }) =>
+  uploadsPanel.add([recording.file(name)]),
+);
 $("demo-first").addEventListener("click", () => $("demo").click());
 $("save-all").addEventListener("click", () =>
   saveAll(takes.all, filter).catch((error) => say(error.message, true)),
@@ -69,5 +82,5 @@ stage.player.addEventListener("pedal", ({ detail }) => midi.pedal(detail.down, d
 stage.player.addEventListener("pause", () => midi.silence());
 
 filterPanel(filter);
-midiPanel(midi, say);
+midiPanel(midi, say, choices);
 settle();

@@ -60,7 +60,7 @@ export class Demo extends PcmSource {
     this.context = new AudioContext({ latencyHint: "interactive" });
     const node = this.context.createBufferSource();
     node.buffer = await renderDemo(this.context.sampleRate);
-    node.addEventListener("ended", () => this.emit("ended", ""));
+    node.addEventListener("ended", () => this.emit("ended"));
     node.connect(this.context.destination);
     return node;
   }

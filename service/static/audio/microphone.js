@@ -6,12 +6,16 @@
 import { PcmSource } from "./pcm-source.js";
 
 const INTERRUPTED = new Set(["suspended", "interrupted"]);
+const RETURNS = ["visibilitychange", "pointerdown", "keydown"]; // of the user
+const MOST_CHANNELS = 32;
 
 export class Microphone extends PcmSource {
   #deviceId;
   #stream = null;
+  #missing = false; // unplugged: the take goes on with it, or with the next default one
   #deviceRate = 0;
-  #onDevices = () => this.#compareRate();
+  #onDevices = () => (this.#missing ? this.#takeUp() : this.#compareRate());
+  #revive = () => INTERRUPTED.has(this.context?.state) && this.context.resume().catch(() => {});
 
   /** Names of the inputs; empty names until the user has allowed a microphone once. */
   static async devices() {
@@ -32,39 +36,73 @@ export class Microphone extends PcmSource {
           "Open this page there, or drop a recording instead.",
       );
     }
+    try {
+      this.#stream = await this.#ask();
+      // The context runs at the system's own rate; the server resamples better than we would.
+      this.context = new AudioContext({ latencyHint: "interactive" });
+      const node = this.#listen();
+      this.#watch();
+      return node;
+    } catch (cause) {
+      throw new Error(wordsFor(cause), { cause });
+    }
+  }
+
+  #ask() {
     const audio = {
       echoCancellation: false,
       noiseSuppression: false,
       autoGainControl: false,
+      channelCount: { ideal: MOST_CHANNELS }, // unasked, browsers mix them
       ...(this.#deviceId && { deviceId: { exact: this.#deviceId } }),
     };
-    let node;
-    try {
-      this.#stream = await navigator.mediaDevices.getUserMedia({ audio });
-      // The context runs at the system's own rate; the server resamples better than we would.
-      this.context = new AudioContext({ latencyHint: "interactive" });
-      node = this.context.createMediaStreamSource(this.#stream);
-    } catch (cause) {
-      throw new Error(wordsFor(cause), { cause });
-    }
-    this.#watch();
-    return node;
+    return navigator.mediaDevices.getUserMedia({ audio });
   }
 
-  /** What may happen to the device while it is heard, in words. */
-  #watch() {
+  /** The node of the stream, and what may happen to it in words. */
+  #listen() {
     const [track] = this.#stream.getAudioTracks();
     this.#deviceRate = track.getSettings().sampleRate;
-    track.addEventListener("ended", () =>
-      this.emit("ended", "The microphone was disconnected. The notes so far are kept."),
-    );
+    track.addEventListener("ended", () => {
+      this.#missing = true;
+      this.emit("notice", "The microphone is gone. The take goes on once it is back; Stop ends it.");
+      this.#takeUp();
+    });
     track.addEventListener("mute", () => this.emit("notice", "The system muted the microphone."));
-    track.addEventListener("unmute", () => this.emit("notice", ""));
+    track.addEventListener("unmute", () => {
+      this.emit("notice", "");
+      this.#revive();
+    });
+    return this.context.createMediaStreamSource(this.#stream);
+  }
+
+  async #takeUp() {
+    const stream = await this.#ask().catch(() => null); // not there yet
+    if (!stream) return;
+    if (!this.context || !this.#missing) {
+      for (const track of stream.getTracks()) track.stop(); // stopped, or taken up, meanwhile
+      return;
+    }
+    this.#missing = false;
+    this.#stream = stream;
+    this.replace(this.#listen());
+    this.emit("notice", "");
+  }
+
+  /** A phone call suspends the context; some systems resume it only when the user is back. */
+  #watch() {
     navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
+    for (const type of RETURNS) document.addEventListener(type, this.#revive);
+    let interrupted = false;
     this.context.addEventListener("statechange", () => {
-      if (!INTERRUPTED.has(this.context?.state)) return;
-      this.emit("notice", "The system interrupted the audio; the take continues when it returns.");
-      this.context.resume().then(() => this.emit("notice", ""), () => {});
+      if (INTERRUPTED.has(this.context?.state)) {
+        interrupted = true;
+        this.emit("notice", "The system interrupted the audio; the take goes on when it returns.");
+        this.#revive();
+      } else if (interrupted && this.context?.state === "running") {
+        interrupted = false;
+        this.emit("notice", "");
+      }
     });
   }
 
@@ -83,6 +121,7 @@ export class Microphone extends PcmSource {
 
   async close() {
     navigator.mediaDevices?.removeEventListener?.("devicechange", this.#onDevices);
+    for (const type of RETURNS) document.removeEventListener(type, this.#revive);
     for (const track of this.#stream?.getTracks() ?? []) track.stop();
     this.#stream = null;
     await super.close();

@@ -1,14 +1,18 @@
 /**
  * Sound as a stream of PCM chunks, from whatever WebAudio node gives it.
  *
- * Events: `chunk` {pcm, samples, peak}, `notice` (words: something changed, the sound goes on) and
- * `ended` (words, or "" where the end was to be expected) when no more sound will come.
+ * Events: `chunk` (what the worklet posts), `notice` (words: something changed, the sound goes on)
+ * and `ended` when no more sound will come.
  */
 
 const WORKLET_URL = new URL("./pcm-worklet.js", import.meta.url);
 
 export class PcmSource extends EventTarget {
   #node = null;
+  #gain = null;
+  #worklet = null;
+  #factor = 1;
+  #channel = -1;
   context = null;
 
   /** Samples a second, known once opened. */
@@ -39,17 +43,37 @@ export class PcmSource extends EventTarget {
 
   /** Let the audio flow: chunks are dispatched from now on. */
   start() {
-    const worklet = new AudioWorkletNode(this.context, "pcm");
-    worklet.port.onmessage = ({ data }) =>
+    this.#gain = new GainNode(this.context, { gain: this.#factor });
+    this.#worklet = new AudioWorkletNode(this.context, "pcm");
+    this.#worklet.port.onmessage = ({ data }) =>
       this.dispatchEvent(new CustomEvent("chunk", { detail: data }));
+    this.channel = this.#channel;
     // The output stays silent; the connection is what makes every browser pull the audio.
-    this.#node.connect(worklet).connect(this.context.destination);
+    this.#node.connect(this.#gain).connect(this.#worklet).connect(this.context.destination);
     return this.#node;
+  }
+
+  /** Another node gives the sound from now on. */
+  replace(node) {
+    this.#node.disconnect();
+    this.#node = node;
+    if (this.#gain) node.connect(this.#gain);
+  }
+
+  set gain(decibels) {
+    this.#factor = 10 ** (decibels / 20);
+    this.#gain?.gain.setTargetAtTime(this.#factor, this.context.currentTime, 0.02);
+  }
+
+  /** The one to listen to, from 0; -1: all that have sound. */
+  set channel(number) {
+    this.#channel = number;
+    this.#worklet?.port.postMessage({ channel: number });
   }
 
   async close() {
     const { context } = this;
-    this.context = null;
+    this.context = this.#gain = this.#worklet = null;
     if (context && context.state !== "closed") await context.close();
   }
 

@@ -4,11 +4,14 @@
  * Sound is scheduled a moment ahead, so a busy page does not shake the rhythm. Events: `play`,
  * `pause`, `trouble` (words: the notes play alone), `note` {note, inSeconds} for each note that was
  * scheduled and `pedal` {down, inSeconds} for each move of the sustain pedal.
+ *
+ * With a `passage` {start, end} in seconds that alone is played, over and over.
  */
 
+import { after, cancel } from "./timers.js";
 import { room, strike } from "./voice.js";
 
-const TICK_MS = 60;
+const TICK_S = 0.06;
 const AHEAD_S = 0.25; // must outlast a slow tick
 const PART_AHEAD_S = 5; // the recording's next part is read that long before it is due
 const START_S = 0.08; // from the press of the button to the first sample
@@ -26,6 +29,7 @@ export class Player extends EventTarget {
   #moves = []; // of the pedal, not yet reported: {down, time}
   #origin = 0; // context time at which the take's second 0 would have sounded
   #position = 0;
+  #passage = null;
 
   constructor(filter) {
     super();
@@ -48,8 +52,18 @@ export class Player extends EventTarget {
     this.#applyBalance();
   }
 
+  get passage() {
+    return this.#passage;
+  }
+
+  set passage(passage) {
+    this.#passage = passage;
+    if (this.playing && !this.#canPlayFrom(this.position)) this.seek(this.position);
+  }
+
   load(take) {
     this.pause();
+    this.#passage = null;
     if (take !== this.#take) this.#take?.recording?.release?.();
     this.#take = take;
     this.#position = 0;
@@ -63,7 +77,7 @@ export class Player extends EventTarget {
     run.notes.connect(this.#mix.notes);
     run.recording.connect(this.#mix.recording);
     await this.#context.resume();
-    if (this.#position >= this.#take.duration - 0.05) this.#position = 0;
+    if (!this.#canPlayFrom(this.#position)) this.#position = this.#passage?.start ?? 0;
     const part = await this.#part(this.#position); // first: both are to start together
     if (run !== this.#run) return; // paused meanwhile
     this.#origin = this.#context.currentTime + START_S - this.#position;
@@ -72,7 +86,6 @@ export class Player extends EventTarget {
     this.#moves = this.#take.pedal
       .filter(({ offset }) => offset > this.#position) // one that is down there is pressed again
       .flatMap(({ onset, offset }) => [{ down: true, time: onset }, { down: false, time: offset }]);
-    this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#tick();
     this.#playRecording(run, part, this.#position);
     this.dispatchEvent(new Event("play"));
@@ -83,7 +96,7 @@ export class Player extends EventTarget {
     if (!run) return;
     const wasPlaying = this.playing;
     this.#position = this.position;
-    clearInterval(this.#timer);
+    cancel(this.#timer);
     this.#timer = 0;
     this.#run = null;
     for (const bus of Object.values(run)) {
@@ -100,10 +113,17 @@ export class Player extends EventTarget {
     if (resume) await this.play();
   }
 
+  #canPlayFrom(seconds) {
+    const { start, end } = this.#passage ?? { start: 0, end: this.#take.duration };
+    return seconds >= start && seconds < end - 0.05;
+  }
+
   #tick() {
+    this.#timer = after(TICK_S, () => this.#tick());
     const { notes, duration } = this.#take;
+    const end = this.#passage?.end ?? duration;
     const now = this.#context.currentTime;
-    const until = now - this.#origin + AHEAD_S;
+    const until = Math.min(end, now - this.#origin + AHEAD_S);
     while (this.#moves[0]?.time < until) {
       const { down, time } = this.#moves.shift();
       const inSeconds = Math.max(0, this.#origin + time - now);
@@ -116,7 +136,10 @@ export class Player extends EventTarget {
       strike(this.#context, this.#run.notes, note, when, this.#origin + note.offset);
       this.dispatchEvent(new CustomEvent("note", { detail: { note, inSeconds: when - now } }));
     }
-    if (this.position >= duration) {
+    if (this.position < end) return;
+    if (this.#passage) {
+      this.seek(this.#passage.start);
+    } else {
       this.pause();
       this.#position = duration;
       this.dispatchEvent(new Event("pause"));
@@ -142,7 +165,9 @@ export class Player extends EventTarget {
       const late = Math.max(0, this.#context.currentTime - this.#origin - from);
       node.start(this.#origin + from + late, from + late - part.start);
       from = part.end;
-      while (run === this.#run && this.position < from - PART_AHEAD_S) await pause(TICK_MS);
+      while (run === this.#run && this.position < from - PART_AHEAD_S) {
+        await new Promise((go) => after(TICK_S, go));
+      }
       part = run === this.#run ? await this.#part(from) : null;
     }
   }
@@ -169,5 +194,3 @@ export class Player extends EventTarget {
     return context;
   }
 }
-
-const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

@@ -2,7 +2,7 @@
  * The sound of a take, to be played with its notes and to be saved.
  *
  * Both kinds answer `part(context, from)` with {buffer, start, end}: an AudioBuffer and the
- * seconds of the take that it covers, `from` among them.
+ * seconds of the take that it covers, `from` among them. `file(name)` is all of it.
  */
 
 import { wavHeader } from "./wav.js";
@@ -50,6 +50,10 @@ export class LiveRecording {
     return new Blob([wavHeader(this.rate, this.#samples), ...this.#blobs], { type: "audio/wav" });
   }
 
+  file(name) {
+    return new File([this.wav()], `${name}.wav`);
+  }
+
   async part(context, from) {
     const first = Math.floor(from * this.rate);
     const last = Math.min(this.#samples, first + PART_S * this.rate);
@@ -71,6 +75,10 @@ export class FileRecording {
 
   constructor(file) {
     this.#file = file;
+  }
+
+  file() {
+    return this.#file;
   }
 
   /** `seconds`: the length, as far as the page knows it. Throws where it cannot be played. */

@@ -6,6 +6,7 @@
  * Events: `ports` when the list changes.
  */
 
+import { after, cancel } from "../audio/timers.js";
 import { hasPedal } from "./instruments.js";
 import { channelOf, CONTROL, NOTE_OFF, NOTE_ON, PROGRAM, SUSTAIN } from "./midi.js";
 
@@ -57,11 +58,11 @@ export class MidiOut extends EventTarget {
   noteOn(key, note, afterS = 0) {
     if (!this.#port) return;
     if (afterS === 0) this.#start(key, note);
-    else this.#waiting.set(key, setTimeout(() => this.#start(key, note), 1000 * afterS));
+    else this.#waiting.set(key, after(afterS, () => this.#start(key, note)));
   }
 
   noteOff(key) {
-    clearTimeout(this.#waiting.get(key));
+    cancel(this.#waiting.get(key));
     this.#waiting.delete(key);
     const ended = this.#sounding.get(key);
     if (ended === undefined) return;
@@ -82,7 +83,7 @@ export class MidiOut extends EventTarget {
         this.#waiting.delete(key);
         this.pedal(down);
       };
-      this.#waiting.set(key, setTimeout(move, 1000 * inSeconds));
+      this.#waiting.set(key, after(inSeconds, move));
       return;
     }
     this.#down = down;
@@ -97,12 +98,12 @@ export class MidiOut extends EventTarget {
     const key = Symbol("played note");
     this.#start(key, note, performance.now() + 1000 * inSeconds);
     const until = inSeconds + note.offset - note.onset;
-    this.#waiting.set(key, setTimeout(() => this.noteOff(key), 1000 * until));
+    this.#waiting.set(key, after(until, () => this.noteOff(key)));
   }
 
   /** End everything that sounds or waits; notes handed over ahead of their time, as they begin. */
   silence() {
-    for (const timer of this.#waiting.values()) clearTimeout(timer);
+    for (const timer of this.#waiting.values()) cancel(timer);
     this.#waiting.clear();
     const now = performance.now();
     for (const { pitch, channel, at } of this.#sounding.values()) {

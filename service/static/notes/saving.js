@@ -44,6 +44,22 @@ export function filesOf(take, filter, stem = stemOf(take)) {
   return files;
 }
 
+/** Let a take be dragged out of the page as a MIDI file, into a DAW or a folder, where it can be. */
+export function dragOut(element, takeOf, filter) {
+  element.draggable = true;
+  element.addEventListener("dragstart", ({ dataTransfer }) => {
+    const take = takeOf();
+    const url = URL.createObjectURL(midiOf(take, filter));
+    dataTransfer.setData("DownloadURL", `audio/midi:${stemOf(take)}.mid:${url}`);
+    dataTransfer.effectAllowed = "copy";
+    const ended = ({ dataTransfer: { dropEffect } }) => {
+      if (dropEffect !== "none") take.wasSaved();
+      setTimeout(() => URL.revokeObjectURL(url), KEEP_URL_MS);
+    };
+    element.addEventListener("dragend", ended, { once: true });
+  });
+}
+
 export async function saveAll(takes, filter) {
   const used = new Set();
   const files = takes.flatMap((take) => {
@@ -54,6 +70,7 @@ export async function saveAll(takes, filter) {
     return filesOf(take, filter, name);
   });
   save(await zip(files), "takes.zip");
+  for (const take of takes) take.wasSaved();
 }
 
 export function save(blob, name) {

@@ -2,7 +2,8 @@
  * A take: the notes of one live performance or one recording, in order of onset.
  *
  * Everything that shows or plays notes reads a take; only the wiring writes to it. Times are
- * seconds from the take's first sample. A note that still sounds has `offset === null`.
+ * seconds from the take's first sample. A note that still sounds has `offset === null`. Events:
+ * `change` (its notes), `about` (its name, and whether it is saved) and `finish`.
  */
 export class Take extends EventTarget {
   constructor(name) {
@@ -20,6 +21,7 @@ export class Take extends EventTarget {
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
     this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
+    this.saved = false; // in any format
   }
 
   get duration() {
@@ -53,7 +55,7 @@ export class Take extends EventTarget {
   }
 
   /** Corrects the instrument of a sounding note. */
-  rename(key, instrument) {
+  reassign(key, instrument) {
     const note = this.open.get(key);
     if (!note) return;
     note.instrument = instrument;
@@ -71,6 +73,16 @@ export class Take extends EventTarget {
   closeAll() {
     for (const key of [...this.open.keys()]) this.noteOff(key, this.head);
     this.pedalMoved(false, this.head);
+  }
+
+  rename(name) {
+    this.name = name;
+    this.dispatchEvent(new Event("about"));
+  }
+
+  wasSaved() {
+    this.saved = true;
+    this.dispatchEvent(new Event("about"));
   }
 
   advance(head) {

@@ -1,14 +1,11 @@
-/** Listening: the input, its level, the look-ahead and what it costs, and how the stream fares. */
+/** Listening: what starts and stops it, how late the notes are, and how the stream fares. */
 
-import { accuracyText, fetchCard } from "../service/accuracy.js";
 import { Demo } from "../audio/demo.js";
+import { InputPanel } from "./input-panel.js";
 import { LiveTake } from "../service/live.js";
-import { Meter } from "../audio/meter.js";
-import { Microphone } from "../audio/microphone.js";
 import { Take } from "../notes/take.js";
 
-const LAG_TROUBLE_MS = 500;
-const PLAY_ALONG_MS = 200; // longest wait of a doubtful note, unless a longer one is chosen
+const LATE_S = [2, 5, 10, 20, 40, 80, 160, 320]; // steps in which a lag is told: each is read out
 const TAB_LOCK = "rse-transcribe-listening";
 const TWO_TABS =
   "Another tab of this page listens too: each has its own take and its own place on the server.";
@@ -23,38 +20,32 @@ export class LivePanel extends EventTarget {
   #say;
   #filter;
   #midi;
-  #meter = new Meter($("meter"));
+  #choices;
+  #input = new InputPanel();
   #live = null;
   #notice = "";
-  #card = {};
+  #silent = ""; // words, while the input is
+  #late = 0; // one of LATE_S, or 0
+  #screen = null; // the lock that keeps it on
   #leaveTab = () => {};
 
-  constructor({ stage, takes, say, filter, midi }) {
+  constructor({ stage, takes, say, filter, midi, choices }) {
     super();
     this.#stage = stage;
     this.#takes = takes;
     this.#say = say;
     this.#filter = filter;
     this.#midi = midi;
+    this.#choices = choices;
     $("listen").addEventListener("click", () => {
+      if ($("listen").ariaDisabled === "true") return;
       if (this.#live) this.#live.stop();
-      else this.#begin(new Microphone($("device").value), "Live");
+      else this.#begin(this.#input.microphone(), "Live");
     });
     $("demo").addEventListener("click", () => this.#begin(new Demo(), "Demo"));
-    $("lookahead").addEventListener("input", () => this.#showLookahead());
-    navigator.mediaDevices?.addEventListener?.("devicechange", listDevices);
     addEventListener("beforeunload", (event) => this.#live && event.preventDefault());
     addEventListener("pagehide", () => this.#midi.silence());
     document.addEventListener("visibilitychange", () => this.#showVisibility());
-    listDevices();
-    this.#showLookahead();
-    fetchCard().then(
-      (card) => {
-        this.#card = card;
-        this.#showLookahead();
-      },
-      () => {}, // the hint stays general; listening will say that the server is gone
-    );
   }
 
   get state() {
@@ -64,9 +55,10 @@ export class LivePanel extends EventTarget {
   enable({ busyElsewhere }) {
     const listening = this.#live !== null;
     $("listen-label").textContent = listening ? "Stop" : "Listen";
-    $("listen").disabled = this.state === "finishing" || busyElsewhere;
+    // Not `disabled`: the keyboard's focus stays.
+    $("listen").ariaDisabled = this.state === "finishing" || busyElsewhere;
     $("demo").disabled = $("demo-first").disabled = listening || busyElsewhere;
-    $("device").disabled = $("lookahead").disabled = $("play-along").disabled = listening;
+    this.#input.enabled = this.#choices.enabled = !listening;
   }
 
   async #begin(source, kind) {
@@ -74,21 +66,31 @@ export class LivePanel extends EventTarget {
     const take = new Take(`${kind}, ${time}`);
     const live = new LiveTake(take, source);
     this.#live = live;
-    this.#notice = "";
+    this.#notice = this.#silent = "";
+    this.#late = 0;
+    this.#input.begin(source);
     this.#listen(live, take);
+    this.#keepScreenOn();
     try {
-      await live.start(this.#options());
+      await live.start(this.#choices.options);
     } catch (error) {
       if (live !== this.#live) return; // abandoned: nobody waits for it
-      this.#live = null;
-      this.#changed();
+      this.#end();
       this.#say(error.message, true);
       return;
     }
     if (live !== this.#live) return;
     this.#stage.show(take);
     this.#stage.roll.follow(() => (live === this.#live ? live.head() : take.head));
-    listDevices(); // names are known only after a microphone was allowed
+    this.#input.list();
+  }
+
+  #end() {
+    this.#live = null;
+    this.#input.end();
+    this.#screen?.release();
+    this.#screen = null;
+    this.#changed();
   }
 
   #listen(live, take) {
@@ -100,14 +102,16 @@ export class LivePanel extends EventTarget {
     });
     on("ready", ({ delay_ms, median_delay_ms, instruments }) => {
       this.#midi.programs = instruments ?? {};
-      const median = median_delay_ms ? `${milliseconds(median_delay_ms)}, at most ` : "";
-      $("delay").textContent = median + milliseconds(delay_ms);
-      this.#readOut(0);
+      const median = median_delay_ms ? `${inWords(median_delay_ms / 1000)}, at most ` : "";
+      $("delay").textContent = median + inWords(delay_ms / 1000);
+      this.#readOut();
       if (live.reconnects === 0) this.#enterTab(); // only now: `ready` takes older words back
     });
-    on("level", (peak) => this.#meter.push(peak));
-    on("progress", ({ behind_ms }) => {
-      this.#readOut(behind_ms);
+    on("sound", (chunk) => {
+      this.#showTrouble(this.#input.hear(chunk));
+    });
+    on("progress", () => {
+      this.#readOut();
       this.#stage.showPosition();
     });
     on("note_on", ({ key, note }) => {
@@ -118,55 +122,58 @@ export class LivePanel extends EventTarget {
     on("note_off", ({ key }) => this.#midi.noteOff(key));
     on("pedal", (down) => this.#midi.pedal(down));
     on("silence", () => this.#midi.silence());
-    on("abandoned", () => {
-      this.#live = null;
-      this.#changed();
-    });
+    on("abandoned", () => this.#end());
     on("finish", () => {
-      this.#live = null;
       this.#leaveTab();
-      this.#meter.reset();
       if (take.notes.length) this.#takes.add(take);
       this.#stage.show(take);
       this.#takes.mark(take);
-      this.#changed();
+      this.#end();
     });
   }
 
   /** The words last, so that what is wrong outlives the change of state that it caused. */
   #changed() {
     this.dispatchEvent(new Event("change"));
-    if (this.#notice) this.#say(this.#notice, true);
+    const late = `The notes come more than ${this.#late} s late; MIDI out is silent until they do not.`;
+    const words = this.#notice || (this.#late && late) || this.#silent;
+    if (words && (this.#notice || this.state === "listening")) this.#say(words, true);
   }
 
-  #readOut(lagMs) {
+  #showTrouble(silent) {
+    const { lag } = this.#live;
+    const late = LATE_S.findLast((seconds) => lag > seconds) ?? 0;
+    $("lag").textContent = inWords(lag);
+    $("lag").classList.toggle("trouble", late > 0);
+    if (late === this.#late && silent === this.#silent) return;
+    this.#late = late;
+    this.#silent = silent;
+    this.#changed();
+  }
+
+  #readOut() {
     const { measuredDelay, lostSeconds, reconnects } = this.#live;
-    const measured = measuredDelay === null ? "" : milliseconds(1000 * measuredDelay);
+    const measured = measuredDelay === null ? "" : inWords(measuredDelay);
     $("measured").textContent = measured || "–";
-    $("play-along-delay").textContent = measured && $("play-along").checked ? `(${measured})` : "";
-    $("lag").textContent = milliseconds(lagMs);
-    $("lag").classList.toggle("trouble", lagMs > LAG_TROUBLE_MS);
+    $("delay-brief").textContent = measured && `${measured} of delay`;
     $("dropped").textContent = `${lostSeconds.toFixed(1)} s`;
     $("dropped").classList.toggle("trouble", lostSeconds > 0);
     $("reconnects").textContent = reconnects;
   }
 
-  #options() {
-    const lookaheadMs = Number($("lookahead").value);
-    if (!$("play-along").checked) return { lookaheadMs };
-    return { mode: "anytime", lookaheadMs: Math.max(lookaheadMs, PLAY_ALONG_MS) };
-  }
-
-  #showLookahead() {
-    const value = Number($("lookahead").value);
-    $("lookahead-value").textContent = `${value} ms`;
-    $("lookahead-cost").textContent = accuracyText(this.#card, value);
-  }
-
   #showVisibility() {
     if (!this.#live) return;
     if (document.hidden) this.#say(IN_BACKGROUND);
-    else this.#changed();
+    else {
+      this.#keepScreenOn(); // the system lets go of the lock as the page is hidden
+      this.#changed();
+    }
+  }
+
+  async #keepScreenOn() {
+    const screen = await navigator.wakeLock?.request("screen").catch(() => null);
+    if (this.#live) this.#screen = screen;
+    else screen?.release();
   }
 
   /** One tab at a time holds the lock; a second one may still listen, with a notice. */
@@ -185,16 +192,5 @@ export class LivePanel extends EventTarget {
   }
 }
 
-function milliseconds(value) {
-  return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`;
-}
-
-async function listDevices() {
-  const devices = await Microphone.devices();
-  const chosen = $("device").value;
-  const options = devices.map(({ deviceId, label }, index) => {
-    const text = label || `Microphone ${index + 1}`;
-    return new Option(text, deviceId, false, deviceId === chosen);
-  });
-  if (options.length) $("device").replaceChildren(...options);
-}
+const inWords = (seconds) =>
+  seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(1)} s`;

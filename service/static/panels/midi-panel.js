@@ -4,7 +4,7 @@ import { MidiOut } from "../notes/midi-out.js";
 
 const $ = (id) => document.getElementById(id);
 
-export function midiPanel(midi, say) {
+export function midiPanel(midi, say, choices) {
   if (!MidiOut.supported) {
     $("midi-connect").disabled = true;
     $("midi-hint").textContent = "This browser does not support MIDI; Chrome, Edge and Firefox do.";
@@ -15,9 +15,9 @@ export function midiPanel(midi, say) {
     const options = ports.map(({ id, name }) => new Option(name, id, false, id === port));
     $("midi-port").replaceChildren(new Option("Off", "", false, port === ""), ...options);
     $("midi-connect").hidden = true;
-    $("midi-field").hidden = false;
+    $("midi-port").hidden = false;
     $("midi-hint").textContent = ports.length
-      ? "Notes are sent on a channel for each instrument, live and on playback, as late as the delay above."
+      ? "Each instrument has a channel, live and on playback."
       : "No MIDI port found. Connect a synthesiser, or open a virtual port for your DAW.";
   };
   $("midi-connect").addEventListener("click", () =>
@@ -26,7 +26,7 @@ export function midiPanel(midi, say) {
   $("midi-port").addEventListener("change", () => {
     midi.choose($("midi-port").value);
     // A synthesiser wants notes early; a take that is running continues as it is.
-    if (!$("play-along").disabled) $("play-along").checked = $("midi-port").value !== "";
+    if (!$("pace").disabled) choices.fast = $("midi-port").value !== "";
   });
   midi.addEventListener("ports", list);
 }

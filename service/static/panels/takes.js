@@ -1,52 +1,95 @@
-/** The list of takes: choose one to see and hear it. Emits `choose` with the take. */
+/**
+ * The list of takes: choose one to see and hear it, rename it, transcribe its sound again, delete
+ * it, or drag it out of the page as MIDI. Events: `choose`, `again` and `delete` with the take.
+ */
 
 import { clockText, countText } from "../notes/pitch.js";
+import { dragOut } from "../notes/saving.js";
+
+const ASK = (take) => `Delete “${take.name}”? It is not saved.`;
 
 export class TakeList extends EventTarget {
   #panel;
   #list;
-  #buttons = new Map(); // take -> button
+  #filter;
+  #items = new Map(); // take -> list item
 
-  constructor(panel, list) {
+  constructor(panel, list, filter) {
     super();
     this.#panel = panel;
     this.#list = list;
+    this.#filter = filter;
+    addEventListener("beforeunload", (event) => {
+      if (this.all.some((take) => !take.saved)) event.preventDefault();
+    });
   }
 
   /** Oldest first. */
   get all() {
-    return [...this.#buttons.keys()];
+    return [...this.#items.keys()];
   }
 
   add(take) {
-    const button = document.createElement("button");
-    button.type = "button";
-    const name = document.createElement("span");
-    name.className = "take-name";
-    name.textContent = take.name;
-    const about = document.createElement("span");
-    about.className = "take-about";
-    button.append(name, about);
-    button.addEventListener("click", () =>
-      this.dispatchEvent(new CustomEvent("choose", { detail: take })),
-    );
-    const item = document.createElement("li");
-    item.append(button);
+    const item = document.getElementById("take-row").content.firstElementChild.cloneNode(true);
+    const find = (name) => item.querySelector(`.${name}`);
+    const emit = (type) => this.dispatchEvent(new CustomEvent(type, { detail: take }));
+    const act = (name, does) => find(name).addEventListener("click", does);
+    act("take-choose", () => emit("choose"));
+    act("rename", () => rename(take, item));
+    act("again", () => emit("again"));
+    act("delete", () => {
+      if (!take.saved && !confirm(ASK(take))) return;
+      item.remove();
+      this.#items.delete(take);
+      this.#panel.hidden = this.#items.size === 0;
+      emit("delete");
+    });
+    dragOut(item, () => take, this.#filter);
+    const show = () => {
+      const count = countText(take.notes.length, "note");
+      const about = `${count} · ${clockText(take.duration).slice(0, -2)}`;
+      find("take-name").textContent = take.name;
+      find("take-about").textContent = take.saved ? about : `${about} · not saved`;
+      for (const name of ["rename", "again", "delete"]) {
+        find(name).ariaLabel = `${find(name).textContent}: ${take.name}`;
+      }
+    };
+    find("again").disabled = !take.recording;
+    take.addEventListener("about", show);
+    show();
+    this.#items.set(take, item);
     this.#list.prepend(item);
     this.#panel.hidden = false;
-    this.#buttons.set(take, button);
-    const update = () => {
-      const count = countText(take.notes.length, "note");
-      about.textContent = take.live ? "…" : `${count} · ${clockText(take.duration).slice(0, -2)}`;
-    };
-    take.addEventListener("finish", update);
-    update();
   }
 
   mark(chosen) {
-    for (const [take, button] of this.#buttons) {
-      if (take === chosen) button.setAttribute("aria-current", "true");
-      else button.removeAttribute("aria-current");
+    for (const [take, item] of this.#items) {
+      item.classList.toggle("chosen", take === chosen);
+      item.querySelector(".take-choose").ariaCurrent = take === chosen ? "true" : null;
     }
   }
+}
+
+/** A field in place of the name: Enter or leaving it takes the new name, Escape keeps the old. */
+function rename(take, item) {
+  const choose = item.querySelector(".take-choose");
+  const field = document.createElement("input");
+  field.ariaLabel = "Name of the take";
+  field.value = take.name;
+  let ended = false; // taking the field away takes its focus, which ends it again
+  const end = (name) => {
+    if (ended) return;
+    ended = true;
+    const focused = document.activeElement === field;
+    field.replaceWith(choose);
+    take.rename(name.trim() || take.name);
+    if (focused) choose.focus();
+  };
+  field.addEventListener("blur", () => end(field.value));
+  field.addEventListener("keydown", ({ key }) => {
+    if (key === "Enter") end(field.value);
+    if (key === "Escape") end(take.name);
+  });
+  choose.replaceWith(field);
+  field.select();
 }

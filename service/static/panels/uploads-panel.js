@@ -16,15 +16,17 @@ export class UploadsPanel extends EventTarget {
   #stage;
   #takes;
   #say;
+  #choices;
 
-  constructor({ stage, takes, say }) {
+  constructor({ stage, takes, say, choices }) {
     super();
+    this.#choices = choices;
     this.#stage = stage;
     this.#takes = takes;
     this.#say = say;
     this.#uploads.addEventListener("change", ({ detail }) => this.#changed(detail));
     $("file").addEventListener("change", () => {
-      this.#take($("file").files);
+      this.add($("file").files);
       $("file").value = ""; // the same file may be chosen again
     });
     this.#acceptDrops();
@@ -34,9 +36,9 @@ export class UploadsPanel extends EventTarget {
     return this.#uploads.busy;
   }
 
-  #take(files) {
+  add(files) {
     if ($("file").disabled) this.#say("Stop listening first, then drop the recording again.", true);
-    else if (files.length) this.#uploads.add([...files]);
+    else if (files.length) this.#uploads.add([...files], this.#choices.instruments);
   }
 
   #changed(job) {
@@ -92,7 +94,7 @@ export class UploadsPanel extends EventTarget {
       if (!hasFiles(event)) return;
       event.preventDefault();
       reveal(-depth);
-      this.#take(event.dataTransfer.files);
+      this.add(event.dataTransfer.files);
     });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The instruments of the take in view: colour, name and number of notes, with buttons that mute
- * it, play it alone and save it. Hidden where the take knows of none.
+ * The instruments of the take in view, in the order of their programs: colour, name and number of
+ * notes, with buttons that mute it, play it alone and save it. Hidden if the take knows of none.
  */
 
 import { colourOf, countInstruments } from "../notes/instruments.js";
@@ -13,7 +13,7 @@ export class Legend extends EventTarget {
   #list;
   #filter;
   #take = null;
-  #rows = new Map(); // instrument -> {item, count, mute, solo, save}
+  #rows = new Map(); // instrument -> {item, program, count, mute, solo, save}
   #soon = coalesce(() => this.#fill(), () => UPDATE_MS);
 
   constructor(list, filter) {
@@ -38,7 +38,7 @@ export class Legend extends EventTarget {
   #fill() {
     const { notes, programs, live } = this.#take;
     const counts = countInstruments(notes, programs);
-    for (const name of counts.keys()) if (!this.#rows.has(name)) this.#add(name);
+    for (const name of counts.keys()) if (!this.#rows.has(name)) this.#add(name, programs[name] ?? 128);
     for (const [name, { item, count, save }] of this.#rows) {
       const number = counts.get(name) ?? 0;
       item.hidden = number === 0; // all of its notes turned out to be another's
@@ -51,7 +51,7 @@ export class Legend extends EventTarget {
     this.#press();
   }
 
-  #add(name) {
+  #add(name, program) {
     const template = document.getElementById("instrument-row");
     const item = template.content.firstElementChild.cloneNode(true);
     item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
@@ -64,6 +64,7 @@ export class Legend extends EventTarget {
     };
     const row = {
       item,
+      program,
       count: item.querySelector(".instrument-count"),
       mute: button("mute", "Mute", () => this.#filter.mute(name)),
       solo: button("solo", "Solo", () => this.#filter.solo(name)),
@@ -71,9 +72,11 @@ export class Legend extends EventTarget {
         this.dispatchEvent(new CustomEvent("save", { detail: name })),
       ),
     };
+    const next = [...this.#rows.values()].filter((other) => other.program > program);
+    next.sort((a, b) => a.program - b.program);
     this.#rows.set(name, row);
-    // Once: moving a row takes the focus, and a click under way, from its buttons.
-    this.#list.append(item);
+    // Put there once: moving a row takes the focus, and a click under way, from its buttons.
+    this.#list.insertBefore(item, next[0]?.item ?? null);
   }
 
   #press() {

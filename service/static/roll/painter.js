@@ -7,7 +7,7 @@ import { drawKeyboard } from "./keyboard.js";
 import { Palette } from "./palette.js";
 import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
 
-const RULER_HEIGHT = 20;
+export const RULER_HEIGHT = 22;
 const KEYS_WIDTH = 64;
 const NARROW_KEYS_WIDTH = 44;
 const NARROW = 520; // pixels of roll below which the keys are shorter
@@ -18,6 +18,7 @@ const NAME_MIN_WIDTH = 24;
 const PEDAL_HEIGHT = 4; // pixels
 const FAINT = 0.75; // opacity below which a note's name is in the page's ink
 const BAND_OPACITY = 0.14; // of the row from a lit key to its note
+const PASSAGE_OPACITY = 0.16;
 const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be seen
 
 export class Painter {
@@ -45,10 +46,11 @@ export class Painter {
 
   /**
    * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
-   * take, else null; `cursor`: the position of playback; `filter`: the notes that count;
-   * `heat`: whether the probabilities are shown. Returns `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
+   * take, else null; `cursor`: the position of playback; `passage`: {start, end} that is looped, or
+   * null; `filter`: the notes that count; `heat`: whether the probabilities are shown. Returns
+   * `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
    */
-  paint({ take, view, head, cursor, filter, heat = false }) {
+  paint({ take, view, head, cursor, passage, filter, heat = false }) {
     if (this.#scale !== devicePixelRatio) this.resize(); // the window is on another screen
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
@@ -71,6 +73,7 @@ export class Painter {
     const { palette } = this;
     this.#context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     this.#rows(layout, sounding);
+    if (passage) this.#passage(layout, passage);
     this.#seconds(layout);
     if (heat && take.heat) this.#heat(layout, take.heat);
     const drawn = this.#notes(layout, take, head, filter);
@@ -125,6 +128,19 @@ export class Painter {
       context.fillStyle = palette.text;
       context.fillText(text, at + 1, RULER_HEIGHT / 2);
     }
+  }
+
+  /** What is looped: everything else is shaded. */
+  #passage({ width, height, keys, x }, { start, end }) {
+    const context = this.#context;
+    const [left, right] = [start, end].map((time) => Math.max(keys, Math.min(width, x(time))));
+    context.fillStyle = this.palette.cursor;
+    context.fillRect(left, RULER_HEIGHT - 4, right - left, 4);
+    context.globalAlpha = PASSAGE_OPACITY;
+    context.fillStyle = this.palette.strong;
+    context.fillRect(keys, 0, left - keys, height);
+    context.fillRect(right, 0, width - right, height);
+    context.globalAlpha = 1;
   }
 
   #heat(layout, heat) {

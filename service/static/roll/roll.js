@@ -1,11 +1,13 @@
 /**
  * The piano roll: time runs to the right, pitch upwards, keyboard at the left.
  *
- * Velocity is a note's colour and confidence its opacity. While a take is live the newest
- * moment stays near the right edge; a finished take can be dragged, zoomed and scrubbed. Frames
- * are drawn only while something moves. Emits `seek` with the time that was pointed at.
+ * Velocity is a note's colour and confidence its opacity. While a take is live the newest moment
+ * stays near the right edge until one scrolls back. Frames are drawn only while something moves.
+ * Emits `seek` with the time that was pointed at, `passage` with {start, end} that was marked in
+ * the times above, and `follow` as it leaves the newest moment or comes back to it.
  */
 
+import { Gestures } from "./gestures.js";
 import { Painter } from "./painter.js";
 import { Palette } from "./palette.js";
 import { countText, noteName } from "../notes/pitch.js";
@@ -15,7 +17,6 @@ const HEAD_SHARE = 0.94; // where the newest moment stands while live
 const EDGE_SHARE = 0.01; // room before the take's first moment and after its last
 const FARTHEST_S = 600; // that one can zoom out, or to the whole of a longer take
 const CURSOR_SHARE = 0.35; // where the cursor stands while playing
-const DRAG_PIXELS = 4; // less is a click
 
 export class Roll extends EventTarget {
   #canvas;
@@ -26,8 +27,10 @@ export class Roll extends EventTarget {
   #frame = 0;
   #lastTime = 0;
   #headAt = null; // () => seconds, while the take is live
+  #following = false; // the newest moment stays in view
   #cursorAt = null; // () => seconds, while playing
   #cursor = 0;
+  #passage = null;
   #heat = false;
   #onChange = () => this.#changed();
   #onFinish = () => this.fit();
@@ -43,7 +46,24 @@ export class Roll extends EventTarget {
       this.#painter.palette = new Palette();
       this.redraw();
     });
-    this.#listen();
+    new Gestures(canvas, this, this.#painter);
+  }
+
+  get take() {
+    return this.#take;
+  }
+
+  get following() {
+    return this.#following;
+  }
+
+  get pitchesChosen() {
+    return this.#view.pitchesChosen;
+  }
+
+  /** {start, span, low, high} of what is shown, or will be. */
+  get view() {
+    return this.#view.goal;
   }
 
   show(take) {
@@ -55,6 +75,8 @@ export class Roll extends EventTarget {
     this.#cursor = 0;
     this.#cursorAt = null;
     this.#headAt = null;
+    this.#passage = null;
+    this.#follow(false);
     this.#view.reset();
     if (!take.live) this.fit();
     this.#changed();
@@ -63,8 +85,20 @@ export class Roll extends EventTarget {
   /** Follow a live take: `headAt` gives the time at the head of the roll in seconds. */
   follow(headAt, span = 10) {
     this.#headAt = headAt;
-    if (headAt) this.#track(span);
+    this.#follow(true);
+    this.#track(span);
     this.redraw();
+  }
+
+  /** Back to the newest moment of a live take. */
+  toNow() {
+    if (this.#headAt) this.follow(this.#headAt, this.view.span);
+  }
+
+  #follow(following) {
+    if (following === this.#following) return;
+    this.#following = following;
+    this.dispatchEvent(new Event("follow"));
   }
 
   /** Follow playback, or `null` to leave the cursor where it is. */
@@ -80,6 +114,12 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
+  /** What is looped, or null. */
+  set passage(passage) {
+    this.#passage = passage;
+    this.redraw();
+  }
+
   /** Show the frames' probabilities behind the notes, where the take has them. */
   set heat(shown) {
     this.#heat = shown;
@@ -87,10 +127,11 @@ export class Roll extends EventTarget {
   }
 
   fit() {
-    this.#headAt = null;
     this.#view.fitPitches(this.#filter.notesOf(this.#take));
-    const span = this.#whole;
-    this.#view.show(-span * EDGE_SHARE, span);
+    if (!this.#following) {
+      const span = this.#whole;
+      this.#view.show(-span * EDGE_SHARE, span);
+    }
     this.redraw();
   }
 
@@ -101,11 +142,33 @@ export class Roll extends EventTarget {
 
   zoom(factor, time = this.#anchor()) {
     this.#view.zoomAround(time, factor, Math.max(FARTHEST_S, this.#whole));
-    if (!this.#headAt) this.#pan(this.#view.goal.start);
+    if (!this.#following) this.#pan(this.#view.goal.start);
+    this.redraw();
+  }
+
+  zoomPitches(factor, pitch = (this.view.low + this.view.high) / 2) {
+    this.#view.zoomPitches(pitch, factor);
+    this.redraw();
+  }
+
+  /** Show the time from `start` on; `glide` false where a hand moves it. */
+  scroll(start, glide = true) {
+    this.#pan(start);
+    if (!glide) this.#view.now.start = this.#view.goal.start;
+    const { span } = this.view;
+    // Scrolled to the right end a live take is followed again.
+    const newest = this.#headAt && Math.min(this.#headAt(), this.#take.duration);
+    if (this.#headAt) this.#follow(this.view.start + span >= newest);
+    this.redraw();
+  }
+
+  scrollPitches(low, glide = true) {
+    this.#view.showPitches(low, undefined, glide);
     this.redraw();
   }
 
   redraw() {
+    this.#canvas.classList.toggle("pitches", this.#view.pitchesChosen);
     if (this.#frame) return;
     this.#lastTime = performance.now();
     this.#frame = requestAnimationFrame((now) => this.#tick(now));
@@ -117,7 +180,7 @@ export class Roll extends EventTarget {
   }
 
   #anchor() {
-    if (this.#headAt) return this.#headAt();
+    if (this.#following) return this.#headAt();
     const { start, span } = this.#view.goal;
     const visible = this.#cursor >= start && this.#cursor <= start + span;
     return visible ? this.#cursor : start + span / 2;
@@ -152,7 +215,7 @@ export class Roll extends EventTarget {
     const seconds = Math.min(0.1, Math.max(0, (now - this.#lastTime) / 1000));
     this.#lastTime = now;
     if (!this.#take) return;
-    if (this.#headAt) {
+    if (this.#headAt && this.#following) {
       this.#track(this.#view.goal.span);
     } else if (this.#cursorAt) {
       this.#cursor = this.#cursorAt();
@@ -171,6 +234,7 @@ export class Roll extends EventTarget {
       view: this.#view.now,
       head: this.#headAt ? this.#headAt() : null,
       cursor: this.#cursor,
+      passage: this.#passage,
       filter: this.#filter,
       heat: this.#heat,
     });
@@ -178,65 +242,5 @@ export class Roll extends EventTarget {
     const names = [...sounding.keys()].map(noteName).join(" ");
     if (names !== this.#canvas.dataset.sounding) this.#canvas.dataset.sounding = names;
     if (`${drawn}` !== this.#canvas.dataset.drawnCount) this.#canvas.dataset.drawnCount = drawn;
-  }
-
-  #timeAt(event) {
-    const box = this.#canvas.getBoundingClientRect();
-    const keys = this.#painter.keysWidth;
-    const share = (event.clientX - box.left - keys) / (box.width - keys);
-    return this.#view.now.start + share * this.#view.now.span;
-  }
-
-  #listen() {
-    const canvas = this.#canvas;
-    let drag = null;
-    canvas.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0 || !this.#take || this.#take.live) return;
-      drag = { x: event.clientX, start: this.#view.goal.start, moved: false };
-      canvas.setPointerCapture(event.pointerId);
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (!drag) return;
-      const pixels = event.clientX - drag.x;
-      drag.moved ||= Math.abs(pixels) > DRAG_PIXELS;
-      if (!drag.moved || this.#cursorAt) return;
-      canvas.classList.add("dragging");
-      const seconds = (pixels / (canvas.clientWidth - this.#painter.keysWidth)) * this.#view.goal.span;
-      this.#pan(drag.start - seconds);
-      this.#view.now.start = this.#view.goal.start; // the hand moves it; no easing on top
-      this.redraw();
-    });
-    canvas.addEventListener("pointerup", (event) => {
-      if (drag && !drag.moved) this.#seek(this.#timeAt(event));
-      drag = null;
-      canvas.classList.remove("dragging");
-    });
-    canvas.addEventListener("pointercancel", () => {
-      drag = null;
-      canvas.classList.remove("dragging");
-    });
-    canvas.addEventListener(
-      "wheel",
-      (event) => {
-        if (!this.#take || this.#take.live) return;
-        const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
-        if (event.ctrlKey || event.metaKey) {
-          event.preventDefault();
-          this.zoom(Math.exp(event.deltaY * 0.004), this.#timeAt(event));
-        } else if (sideways || event.shiftKey) {
-          event.preventDefault();
-          const pixels = sideways ? event.deltaX : event.deltaY;
-          const { start, span } = this.#view.goal;
-          this.#pan(start + (pixels / canvas.clientWidth) * span);
-          this.redraw();
-        }
-      },
-      { passive: false },
-    );
-  }
-
-  #seek(seconds) {
-    const time = Math.max(0, Math.min(this.#take.duration, seconds));
-    this.dispatchEvent(new CustomEvent("seek", { detail: time }));
   }
 }

@@ -6,11 +6,12 @@ import { Overview } from "./overview.js";
 import { clockText, countText } from "../notes/pitch.js";
 import { Player } from "../audio/player.js";
 import { Roll } from "./roll.js";
-import { jsonOf, midiOf, midiOfOne, save, stemOf } from "../notes/saving.js";
+import { dragOut, jsonOf, midiOf, midiOfOne, save, stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
 
 const ZOOM_STEP = 1.5;
 const SEEK_STEP_S = 1;
+const LEAST_LOOP_S = 0.2;
 
 const $ = (id) => document.getElementById(id);
 
@@ -20,6 +21,7 @@ export class Stage {
   #noteList;
   #legend;
   #describe = () => this.#showCount();
+  #name = () => ($("take-name").textContent = this.take.name);
   #frame = 0; // of the clock that runs while it plays
   take = new Take("New take");
 
@@ -37,41 +39,52 @@ export class Stage {
   show(take) {
     this.player.load(take);
     this.take.removeEventListener("change", this.#describe);
+    this.take.removeEventListener("about", this.#name);
     this.take = take;
     take.addEventListener("change", this.#describe);
+    take.addEventListener("about", this.#name);
     this.roll.show(take);
     this.#overview.show(take);
     this.#noteList.show(take);
     this.#legend.show(take);
     $("empty").hidden = true;
-    $("take-name").textContent = take.name;
+    $("to-now").hidden = true;
+    this.#name();
+    this.#showLoop();
     this.#showCount();
     this.showPosition();
   }
 
-  /** What may be pressed: nothing of a take that still grows, no fitting of one that runs on. */
+  /** No take in view, as at first. */
+  clear() {
+    this.show(new Take("New take"));
+    $("empty").hidden = false;
+  }
+
+  /** What may be pressed: of a take that still grows, only what looks at it. */
   enable({ busy, following }) {
     const { take } = this;
-    $("play").disabled = busy || !take.notes.length;
-    $("seek").disabled = busy || !take.duration;
+    $("play").disabled = $("loop").disabled = busy || !take.notes.length;
+    $("seek").disabled = (busy && !following) || !take.duration;
     const saved = !busy && take.midi;
     $("save-midi").disabled = $("save-json").disabled = !saved;
+    $("save-midi").draggable = Boolean(saved);
     $("save-wav").disabled = !saved || !take.recording?.wav;
     $("balance").disabled = !take.recording;
     const empty = take.duration === 0 && !following;
     for (const id of ["zoom-in", "zoom-out", "zoom-fit"]) $(id).disabled = empty;
-    $("zoom-fit").disabled ||= following;
   }
 
   showPosition() {
-    const { take } = this;
+    const { take, roll } = this;
     const position = take.live ? take.head : this.player.position;
     const duration = take.duration;
     $("position").textContent = clockText(position);
     $("length").textContent = `/ ${clockText(duration)}`;
     $("length").hidden = take.live;
     $("seek").max = duration;
-    $("seek").value = position;
+    const scrolledBack = take.live && !roll.following;
+    $("seek").value = scrolledBack ? roll.view.start + roll.view.span / 2 : position;
     $("seek").setAttribute("aria-valuetext", `${clockText(position)} of ${clockText(duration)}`);
   }
 
@@ -103,7 +116,10 @@ export class Stage {
   }
 
   async #seek(seconds) {
-    if (this.take.live) return;
+    if (this.take.live) {
+      this.roll.scroll(seconds - this.roll.view.span / 2);
+      return;
+    }
     await this.player.seek(seconds);
     this.roll.setCursor(this.player.position);
     this.showPosition();
@@ -112,16 +128,25 @@ export class Stage {
   #listen() {
     const { player, roll } = this;
     const zoom = (factor) => this.take.duration && roll.zoom(factor);
+    const step = (seconds) => {
+      const { start, span } = roll.view;
+      this.#seek((this.take.live ? start + span / 2 : player.position) + seconds);
+    };
     const keys = {
       " ": () => this.#toggle(),
-      ArrowLeft: () => this.#seek(player.position - SEEK_STEP_S),
-      ArrowRight: () => this.#seek(player.position + SEEK_STEP_S),
+      ArrowLeft: () => step(-SEEK_STEP_S),
+      ArrowRight: () => step(SEEK_STEP_S),
+      ArrowUp: () => roll.scrollPitches(roll.view.low + 1),
+      ArrowDown: () => roll.scrollPitches(roll.view.low - 1),
       Home: () => this.#seek(0),
       End: () => this.#seek(this.take.duration),
       "+": () => zoom(1 / ZOOM_STEP),
       "=": () => zoom(1 / ZOOM_STEP),
       "-": () => zoom(ZOOM_STEP),
-      0: () => !this.take.live && roll.fit(),
+      "*": () => roll.zoomPitches(1 / ZOOM_STEP),
+      "/": () => roll.zoomPitches(ZOOM_STEP),
+      l: () => this.#toggleLoop(),
+      0: () => roll.fit(),
     };
     $("roll").addEventListener("keydown", (event) => {
       const act = event.ctrlKey || event.metaKey || event.altKey ? null : keys[event.key];
@@ -131,18 +156,28 @@ export class Stage {
     });
     const press = (id, act) => $(id).addEventListener("click", act);
     press("play", () => this.#toggle());
+    press("loop", () => this.#toggleLoop());
+    press("to-now", () => roll.toNow());
     press("zoom-in", () => zoom(1 / ZOOM_STEP));
     press("zoom-out", () => zoom(ZOOM_STEP));
     press("zoom-fit", () => roll.fit());
-    const saveAs = (ending, blob) => save(blob, `${stemOf(this.take)}.${ending}`);
+    dragOut($("save-midi"), () => this.take, this.#filter);
+    const saveAs = (ending, blob) => {
+      save(blob, `${stemOf(this.take)}.${ending}`);
+      this.take.wasSaved();
+    };
     press("save-midi", () => saveAs("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => saveAs("json", jsonOf(this.take, this.#filter)));
     press("save-wav", () => saveAs("wav", this.take.recording.wav()));
     this.#legend.addEventListener("save", ({ detail }) =>
-      save(midiOfOne(this.take, this.#filter, detail), `${stemOf(this.take)}.${detail}.mid`),
+      saveAs(`${detail}.mid`, midiOfOne(this.take, this.#filter, detail)),
     );
     $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
-    roll.addEventListener("seek", ({ detail }) => this.#seek(detail));
+    roll.addEventListener("seek", ({ detail }) => !this.take.live && this.#seek(detail));
+    roll.addEventListener("passage", ({ detail }) => this.#loop(detail));
+    roll.addEventListener("follow", () => {
+      $("to-now").hidden = roll.following || !this.take.live;
+    });
     player.addEventListener("play", () => this.#showPlaying(true));
     player.addEventListener("pause", () => this.#showPlaying(false));
     $("heat").addEventListener("change", () => {
@@ -151,6 +186,27 @@ export class Stage {
     $("balance").addEventListener("input", () => this.#balance());
     this.#balance();
     this.#filter.addEventListener("change", this.#describe);
+  }
+
+  #toggleLoop() {
+    if ($("loop").disabled) return;
+    const { start, span } = this.roll.view;
+    this.#loop(this.player.passage ? null : { start, end: start + span });
+  }
+
+  /** Loop {start, end}, as far as the take has it, or nothing. */
+  #loop(passage) {
+    const { duration } = this.take;
+    const within = (seconds) => Math.max(0, Math.min(duration, seconds));
+    const [start, end] = passage ? [within(passage.start), within(passage.end)] : [0, 0];
+    this.player.passage = end - start >= LEAST_LOOP_S ? { start, end } : null;
+    this.#showLoop();
+  }
+
+  #showLoop() {
+    const { passage } = this.player;
+    $("loop").setAttribute("aria-pressed", passage !== null);
+    this.roll.passage = passage;
   }
 
   #balance() {

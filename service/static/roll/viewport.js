@@ -9,6 +9,8 @@ const FIRST_LOW = 40; // E2
 const FIRST_HIGH = 84; // C6: three and a half octaves, enough to start with
 const MARGIN_PITCHES = 3;
 const MIN_SPAN_S = 1;
+const MIN_ROWS = 8;
+const MAX_PITCH = 127;
 const EASE_PER_S = 9; // a change is nine tenths done after a quarter of a second
 
 const lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -21,20 +23,41 @@ export class Viewport {
   reset() {
     this.now = { start: 0, span: 10, low: FIRST_LOW, high: FIRST_HIGH };
     this.goal = { ...this.now };
+    this.pitchesChosen = false; // by hand
   }
 
   /** Make room for a pitch; a live view only ever grows, so that it stays calm. */
   include(pitch) {
+    if (this.pitchesChosen) return;
     this.goal.low = Math.max(0, Math.min(this.goal.low, pitch - MARGIN_PITCHES));
-    this.goal.high = Math.min(127, Math.max(this.goal.high, pitch + MARGIN_PITCHES));
+    this.goal.high = Math.min(MAX_PITCH, Math.max(this.goal.high, pitch + MARGIN_PITCHES));
   }
 
   fitPitches(notes) {
+    this.pitchesChosen = false;
     if (notes.length === 0) return;
     const { low, high } = pitchRange(notes);
     const slack = Math.max(MARGIN_PITCHES, Math.ceil((36 - (high - low)) / 2)); // three octaves
     this.goal.low = Math.max(0, low - slack);
-    this.goal.high = Math.min(127, high + slack);
+    this.goal.high = Math.min(MAX_PITCH, high + slack);
+  }
+
+  /** Show so many rows from `low` up, or as near to it as there are pitches. */
+  showPitches(low, rows = this.rows, glide = true) {
+    rows = Math.max(MIN_ROWS, Math.min(MAX_PITCH + 1, rows));
+    this.goal.low = Math.max(0, Math.min(MAX_PITCH + 1 - rows, low));
+    this.goal.high = this.goal.low + rows - 1;
+    this.pitchesChosen = true;
+    if (!glide) Object.assign(this.now, { low: this.goal.low, high: this.goal.high });
+  }
+
+  zoomPitches(pitch, factor) {
+    const rows = Math.max(MIN_ROWS, Math.min(MAX_PITCH + 1, this.rows * factor));
+    this.showPitches(pitch - ((pitch - this.goal.low) / this.rows) * rows, rows);
+  }
+
+  get rows() {
+    return this.goal.high - this.goal.low + 1;
   }
 
   /** Show [start, start + span]; `glide` false for what already moves by itself. */

@@ -1,10 +1,12 @@
 /**
  * One live take: a source of sound -> socket -> notes.
  *
- * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `level`,
- * `note_on` and `note_off` {key, note}, `pedal` (whether it is down), `silence` (end whatever sounds elsewhere), `notice` (words
- * for the page, "" to take them back) and `finish` once, last. Whatever ends the take, its open
- * notes are closed. A take that is stopped before its source was there is `abandoned` instead.
+ * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
+ * chunk of the source), `note_on` and `note_off` {key, note} and `pedal` (whether it is down), of
+ * which those that come too late to be played are left out, `silence` (end whatever sounds
+ * elsewhere), `notice` (words for the page, "" to take them back) and `finish` once, last. Whatever
+ * ends the take, its open notes are closed. A take that is stopped before its source was there is
+ * `abandoned` instead.
  */
 
 import { Heat } from "../roll/heat.js";
@@ -14,6 +16,9 @@ import { TranscriptionSocket } from "./socket.js";
 
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
 const LAG_SMOOTHING = 0.05; // likewise of the lag, at each picture
+const JUMP_S = 0.5; // of the clock, after an interruption: followed at once
+const TOO_LATE_S = 2; // to be played
+const LEAD_S = 1; // by which the drawn clock may be ahead of what is transcribed
 const DELAYS_KEPT = 15; // notes whose delay makes the measured one
 
 export class LiveTake extends EventTarget {
@@ -22,10 +27,12 @@ export class LiveTake extends EventTarget {
   #socket = null;
   #captured = 0; // seconds
   #origin = null; // page clock, in seconds, of the first sample; smoothed
+  #transcribed = 0; // seconds
   #delay = 0; // seconds that the server promised
-  #behind = 0; // seconds by which it was late when it last reported
+  #behind = 0; // seconds by which it was later when it last reported
   #lag = 0; // ... as the roll shows it, eased
   #delays = []; // seconds from a note's sound to its message, of the newest notes
+  #tooLate = false;
   #recordingFull = false;
   #abandoned = false;
   state = "connecting";
@@ -50,10 +57,16 @@ export class LiveTake extends EventTarget {
     return sorted.length ? sorted[sorted.length >> 1] : null;
   }
 
+  /** Seconds that were captured and are not transcribed. */
+  get lag() {
+    return Math.max(0, this.#captured - this.#transcribed);
+  }
+
   /** The moment, in seconds of the take, whose notes are just due: the head of the roll. */
   head() {
     this.#lag += (this.#behind - this.#lag) * LAG_SMOOTHING;
-    return Math.max(0, Math.min(this.#captured + 0.1, this.#clock()) - this.#delay - this.#lag);
+    const due = Math.min(this.#captured + 0.1, this.#clock()) - this.#delay - this.#lag;
+    return Math.max(0, Math.min(due, this.#transcribed + LEAD_S));
   }
 
   #clock() {
@@ -61,7 +74,7 @@ export class LiveTake extends EventTarget {
   }
 
   /** Resolves, or throws words for the page, once the source is there or the take abandoned. */
-  async start({ lookaheadMs, mode }) {
+  async start({ lookaheadMs, mode, instruments }) {
     this.#enter("connecting");
     const source = this.#source;
     await source.open();
@@ -78,6 +91,7 @@ export class LiveTake extends EventTarget {
       channels: 1,
       ...(mode && { mode }),
       lookahead_ms: lookaheadMs,
+      ...(instruments.length && { instruments }),
       frames: true,
       updates: true,
     });
@@ -85,10 +99,7 @@ export class LiveTake extends EventTarget {
     this.#listen(socket);
     source.addEventListener("chunk", ({ detail }) => this.#chunk(detail));
     source.addEventListener("notice", ({ detail }) => this.#say(detail));
-    source.addEventListener("ended", ({ detail }) => {
-      if (detail) this.#say(detail);
-      this.stop();
-    });
+    source.addEventListener("ended", () => this.stop());
     socket.open();
     source.start();
   }
@@ -106,13 +117,15 @@ export class LiveTake extends EventTarget {
     this.#socket.stop();
   }
 
-  #chunk({ pcm, samples, peak }) {
+  #chunk(chunk) {
+    const { pcm, samples } = chunk;
     if (this.state === "finishing") return; // on its way when the source was closed
     this.#captured += samples / this.#take.recording.rate;
     const origin = performance.now() / 1000 - this.#captured;
-    this.#origin ??= origin;
+    if (this.#origin === null || Math.abs(origin - this.#origin) > JUMP_S) this.#origin = origin;
     this.#origin += (origin - this.#origin) * CLOCK_SMOOTHING;
-    this.#emit("level", peak);
+    this.#emit("sound", chunk);
+    this.#judgeLateness();
     if (!this.#take.recording.add(pcm, samples) && !this.#recordingFull) {
       this.#recordingFull = true;
       this.#say("The recording has reached its maximum length; transcription continues.");
@@ -131,18 +144,18 @@ export class LiveTake extends EventTarget {
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
-      this.#emit("pedal", take.pedalDown); // the break silenced it
+      this.#playOn();
     });
     on("note_on", (note) => {
       take.noteOn(note.key, note, note.time_s);
       this.#delays.push(this.#clock() - note.time_s);
       if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
-      this.#emit("note_on", { key: note.key, note });
+      if (this.#captured - note.time_s < TOO_LATE_S) this.#emit("note_on", { key: note.key, note });
     });
-    on("note_update", ({ key, instrument }) => take.rename(key, instrument));
+    on("note_update", ({ key, instrument }) => take.reassign(key, instrument));
     on("pedal", ({ down, time_s }) => {
       take.pedalMoved(down, time_s);
-      this.#emit("pedal", down);
+      if (!this.#tooLate) this.#emit("pedal", down);
     });
     on("note_off", (note) => {
       take.noteOff(note.key, note.time_s);
@@ -150,18 +163,25 @@ export class LiveTake extends EventTarget {
     });
     on("progress", (progress) => {
       take.advance(progress.time_s);
-      this.#fallBehind(progress);
+      this.#transcribed = Math.max(this.#transcribed, progress.time_s);
+      this.#behind = Math.max(0, this.lag - this.#delay);
+      this.#judgeLateness();
+      this.#emit("progress");
+    });
+    on("quiet", () => {
+      this.#stall();
+      this.#say("The server or the line has stopped answering; the sound is kept for when it returns.");
+    });
+    on("heard", () => {
+      take.stalled = false;
+      this.#say("");
     });
     on("frames", ({ time_s, lowest_pitch, pitches, probabilities_base64 }) => {
       const bytes = fromBase64(probabilities_base64);
       take.heat.add(time_s, { lowest: lowest_pitch, pitches, bytes });
     });
-    on("lagging", (lagging) => this.#fallBehind(lagging));
     on("sounding", (keys) => this.#closeAllBut(keys));
-    on("stall", () => {
-      take.stalled = true;
-      this.#emit("silence");
-    });
+    on("stall", () => this.#stall());
     on("lost", () => {
       this.#closeAllBut(new Set());
       take.pedalMoved(false, take.head);
@@ -174,9 +194,22 @@ export class LiveTake extends EventTarget {
     on("end", ({ done, words }) => this.#finish(done, words));
   }
 
-  #fallBehind(message) {
-    this.#behind = message.behind_ms / 1000;
-    this.#emit("progress", message);
+  /** What is played elsewhere keeps silent while the notes come too late. */
+  #judgeLateness() {
+    const tooLate = this.lag > TOO_LATE_S;
+    if (tooLate === this.#tooLate) return;
+    this.#tooLate = tooLate;
+    if (tooLate) this.#emit("silence");
+    else this.#playOn();
+  }
+
+  #playOn() {
+    if (!this.#tooLate) this.#emit("pedal", this.#take.pedalDown); // a silence released it
+  }
+
+  #stall() {
+    this.#take.stalled = true;
+    this.#emit("silence");
   }
 
   #closeAllBut(keys) {

@@ -7,26 +7,30 @@
  * If too much audio had to be dropped, a new performance begins, whose clock starts at zero. The
  * times of events here always count from the first sample of the whole stream.
  *
- * Events: `ready`, `note_on`, `note_update`, `note_off`, `pedal`, `progress`, `lagging`, `frames` (detail: the message,
- * with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys: no other note sounds),
- * `stall` (the connection is gone, notes may go on), `lost` (they will not: end all), `retry`
- * {attempt, seconds, words}, `end` {done, words} once, last.
+ * Events: `ready`, `note_on`, `note_update`, `note_off`, `pedal`, `progress`, `frames` (detail: the
+ * message, with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys: no
+ * other note sounds), `quiet` (the server owes an answer: it or the line has stopped) and `heard`
+ * (it goes on), `stall` (the connection is gone, notes may go on), `lost` (they will not: end all),
+ * `retry` {attempt, seconds, words}, `end` {done, words} once, last.
  */
 
-import { askForKey, subprotocols } from "./access.js";
+import { askForKey, authorization, subprotocols } from "./access.js";
 import { Backlog } from "./backlog.js";
+import { BUSY, problemText } from "./problem.js";
 
 const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // the last one again and again
 const GIVE_UP_S = 600; // of attempts in a row
 const STOPPED_ATTEMPTS = 3; // to fetch the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
-const SILENCE_TIMEOUT_S = 20; // without any message the server is gone
+const QUIET_S = 4; // of sound captured without any message: two a second are due
+const SILENCE_TIMEOUT_S = 10; // after that the connection is given up
 const MAX_KEPT_S = 300; // of audio, for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
 const PUMP_MS = 50;
+const NO_WEBSOCKET = "The server answers, but its websocket does not: a proxy between must pass it on";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 const EVENTS = ["note_on", "note_update", "note_off", "pedal"];
-const FORWARDED = [...EVENTS, "progress", "lagging", "frames"];
+const FORWARDED = [...EVENTS, "progress", "frames"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;
@@ -43,6 +47,8 @@ export class TranscriptionSocket extends EventTarget {
   #timer = 0; // of the pause before a retry, or of the wait for an answer
   #pumping = 0; // timer
   #heardAt = 0; // samples captured when the last message came
+  #mute = false; // the present connection has been tried, and nothing came of it yet
+  #quiet = false;
   #connection = 0; // counts the attempts
   #performance = 0; // counts those that did not resume another
   #origin = 0; // stream sample at which the present one began
@@ -67,7 +73,7 @@ export class TranscriptionSocket extends EventTarget {
   }
 
   async open() {
-    this.#ready = this.#stopSent = false;
+    this.#ready = this.#stopSent = this.#mute = false;
     this.#fault = this.#done = null;
     this.#connection += 1;
     const connection = this.#connection;
@@ -77,6 +83,7 @@ export class TranscriptionSocket extends EventTarget {
     if (connection !== this.#connection) return;
     if (offered === null) return this.#drop();
     this.#withToken = offered.length > 1;
+    this.#mute = true;
     const socket = new WebSocket(this.#url, offered);
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
@@ -94,8 +101,12 @@ export class TranscriptionSocket extends EventTarget {
     if (this.#ended || this.#stopping) return;
     const whole = this.#backlog.add(pcm, samples);
     if (!this.#ready) return;
-    if (whole) this.#pump();
-    else this.#drop(); // the network takes less than the microphone gives
+    if (!whole) return this.#drop(); // the network takes less than the microphone gives
+    this.#pump();
+    if (!this.#quiet && this.#backlog.captured - this.#heardAt > QUIET_S * this.#rate) {
+      this.#quiet = true;
+      this.#emit("quiet");
+    }
   }
 
   /** End the audio; the last notes and `end` follow. */
@@ -138,6 +149,9 @@ export class TranscriptionSocket extends EventTarget {
 
   #receive(message) {
     this.#heardAt = this.#backlog.captured;
+    this.#mute = false;
+    if (this.#quiet) this.#emit("heard");
+    this.#quiet = false;
     this.#wait(SILENCE_TIMEOUT_S);
     const { type } = message;
     if (type === "ready") return this.#begin(message);
@@ -216,7 +230,7 @@ export class TranscriptionSocket extends EventTarget {
   #closed(words = this.#fault?.message ?? "") {
     clearTimeout(this.#timer);
     this.#connection += 1; // one that is still being opened comes too late
-    this.#ready = false;
+    this.#ready = this.#quiet = false;
     this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
     this.#emit("stall");
     const unauthorized = this.#fault?.code === "unauthorized";
@@ -234,9 +248,26 @@ export class TranscriptionSocket extends EventTarget {
       this.#end("The connection was lost before the last notes.");
     } else if (performance.now() - this.#lostAt > 1000 * GIVE_UP_S) {
       this.#end("The server cannot be reached. The notes so far are kept.");
+    } else if (this.sessions === 0 && this.#mute) {
+      this.#explain(words);
     } else {
       this.#retry(words);
     }
+  }
+
+  /** A browser hides the answer to a refused handshake, but not that to the same as a request. */
+  async #explain(words) {
+    const connection = this.#connection;
+    const url = new URL(this.#url);
+    url.protocol = url.protocol.replace("ws", "http");
+    const request = { method: "POST", headers: authorization() }; // a GET would show no origin
+    const answer = await fetch(url, request).catch(() => null);
+    const isRefusal = answer && ![404, 405].includes(answer.status); // those mean: by websocket only
+    const why = isRefusal && (await problemText(answer));
+    if (connection !== this.#connection) return;
+    if (!isRefusal) this.#retry(answer ? NO_WEBSOCKET : words || "The server cannot be reached");
+    else if (BUSY.includes(answer.status)) this.#retry(why);
+    else this.#end(why);
   }
 
   #retry(words) {

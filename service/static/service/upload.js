@@ -1,17 +1,16 @@
 /**
  * Sends one recording and reports its notes as the server finds them.
  *
- * `transcribe(file, on, signal)` posts the file and calls `on.progress`, `on.note_on`,
- * `on.note_off` and so on with each message; it resolves with `done` and throws an Error whose message is
- * fit for the page, a BusyError where the server may take the file later.
+ * `transcribe(file, on, signal, instruments)` posts the file and calls `on.progress`, `on.note_on`,
+ * `on.note_off` and so on with each message; it resolves with `done` and throws an Error whose
+ * message is fit for the page, a BusyError where the server may take the file later. `instruments`
+ * are those that may play; none in the list: any.
  */
 
 import { askForKey, authorization } from "./access.js";
+import { BUSY, problemText } from "./problem.js";
 
 const UNAUTHORIZED = 401;
-// 502 and 504: of a proxy, with no server up behind it. Not 507, a full disk: that seldom passes in
-// seconds, and each attempt sends much of the file again.
-const BUSY = [429, 502, 503, 504];
 const PATIENCE_S = 5; // where the server does not say how long to wait
 const CUT_OFF = "The connection was lost before the end of the recording.";
 
@@ -22,13 +21,15 @@ export class BusyError extends Error {
   }
 }
 
-export async function transcribe(file, on, signal) {
+export async function transcribe(file, on, signal, instruments = []) {
   await file.slice(0, 1).arrayBuffer().catch((cause) => {
     throw new Error("This cannot be read: a folder, or a file that has moved.", { cause });
   });
   const form = new FormData();
   form.append("file", file);
-  const response = await fetch(new URL("transcribe?answer=ndjson&updates=true", document.baseURI), {
+  const url = new URL("transcribe?answer=ndjson&updates=true", document.baseURI);
+  if (instruments.length) url.searchParams.set("instruments", instruments);
+  const response = await fetch(url, {
     method: "POST",
     headers: authorization(),
     body: form,
@@ -42,7 +43,7 @@ export async function transcribe(file, on, signal) {
     throw new BusyError(await problemText(response), seconds);
   }
   if (response.status === UNAUTHORIZED && (await askForKey())) {
-    return transcribe(file, on, signal);
+    return transcribe(file, on, signal, instruments);
   }
   if (!response.ok) throw new Error(await problemText(response));
 
@@ -69,14 +70,4 @@ async function* jsonLines(body) {
     for (const line of lines) if (line.trim()) yield JSON.parse(line);
   }
   if (rest.trim()) yield JSON.parse(rest);
-}
-
-/** The words of an RFC 9457 problem, or of the bare status where there is none. */
-async function problemText(response) {
-  try {
-    const problem = await response.json();
-    return problem.detail || problem.title;
-  } catch {
-    return `The server answered ${response.status} ${response.statusText}.`;
-  }
 }

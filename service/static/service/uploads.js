@@ -22,11 +22,12 @@ export class Uploads extends EventTarget {
     return this.#running !== null;
   }
 
-  add(files) {
+  /** `instruments`: those that may play; none in the list: any. */
+  add(files, instruments = []) {
     for (const file of files) {
       const take = new Take(file.name);
       take.recording = new FileRecording(file);
-      const job = { file, take, seconds: null, state: "waiting", words: "" };
+      const job = { file, instruments, take, seconds: null, state: "waiting", words: "" };
       this.#waiting.push(job);
       this.#emit(job);
     }
@@ -67,7 +68,7 @@ export class Uploads extends EventTarget {
       started: ({ instruments }) => {
         take.programs = instruments ?? {};
       },
-      note_update: ({ note_id, instrument }) => take.rename(note_id, instrument),
+      note_update: ({ note_id, instrument }) => take.reassign(note_id, instrument),
       pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
       note_off: (note) => take.noteOff(note.note_id, note.time_s),
       progress: ({ time_s }) => {
@@ -77,7 +78,9 @@ export class Uploads extends EventTarget {
       },
     };
     try {
-      const done = await this.#whenFree(job, () => transcribe(job.file, on, signal));
+      const done = await this.#whenFree(job, () =>
+        transcribe(job.file, on, signal, job.instruments),
+      );
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";
     } catch (error) {

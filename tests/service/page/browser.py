@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Download, Page, Playwright
 
 from tests.service.servers import START_S, RunningServer
 
-PATIENCE_MS = 60_000  # of a machine that does much else
+PATIENCE_MS = int(__import__("os").environ.get("PAT", 60_000))  # of a machine that does much else
 LISTENING = "body[data-state=listening]"
 IDLE = "body[data-state=idle]"
 
@@ -129,7 +129,9 @@ class Tab:
 
     def slide(self, selector: str, value: float) -> None:
         """Moves a slider as a hand does: the page gets the event at once."""
-        self.page.locator(selector).fill(f"{value:g}")
+        slider = self.page.locator(selector)
+        slider.evaluate("e => e.closest('details')?.setAttribute('open', '')")
+        slider.fill(f"{value:g}")
 
     def run(self, script: str, argument: Any = None) -> Any:
         """What an async function gives that may import the page's modules."""

@@ -1,5 +1,6 @@
 """Instruments on the page: colours, the legend, mute and solo, the pedal, files of one."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from model.config import INSTRUMENTS
 from model.instruments import PROGRAMS
 from service.protocol.midi_file import PEDALLED
 from tests.fakes import play
-from tests.service.page.browser import SYNTHESISER, Tab, fresh_tab, notes_of, pitches_of, saved
+from tests.service.page.browser import IDLE, SYNTHESISER, Tab, fresh_tab, notes_of, pitches_of, saved
 from tests.service.servers import TONES, RunningServer, server_starter
 
 RATE_HZ = 22_050
@@ -70,6 +71,31 @@ def test_the_legend_mutes_and_plays_alone(page_of: Tab, trio: Path, tmp_path: Pa
     expect(page.locator("#note-count")).to_have_text("4 notes")
 
 
+def test_chosen_instruments_alone_play_before_and_after(page_of: Tab, trio: Path) -> None:
+    tab, page = page_of, page_of.page
+    started: list[dict[str, object]] = []
+
+    def note(message: str | bytes) -> None:
+        if isinstance(message, str) and '"start"' in message:
+            started.append(json.loads(message))
+
+    page.on("websocket", lambda socket: socket.on("framesent", note))
+    tab.upload(trio)
+    assert legend(tab) == LEGEND
+    page.locator("#players summary").click()
+    tab.press("viola")
+    tab.press("flute")
+    expect(page.locator("#players-chosen")).to_have_text("viola, flute")
+    page.get_by_role("button", name="Again: trio.wav").click()
+    expect(page.locator("#takes li")).to_have_count(2)
+    page.wait_for_selector(IDLE)
+    assert legend(tab).keys() <= {"viola", "flute"}
+    assert sum(legend(tab).values()) == sum(LEGEND.values())
+    tab.listen()
+    tab.stop()
+    assert started[0]["instruments"] == ["viola", "flute"]
+
+
 def test_files_of_one_instrument_and_of_all(page_of: Tab, trio: Path, tmp_path: Path) -> None:
     tab = page_of
     tab.upload(trio)
@@ -100,18 +126,24 @@ def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
     assert tuple(pedalled) == PEDALLED
 
 
-def test_playback_on_a_midi_port_has_the_pedal(page_of: Tab, trio: Path) -> None:
+def test_playback_on_a_midi_port_keeps_time_and_has_the_pedal_in_a_hidden_tab(page_of: Tab, trio: Path) -> None:
     tab, page = page_of, page_of.page
     tab.run(SYNTHESISER)
     page.locator("#midi-connect").click()
     page.locator("#midi-port").select_option("Synth")
     tab.upload(trio)
+    # A hidden tab's timers run once a second, if at all; it draws nothing.
+    tab.run("() => { setTimeout = setInterval = requestAnimationFrame = () => 0; }")
     piano = "sent.filter(([kind, number]) => kind === 0xB1 && number === 64)"
     tab.press("Play")
     page.wait_for_function(f"() => {piano}.length >= 2")
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
     moves = page.evaluate(f"{piano}.map(([, , value]) => value)")
     assert moves[:2] == [127, 0]
+    sent = page.evaluate("sent")
+    begun, ended = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
+    assert begun == [81, 57, 69, 93]
+    assert sorted(ended) == sorted(begun)
 
     page.evaluate("sent.length = 0")
     tab.slide("#seek", 1.0)  # amid the press, which is from 0.8 to 1.2 s

@@ -3,7 +3,6 @@
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import soundfile
@@ -100,26 +99,52 @@ def test_length_of_a_damaged_file_is_unknown(bench: Tab) -> None:
         assert bench.run(LENGTH_OF, list(data)) is None, data
 
 
-def test_look_ahead_says_what_the_card_measured(bench: Tab) -> None:
-    def report(lookahead_ms: float, onset_f1: float) -> dict[str, Any]:
-        return {"lookahead_ms": lookahead_ms, "mean": {"onset_f1": onset_f1}}
-
-    card = {
-        "recordings": {
-            "maps": [report(100, 0.75), report(50, 0.65), report(200, 0.80)],
-            "violin": [report(100, 0.60), report(200, 0.60)],
-        }
-    }
-    trained = {"validation": {"ap_50ms": 0.8, "onset_ap_50ms": 0.3, "onset_ap_100ms": 0.6}}
-    script = "async ([c, ms]) => (await import('./service/accuracy.js')).accuracyText(c, ms)"
-    for stated, lookahead_ms, words in [
-        (card, 100, "piano 0.75, violin 0.60; another look-ahead gains up to 0.05."),
-        (card, 75, "piano 0.70, violin 0.60; another look-ahead gains up to 0.1"),  # halfway
-        (card, 370, "piano 0.80, violin 0.60; no look-ahead gains more."),
-        (trained, 50, "synthetic pieces 0.30; another look-ahead gains up to 0.3."),
-    ]:
-        assert words in bench.run(script, [stated, lookahead_ms])
-    assert bench.run(script, [{}, 100]) == ""
+def test_channels_are_mixed_unless_that_would_lose_sound(bench: Tab) -> None:
+    """Of a tone at full scale, whose power is a half, in the two channels as given."""
+    heard = bench.run(
+        """async (cases) => {
+          const heard = [];
+          for (const { left, right, channel } of cases) {
+            const rate = 8000;
+            const context = new OfflineAudioContext(1, 2 * rate, rate);
+            await context.audioWorklet.addModule('./audio/pcm-worklet.js');
+            const buffer = context.createBuffer(2, 2 * rate, rate);
+            for (const [at, level] of [left, right].entries()) {
+              const tone = buffer.getChannelData(at);
+              for (let i = 0; i < tone.length; i += 1) tone[i] = level * Math.sin(0.35 * i);
+            }
+            const source = new AudioBufferSourceNode(context, { buffer });
+            const worklet = new AudioWorkletNode(context, 'pcm');
+            const chunks = [];
+            const last = new Promise((resolve) => {
+              worklet.port.onmessage = ({ data }) => chunks.push(data) === 100 && resolve(data);
+            });
+            worklet.port.postMessage({ channel });
+            source.connect(worklet).connect(context.destination);
+            source.start();
+            await new Promise((resolve) => setTimeout(resolve, 100));  // for the choice to arrive
+            await context.startRendering();
+            const { pcm, peak, channels, why, alone } = await last;
+            const view = new DataView(pcm);
+            let power = 0;
+            for (let i = 0; i < pcm.byteLength; i += 2) power += (view.getInt16(i, true) / 32768) ** 2;
+            heard.push([(2 * power) / pcm.byteLength, peak, channels, why, alone]);
+          }
+          return heard;
+        }""",
+        [
+            {"left": 0.5, "right": 0.5, "channel": -1},
+            {"left": 0, "right": 0.5, "channel": -1},
+            {"left": 0.5, "right": -0.4, "channel": -1},
+            {"left": 0.5, "right": 0.1, "channel": 1},
+        ],
+    )
+    for (power, peak, channels, why, alone), (level, reason, which) in zip(
+        heard, [(0.5, "", -1), (0.5, "silent", 1), (0.5, "cancelled", 0), (0.1, "", 1)], strict=True
+    ):
+        assert (channels, why, alone) == (2, reason, which)
+        assert peak == pytest.approx(level, rel=0.01)
+        assert power == pytest.approx(level**2 / 2, rel=0.03)
 
 
 def test_a_live_recording_is_played_once_to_its_end(bench: Tab) -> None:

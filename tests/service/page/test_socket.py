@@ -215,3 +215,70 @@ def test_a_server_that_never_gets_to_the_last_notes_is_given_up(bench: Tab) -> N
         """,
     )
     assert reported["heard"][-1] == ["end", "The connection was lost before the last notes."]
+
+
+def test_a_server_that_stops_answering_is_noticed_and_heard_again(bench: Tab) -> None:
+    reported = play(
+        bench,
+        """
+        for (const type of ['quiet', 'heard']) {
+          stream.addEventListener(type, () => heard.push([type, type]));
+        }
+        const first = await nextSocket(1);
+        first.say(ready);
+        for (let second = 0; second < 6; second += 1) say(1000);
+        first.say(progress(point(500, 8), 0.8));
+        stream.stop();
+        first.say({ type: 'done', reason: 'stop' });
+        first.fail();
+        """,
+    )
+    assert [what for what, told in reported["heard"] if told] == ["quiet", "heard"]
+
+
+def test_notes_that_come_too_late_are_shown_but_not_played(bench: Tab) -> None:
+    reported = play(
+        bench,
+        """
+        stream.stop();
+        const { LiveTake } = await import('./service/live.js');
+        const { Take } = await import('./notes/take.js');
+        const source = new EventTarget();
+        Object.assign(source, { rate: 1000, open() {}, start() {}, close() {} });
+        const hear = (seconds) => source.dispatchEvent(new CustomEvent('chunk', {
+          detail: { pcm: new ArrayBuffer(2000 * seconds), samples: 1000 * seconds, peak: 0.1 },
+        }));
+        const take = new Take('late');
+        const live = new LiveTake(take, source);
+        heard.length = 0;
+        for (const type of ['note_on', 'note_off', 'silence', 'pedal']) {
+          live.addEventListener(type, ({ detail }) =>
+            heard.push([type, detail?.key ?? detail, Math.round(10 * live.lag) / 10]));
+        }
+        await live.start({ lookaheadMs: 70, instruments: [] });
+        const socket = await nextSocket(1);
+        socket.say({ ...ready, frame_rate_hz: 100, delay_ms: 100 });
+        hear(1);
+        socket.say(noteOn(0, 0.7));
+        socket.say({ type: 'pedal', down: true, time_s: 0.7 });
+        socket.say(progress(point(500, 8, [{ note_id: 0 }]), 0.8));
+        hear(2);
+        socket.say(noteOn(1, 0.9));
+        socket.say(progress(point(500, 9, [{ note_id: 0 }, { note_id: 1 }]), 2.9));
+        socket.say(noteOn(2, 2.8));
+        heard.push(['shown', take.notes.length]);
+        live.stop();
+        socket.say({ type: 'done', reason: 'stop', midi_base64: '' });
+        socket.fail();
+        """,
+    )
+    told = reported["heard"]
+    assert told[:7] == [
+        ["pedal", False, 0],
+        ["note_on", "1:0", 1],
+        ["pedal", True, 1],
+        ["silence", None, 2.2],
+        ["pedal", True, 0.1],
+        ["note_on", "1:2", 0.1],
+        ["shown", 3],
+    ]

@@ -1,0 +1,1 @@
+onmessage = ({ data: { timer, milliseconds } }) => setTimeout(() => postMessage(timer), milliseconds);

@@ -1,0 +1,84 @@
+/** What is chosen for the next take: fast or accurate notes, and the instruments that may play. */
+
+import { authorization } from "../service/access.js";
+
+const HEAD = "instrument:"; // of the network, before the name
+const FAST_LOOKAHEAD_MS = 200; // longest wait of a doubtful note
+const HINTS = {
+  fast: "Each note once it is certain: to play along.",
+  accurate: "A moment later, with fewer wrong notes.",
+};
+
+const $ = (id) => document.getElementById(id);
+
+export class Choices {
+  #buttons = new Map(); // instrument -> button
+
+  constructor() {
+    $("pace").addEventListener("change", () => this.#show());
+    $("lookahead").addEventListener("input", () => this.#show());
+    this.#show();
+    fetchInstruments().then(
+      (names) => names.forEach((name) => this.#add(name)),
+      () => {}, // listening will say that the server is gone
+    );
+  }
+
+  get fast() {
+    return document.querySelector("[name=pace]:checked").value === "fast";
+  }
+
+  set fast(value) {
+    document.querySelector(`[name=pace][value=${value ? "fast" : "accurate"}]`).checked = true;
+    this.#show();
+  }
+
+  /** Names; none where any may play. */
+  get instruments() {
+    const chosen = [...this.#buttons].filter(([, button]) => button.ariaPressed === "true");
+    return chosen.map(([name]) => name);
+  }
+
+  /** For a live take. */
+  get options() {
+    const { instruments } = this;
+    return this.fast
+      ? { mode: "anytime", lookaheadMs: FAST_LOOKAHEAD_MS, instruments }
+      : { lookaheadMs: Number($("lookahead").value), instruments };
+  }
+
+  set enabled(value) {
+    $("pace").disabled = $("lookahead").disabled = !value;
+    for (const button of this.#buttons.values()) button.disabled = !value;
+  }
+
+  #add(name) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    button.ariaPressed = "false";
+    button.disabled = $("pace").disabled;
+    button.addEventListener("click", () => {
+      button.ariaPressed = button.ariaPressed !== "true";
+      this.#show();
+    });
+    this.#buttons.set(name, button);
+    $("players-list").append(button);
+    $("players").hidden = false;
+    this.#show();
+  }
+
+  #show() {
+    $("pace-hint").textContent = HINTS[this.fast ? "fast" : "accurate"];
+    $("lookahead-value").textContent = `${$("lookahead").value} ms`;
+    $("players-chosen").textContent = this.instruments.join(", ") || "all";
+  }
+}
+
+/** Those that the server's weights distinguish. */
+async function fetchInstruments() {
+  const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
+  if (!response.ok) return [];
+  const { heads } = await response.json();
+  return heads.filter((head) => head.startsWith(HEAD)).map((head) => head.slice(HEAD.length));
+}

@@ -1,0 +1,91 @@
+/** The input: which one, which of its channels, its level, its gain, and what is wrong with it. */
+
+import { Meter } from "../audio/meter.js";
+import { Microphone } from "../audio/microphone.js";
+
+const SILENCE = 0.001; // peak of -60 dB, where the meter begins
+const SILENT_S = 3;
+const NO_SOUND = "No sound from this input: choose another, or raise its gain.";
+const WHY_ALONE = {
+  silent: "the other is silent.",
+  cancelled: "mixed, the two would cancel each other out.",
+};
+
+const $ = (id) => document.getElementById(id);
+
+export class InputPanel {
+  #meter = new Meter($("meter"));
+  #source = null;
+  #silentS = 0;
+
+  constructor() {
+    $("gain").addEventListener("input", () => this.#apply());
+    $("channel").addEventListener("change", () => this.#apply());
+    navigator.mediaDevices?.addEventListener?.("devicechange", () => this.list());
+    this.list();
+    this.#apply();
+  }
+
+  /** A microphone as it is chosen here. */
+  microphone() {
+    return new Microphone($("device").value);
+  }
+
+  set enabled(value) {
+    $("device").disabled = !value;
+  }
+
+  /** Follow a source until `end`. */
+  begin(source) {
+    this.#source = source;
+    this.#silentS = 0;
+    this.#apply();
+  }
+
+  end() {
+    this.#source = null;
+    this.#meter.reset();
+    this.#say("");
+  }
+
+  /** A chunk of the source's, as the worklet posts it; returns what is wrong in words, or "". */
+  hear({ peak, samples, channels, why, alone }) {
+    this.#meter.push(peak);
+    this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
+    this.#listChannels(channels);
+    this.#say(WHY_ALONE[why] && alone >= 0 ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : "");
+    return this.#silentS >= SILENT_S ? NO_SOUND : "";
+  }
+
+  /** Names are known only after a microphone was allowed. */
+  async list() {
+    const devices = await Microphone.devices();
+    const chosen = $("device").value;
+    const options = devices.map(({ deviceId, label }, index) => {
+      const text = label || `Microphone ${index + 1}`;
+      return new Option(text, deviceId, false, deviceId === chosen);
+    });
+    if (options.length) $("device").replaceChildren(...options);
+  }
+
+  #listChannels(count) {
+    $("channel").hidden = count < 2;
+    if ($("channel").length === count + 1) return;
+    const numbers = Array.from({ length: count }, (_, at) => new Option(at + 1, at));
+    $("channel").replaceChildren(new Option("All", -1), ...numbers);
+    this.#apply();
+  }
+
+  #apply() {
+    const decibels = Number($("gain").value);
+    $("gain-value").textContent = `${decibels > 0 ? "+" : ""}${decibels} dB`;
+    if (!this.#source) return;
+    this.#source.gain = decibels;
+    this.#source.channel = Number($("channel").value || -1);
+  }
+
+  #say(words) {
+    if ($("input-hint").textContent !== words) $("input-hint").textContent = words;
+    $("input-hint").hidden = !words;
+  }
+}

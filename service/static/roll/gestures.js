@@ -1,0 +1,152 @@
+/**
+ * What hands do on the roll: dragging and wheels scroll both ways, Ctrl with the wheel and two
+ * fingers zoom (time, or over the keys and with Alt pitch; fingers both at once), a click seeks, and
+ * a drag along the times above marks a passage.
+ */
+
+import { RULER_HEIGHT } from "./painter.js";
+
+const DRAG_PIXELS = 4; // less is a click
+const UPRIGHT_PIXELS = 16; // up or down from which on a drag scrolls pitches too
+const ZOOM_PER_PIXEL = 0.004; // of the wheel
+const FINGERS_APART = 40; // pixels along an axis from which on two fingers zoom it
+
+export class Gestures {
+  #canvas;
+  #roll;
+  #painter;
+  #pointers = new Map(); // id -> {x, y}
+  #drag = null; // {x, y, time, pitch, view} at its beginning, and what it has become
+
+  constructor(canvas, roll, painter) {
+    this.#canvas = canvas;
+    this.#roll = roll;
+    this.#painter = painter;
+    const on = (type, act) => canvas.addEventListener(type, act, { passive: false });
+    on("pointerdown", (event) => this.#down(event));
+    on("pointermove", (event) => this.#move(event));
+    on("pointerup", (event) => this.#up(event));
+    on("pointercancel", (event) => this.#leave(event));
+    on("wheel", (event) => this.#wheel(event));
+    // Two fingers are the roll's; one that moves up or down scrolls the page, unless pitches do.
+    on("touchmove", (event) => event.touches.length > 1 && event.preventDefault());
+  }
+
+  get #width() {
+    return this.#canvas.clientWidth - this.#painter.keysWidth;
+  }
+
+  get #height() {
+    return this.#canvas.clientHeight - RULER_HEIGHT;
+  }
+
+  /** Where it points: pixels, and the time and the pitch there. */
+  #at({ clientX, clientY }, view = this.#roll.view) {
+    const box = this.#canvas.getBoundingClientRect();
+    const [x, y] = [clientX - box.left, clientY - box.top];
+    const time = view.start + ((x - this.#painter.keysWidth) / this.#width) * view.span;
+    const pitch = view.high + 1 - ((y - RULER_HEIGHT) / this.#height) * (view.high - view.low + 1);
+    return { x, y, time, pitch };
+  }
+
+  #down(event) {
+    if (event.button !== 0 || !this.#roll.take) return;
+    this.#canvas.setPointerCapture(event.pointerId);
+    const at = this.#at(event);
+    this.#pointers.set(event.pointerId, at);
+    const view = { ...this.#roll.view };
+    this.#drag = { ...at, view, moved: this.#pointers.size > 1, ruler: at.y < RULER_HEIGHT };
+  }
+
+  #move(event) {
+    const before = this.#pointers.get(event.pointerId);
+    if (!before) return;
+    const at = this.#at(event, this.#drag.view);
+    if (this.#pointers.size === 1) {
+      const { x, y } = this.#drag;
+      this.#drag.moved ||= Math.hypot(at.x - x, at.y - y) > DRAG_PIXELS;
+      if (this.#drag.moved) this.#dragTo(at, event.pointerType);
+    } else if (this.#pointers.size === 2) {
+      const other = [...this.#pointers].find(([id]) => id !== event.pointerId)[1];
+      this.#pinch(other, before, at);
+    }
+    this.#pointers.set(event.pointerId, at);
+  }
+
+  #dragTo(at, pointerType) {
+    const { ruler, time, pitch, view } = this.#drag;
+    if (ruler) {
+      if (this.#roll.take.live) return;
+      const [start, end] = [time, at.time].sort((a, b) => a - b);
+      this.#emit("passage", { start, end });
+      return;
+    }
+    this.#canvas.classList.add("dragging");
+    this.#roll.scroll(view.start + time - at.time, false);
+    const pageScrolls = pointerType === "touch" && !this.#roll.pitchesChosen;
+    this.#drag.upright ||= !pageScrolls && Math.abs(at.y - this.#drag.y) > UPRIGHT_PIXELS;
+    if (this.#drag.upright) this.#roll.scrollPitches(view.low + pitch - at.pitch, false);
+  }
+
+  /** One of two fingers moves from `before` to `at`. */
+  #pinch(other, before, at) {
+    const factor = (axis) => {
+      const [was, is] = [before, at].map((point) => Math.abs(point[axis] - other[axis]));
+      return Math.min(was, is) < FINGERS_APART ? 1 : was / is;
+    };
+    const middle = { x: (at.x + other.x) / 2, y: (at.y + other.y) / 2 };
+    const { time, pitch } = this.#at(this.#inPage(middle));
+    if (factor("x") !== 1) this.#roll.zoom(factor("x"), time);
+    if (factor("y") !== 1) this.#roll.zoomPitches(factor("y"), pitch);
+  }
+
+  #inPage({ x, y }) {
+    const box = this.#canvas.getBoundingClientRect();
+    return { clientX: x + box.left, clientY: y + box.top };
+  }
+
+  #up(event) {
+    const drag = this.#drag;
+    if (drag && !drag.moved) {
+      if (drag.ruler) this.#emit("passage", null);
+      this.#emit("seek", Math.max(0, Math.min(this.#roll.take.duration, drag.time)));
+    }
+    this.#leave(event);
+  }
+
+  #leave({ pointerId }) {
+    this.#pointers.delete(pointerId);
+    this.#canvas.classList.remove("dragging");
+    this.#drag = null;
+    for (const [id, { x, y }] of this.#pointers) {
+      const at = this.#at(this.#inPage({ x, y })); // what is left of a pinch drags on from here
+      this.#pointers.set(id, at);
+      this.#drag = { ...at, view: { ...this.#roll.view }, moved: true, ruler: false };
+    }
+  }
+
+  #wheel(event) {
+    const roll = this.#roll;
+    if (!roll.take) return;
+    const { x, time, pitch } = this.#at(event);
+    const { start, span, low, high } = roll.view;
+    const overKeys = x < this.#painter.keysWidth;
+    const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      const factor = Math.exp(event.deltaY * ZOOM_PER_PIXEL);
+      if (overKeys || event.altKey) roll.zoomPitches(factor, pitch);
+      else roll.zoom(factor, time);
+    } else if (sideways) {
+      roll.scroll(start + ((event.deltaX || event.deltaY) / this.#width) * span);
+    } else {
+      const pitches = (event.deltaY / this.#height) * (high - low + 1);
+      roll.scrollPitches(low - pitches);
+      if (roll.view.low === low) return; // at the end of the pitches the page scrolls
+    }
+    event.preventDefault();
+  }
+
+  #emit(type, detail) {
+    this.#roll.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

@@ -1,0 +1,13 @@
+/** The words of an RFC 9457 problem, or of the bare status where there is none. */
+export async function problemText(response) {
+  try {
+    const problem = await response.json();
+    return problem.detail || problem.title;
+  } catch {
+    return `The server answered ${response.status} ${response.statusText}.`;
+  }
+}
+
+// A full or restarting server, or a proxy with no server up behind it. Not 507, a full disk: that
+// seldom passes in seconds, and each attempt sends much of a file again.
+export const BUSY = [429, 502, 503, 504];

@@ -24,7 +24,7 @@ const $ = (id) => document.getElementById(id);
 
 const filter = new NoteFilter();
 const midi = new MidiOut();
-const stage = new Stage(filter);
+export const stage = new Stage(filter);
 const choices = new Choices();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
 const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });

@@ -37,6 +37,18 @@ SYNTHESISER = """() => {
 }"""
 """A MIDI port whose messages are in `sent`."""
 
+ENDLESS_A4 = """() => {
+  navigator.mediaDevices.getUserMedia = async () => {
+    const context = new AudioContext();
+    const tone = new OscillatorNode(context, { frequency: 440 });
+    const stream = new MediaStreamAudioDestinationNode(context);
+    tone.connect(new GainNode(context, { gain: 0.2 })).connect(stream);
+    tone.start();
+    return stream.stream;
+  };
+}"""
+"""A microphone."""
+
 
 @contextmanager
 def chromium(
@@ -81,6 +93,14 @@ class Tab:
         """The roll's data attributes: what is on the picture, in words."""
         dataset: dict[str, str] = self.page.locator("#roll").evaluate("e => ({...e.dataset})")
         return dataset
+
+    @property
+    def view(self) -> dict[str, float]:
+        """What the roll shows, or glides to: `start` and `span` in seconds, `low` and `high`."""
+        shown: dict[str, float] = self.page.evaluate(
+            "async () => (await import('./app.js')).stage.roll.view"
+        )
+        return shown
 
     def wait_for_notes(self, count: int) -> None:
         self.page.wait_for_function(

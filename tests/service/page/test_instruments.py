@@ -14,7 +14,15 @@ from model.config import INSTRUMENTS
 from model.instruments import PROGRAMS
 from service.protocol.midi_file import PEDALLED
 from tests.fakes import play
-from tests.service.page.browser import IDLE, SYNTHESISER, Tab, fresh_tab, notes_of, pitches_of, saved
+from tests.service.page.browser import (
+    IDLE,
+    SYNTHESISER,
+    Tab,
+    fresh_tab,
+    notes_of,
+    pitches_of,
+    saved,
+)
 from tests.service.servers import TONES, RunningServer, server_starter
 
 RATE_HZ = 22_050
@@ -126,7 +134,7 @@ def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
     assert tuple(pedalled) == PEDALLED
 
 
-def test_playback_on_a_midi_port_keeps_time_and_has_the_pedal_in_a_hidden_tab(page_of: Tab, trio: Path) -> None:
+def test_a_hidden_tab_plays_a_midi_port_in_time_with_the_pedal(page_of: Tab, trio: Path) -> None:
     tab, page = page_of, page_of.page
     tab.run(SYNTHESISER)
     page.locator("#midi-connect").click()

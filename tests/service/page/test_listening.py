@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.service.page.browser import (
-    IDLE,
+    ENDLESS_A4,
     LISTENING,
     SYNTHESISER,
     Tab,
@@ -46,16 +46,6 @@ TWO_CHANNELS = """() => {
     }
     const stream = new MediaStreamAudioDestinationNode(context, { channelCount: 2 });
     both.connect(stream);
-    tone.start();
-    return stream.stream;
-  };
-}"""
-ENDLESS_A4 = """() => {
-  navigator.mediaDevices.getUserMedia = async () => {
-    const context = new AudioContext();
-    const tone = new OscillatorNode(context, { frequency: 440 });
-    const stream = new MediaStreamAudioDestinationNode(context);
-    tone.connect(new GainNode(context, { gain: 0.2 })).connect(stream);
     tone.start();
     return stream.stream;
   };
@@ -191,7 +181,9 @@ def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) ->
 
     tab.run("() => { window.calling = true; return context.suspend(); }")
     expect(page.locator("#status.trouble")).to_contain_text("interrupted the audio")
-    tab.run("() => { window.calling = false; document.dispatchEvent(new Event('visibilitychange')); }")
+    tab.run(
+        "() => { window.calling = false; document.dispatchEvent(new Event('visibilitychange')); }"
+    )
     expect(status).to_have_text("Listening")
     tab.wait_for_notes(int(tab.roll["noteCount"]) + 1)
     tab.stop()
@@ -291,7 +283,9 @@ def test_take_goes_on_after_the_server_was_killed(
     page.locator("#midi-connect").click()
     page.locator("#midi-port").select_option("Synth")
     server.process.send_signal(signal.SIGSTOP)  # to the page, a line that stalls
-    expect(page.locator("#status.trouble")).to_contain_text("more than 2 s late; MIDI out is silent")
+    expect(page.locator("#status.trouble")).to_contain_text(
+        "more than 2 s late; MIDI out is silent"
+    )
     expect(page.locator("#status.trouble")).to_contain_text("stopped answering")
     expect(page.locator("#lag")).to_have_text(re.compile(r"^[4-9]\.\d s$"))
     page.wait_for_selector("#roll[data-sounding='']")

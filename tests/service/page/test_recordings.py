@@ -149,6 +149,41 @@ def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recordi
     expect(page.locator("#length")).to_have_text("/ 1:02.0")
 
 
+def test_a_passage_is_looped(tab: Tab, long_recording: Path) -> None:
+    """Marked in the times above the roll; a click there takes it back."""
+    tab.upload(long_recording)
+    page = tab.page
+    loop = page.get_by_role("button", name="Loop")
+    box = page.locator("#roll").bounding_box()
+    assert box is not None
+    shown = tab.view
+
+    def at(seconds: float) -> float:
+        share = (seconds - shown["start"]) / shown["span"]
+        return box["x"] + 64 + share * (box["width"] - 64)
+
+    page.mouse.move(at(21.0), box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(at(22.0), box["y"] + 8, steps=3)
+    page.mouse.up()
+    expect(loop).to_have_attribute("aria-pressed", "true")
+    tab.run("""() => {
+      window.positions = [];
+      const position = document.getElementById('position');
+      new MutationObserver(() => positions.push(Number(position.textContent.split(':')[1])))
+        .observe(position, { childList: true, characterData: true, subtree: true });
+    }""")
+    tab.press("Play")
+    page.wait_for_function("() => positions.filter((p, i) => p < positions[i - 1]).length > 1")
+    tab.press("Pause")
+    positions = tab.run("() => positions")
+    assert all(20.8 <= position <= 22.3 for position in positions[1:])
+    page.mouse.click(at(30.0), box["y"] + 8)
+    expect(loop).to_have_attribute("aria-pressed", "false")
+    loop.click()  # what is in view: all of it
+    expect(loop).to_have_attribute("aria-pressed", "true")
+
+
 def test_the_state_is_announced_once(tab: Tab, long_recording: Path) -> None:
     """The status line is a live region: words that are written again are read out again."""
     tab.run("""() => {

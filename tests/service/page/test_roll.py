@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.service.page.browser import Tab
+from tests.service.page.browser import ENDLESS_A4, Tab
 from tests.service.page.conftest import LONG_S
 
 
@@ -78,12 +78,131 @@ def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:
     assert nameless == []
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_no_sideways_scrolling(bench: Tab, width: int) -> None:
-    bench.page.set_viewport_size({"width": width, "height": 800})
-    expect(bench.page.get_by_role("button", name="Listen")).to_be_visible()
-    bench.page.wait_for_function("width => innerWidth === width", arg=width)
-    assert bench.run("() => document.documentElement.scrollWidth") <= width
+@pytest.mark.parametrize(("width", "height"), [(360, 640), (390, 844), (844, 390), (1280, 800)])
+def test_the_page_fits_the_screen(tab: Tab, recording: Path, width: int, height: int) -> None:
+    """With a take of a long name: no sideways scrolling, a roll to read, buttons for fingers."""
+    page = tab.page
+    page.set_viewport_size({"width": width, "height": height})
+    tab.upload(recording)
+    tab.press(f"Rename: {recording.name}")
+    page.keyboard.type("Prelude in E flat major, op. 28 no. 19, in the hall, second try")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    listen = page.locator("#listen").bounding_box()
+    assert listen is not None
+    assert listen["y"] + listen["height"] <= height
+    roll = page.locator("#roll").bounding_box()
+    assert roll is not None
+    assert roll["height"] >= (140 if height < 500 else 200)
+    assert roll["y"] + roll["height"] <= height
+    cut, small = tab.run("""() => {
+      const seen = (e) => e.checkVisibility() && e.getBoundingClientRect().width > 1;
+      const small = [...document.querySelectorAll('button, select, summary, .switch label, label.quiet')]
+        .filter(seen).filter((e) => Math.min(e.offsetWidth, e.offsetHeight) < 44);
+      const cut = [...document.querySelectorAll('#take-name, .take-name')]
+        .filter((e) => e.scrollWidth > e.clientWidth + 1);
+      return [cut.length, small.map((e) => e.outerHTML)];
+    }""")
+    assert (cut, small) == (0, [])
+    if (width, height) == (1280, 800):
+        for control in ("#drop", "#midi-connect", "#takes li", "#play", "#save-midi"):
+            box = page.locator(control).bounding_box()
+            assert box is not None and box["y"] + box["height"] <= height, control
+
+
+def test_wheel_and_fingers_zoom_and_scroll_both_ways(tab: Tab, long_recording: Path) -> None:
+    tab.upload(long_recording)
+    page = tab.page
+    box = page.locator("#roll").bounding_box()
+    assert box is not None
+    x, y = box["x"] + 0.6 * box["width"], box["y"] + 0.5 * box["height"]
+    page.mouse.move(x, y)
+    whole = tab.view
+
+    def wheel(across: float, down: float, key: str | None = None) -> dict[str, float]:
+        if key:
+            page.keyboard.down(key)
+        page.mouse.wheel(across, down)
+        if key:
+            page.keyboard.up(key)
+        page.wait_for_timeout(50)  # the browser hands wheels on with its next picture
+        return tab.view
+
+    near = wheel(0, -300, "Control")
+    assert near["span"] < whole["span"] / 2
+    assert (near["low"], near["high"]) == (whole["low"], whole["high"])
+    later = wheel(120, 0)
+    assert later["start"] > near["start"]
+    assert later["span"] == near["span"]
+    lower = wheel(0, 120)
+    assert lower["low"] < later["low"]
+    assert lower["start"] == later["start"]
+    assert lower["high"] - lower["low"] == pytest.approx(later["high"] - later["low"])
+    tall = wheel(0, -200, "Alt")
+    assert tall["high"] - tall["low"] < 0.6 * (lower["high"] - lower["low"])
+    assert tall["span"] == lower["span"]
+    page.mouse.down()
+    page.mouse.move(x + 80, y - 80, steps=4)
+    page.mouse.up()
+    dragged = tab.view
+    assert dragged["start"] < tall["start"]
+    assert dragged["low"] < tall["low"]
+    tab.press("Fit")
+    assert tab.view == whole
+
+    hand = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        at = [{"x": px, "y": py, "id": n} for n, (px, py) in enumerate(points)]
+        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+
+    touch("touchStart", (x - 60, y - 50))
+    touch("touchStart", (x - 60, y - 50), (x + 60, y + 50))
+    for step in range(1, 5):
+        apart = 20 * step
+        touch("touchMove", (x - 60 - apart, y - 50 - apart), (x + 60 + apart, y + 50 + apart))
+    touch("touchEnd", (x - 140, y - 130))
+    touch("touchEnd")
+    pinched = tab.view
+    assert pinched["span"] < 0.7 * whole["span"]
+    assert pinched["high"] - pinched["low"] < 0.7 * (whole["high"] - whole["low"])
+
+
+def test_one_can_scroll_back_while_it_listens(tab: Tab) -> None:
+    page = tab.page
+    tab.run(ENDLESS_A4)
+    tab.listen()
+    page.wait_for_function("() => Number(document.getElementById('seek').max) > 3")
+    page.locator("#roll").focus()
+    for _ in range(5):
+        page.keyboard.press("+")  # a second or so in view
+    now = page.get_by_role("button", name="Back to now")
+    expect(now).to_be_hidden()
+    page.keyboard.press("Home")
+    expect(now).to_be_visible()
+    page.wait_for_timeout(600)
+    assert tab.view["start"] < 0.1  # and stays there
+    assert page.locator("#seek").input_value() < "2"
+    now.click()
+    expect(now).to_be_hidden()
+    assert tab.view["start"] > 2
+    tab.stop()
+
+
+def test_forced_colours_keep_edges_and_the_meter(tab: Tab, recording: Path) -> None:
+    tab.page.emulate_media(forced_colors="active")
+    tab.upload(recording)
+    tab.page.locator("#listen").focus()
+    bare, outline, bar, paper = tab.run("""() => {
+      const style = (id) => getComputedStyle(document.getElementById(id));
+      const buttons = [...document.querySelectorAll('button')].filter((e) => e.checkVisibility());
+      const bare = buttons.filter((e) => parseFloat(getComputedStyle(e).borderTopWidth) === 0);
+      return [bare.map((e) => e.outerHTML), parseFloat(style('listen').outlineWidth),
+        style('meter-bar').backgroundColor, style('meter').backgroundColor];
+    }""")
+    assert bare == []
+    assert outline >= 2
+    assert bar != paper
 
 
 def test_dark_scheme_repaints_page_and_roll(bench: Tab) -> None:

@@ -59,7 +59,7 @@ export class UploadsPanel extends EventTarget {
       if (state !== "failed") this.#removeRow(job);
     }
     this.dispatchEvent(new Event("change"));
-    if (state === "failed") this.#say(`${file.name}: ${words}`, true);
+    if (words && ["failed", "done"].includes(state)) this.#say(`${file.name}: ${words}`, true);
   }
 
   #addRow(job) {

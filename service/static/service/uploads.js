@@ -2,7 +2,7 @@
  * Recordings waiting to be transcribed, one at a time: each is a job that becomes a take.
  *
  * A job is {file, take, seconds, state, words}: `seconds` is the recording's length where it is
- * known, `state` one of waiting, running, done, failed, cancelled; `words` say what went wrong.
+ * known, `state` one of waiting, running, done, failed, cancelled; `words` say what is to be known.
  * Events: `change` (detail: the job).
  */
 
@@ -12,6 +12,7 @@ import { Take } from "../notes/take.js";
 import { BusyError, transcribe } from "./upload.js";
 
 const BUSY_TRIES = 20;
+const ALONE = ["left", "right"];
 
 export class Uploads extends EventTarget {
   #waiting = [];
@@ -83,6 +84,8 @@ export class Uploads extends EventTarget {
       );
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";
+      const { mix } = done.totals;
+      if (ALONE.includes(mix)) job.words = `its channels cancel each other; only the ${mix} one was heard`;
     } catch (error) {
       take.closeAll();
       // What was found is kept, and can still be saved.

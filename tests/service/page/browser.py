@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Download, Page, Playwright
 
 from tests.service.servers import START_S, RunningServer
 
-PATIENCE_MS = int(__import__("os").environ.get("PAT", 60_000))  # of a machine that does much else
+PATIENCE_MS = 60_000  # of a machine that does much else
 LISTENING = "body[data-state=listening]"
 IDLE = "body[data-state=idle]"
 

@@ -160,7 +160,7 @@ def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) ->
           window.context = this;
         }
         resume() {
-          return window.calling ? Promise.reject(new DOMException('', 'NotAllowedError')) : super.resume();
+          return window.calling ? Promise.reject(new Error('calling')) : super.resume();
         }
       };
     }""")
@@ -169,7 +169,7 @@ def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) ->
     tab.wait_for_notes(2)
     tab.run("""() => {
       const first = heard;
-      navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', 'NotFoundError'); };
+      navigator.mediaDevices.getUserMedia = async () => { throw new Error('none'); };
       first.getTracks()[0].stop();
       first.getTracks()[0].dispatchEvent(new Event('ended'));
     }""")

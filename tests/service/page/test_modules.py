@@ -127,7 +127,9 @@ def test_channels_are_mixed_unless_that_would_lose_sound(bench: Tab) -> None:
             const { pcm, peak, channels, why, alone } = await last;
             const view = new DataView(pcm);
             let power = 0;
-            for (let i = 0; i < pcm.byteLength; i += 2) power += (view.getInt16(i, true) / 32768) ** 2;
+            for (let i = 0; i < pcm.byteLength; i += 2) {
+              power += (view.getInt16(i, true) / 32768) ** 2;
+            }
             heard.push([(2 * power) / pcm.byteLength, peak, channels, why, alone]);
           }
           return heard;

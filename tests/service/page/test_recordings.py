@@ -3,6 +3,7 @@
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 from playwright.sync_api import expect
@@ -147,6 +148,15 @@ def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recordi
     expect(page.locator("#position")).to_have_text("1:02.0")
     page.wait_for_selector("#play[aria-label=Play]")
     expect(page.locator("#length")).to_have_text("/ 1:02.0")
+
+
+def test_channels_that_cancel_each_other_are_told(tab: Tab, tmp_path: Path) -> None:
+    path = tmp_path / "reversed.wav"
+    left = play(TONES[:1], 1.4, 8000)
+    soundfile.write(path, np.column_stack([left, -left]), 8000)
+    tab.upload(path)
+    expect(tab.page.locator("#status")).to_contain_text("reversed.wav: its channels cancel each")
+    expect(tab.page.locator("#note-count")).to_have_text("1 note")
 
 
 def test_a_passage_is_looped(tab: Tab, long_recording: Path) -> None:

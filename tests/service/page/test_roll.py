@@ -97,7 +97,8 @@ def test_the_page_fits_the_screen(tab: Tab, recording: Path, width: int, height:
     assert roll["y"] + roll["height"] <= height
     cut, small = tab.run("""() => {
       const seen = (e) => e.checkVisibility() && e.getBoundingClientRect().width > 1;
-      const small = [...document.querySelectorAll('button, select, summary, .switch label, label.quiet')]
+      const targets = 'button, select, summary, .switch label, label.quiet';
+      const small = [...document.querySelectorAll(targets)]
         .filter(seen).filter((e) => Math.min(e.offsetWidth, e.offsetHeight) < 44);
       const cut = [...document.querySelectorAll('#take-name, .take-name')]
         .filter((e) => e.scrollWidth > e.clientWidth + 1);
@@ -107,7 +108,8 @@ def test_the_page_fits_the_screen(tab: Tab, recording: Path, width: int, height:
     if (width, height) == (1280, 800):
         for control in ("#drop", "#midi-connect", "#takes li", "#play", "#save-midi"):
             box = page.locator(control).bounding_box()
-            assert box is not None and box["y"] + box["height"] <= height, control
+            assert box is not None, control
+            assert box["y"] + box["height"] <= height, control
 
 
 def test_wheel_and_fingers_zoom_and_scroll_both_ways(tab: Tab, long_recording: Path) -> None:

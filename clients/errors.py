@@ -16,14 +16,6 @@ class ConnectError(TranscriptionError):
     """The service cannot be reached or accepts no session now."""
 
 
-class BusyError(ConnectError):
-    """The service has no room for a recording yet; it may have after ``retry_after_s``."""
-
-    def __init__(self, message: str, retry_after_s: float) -> None:
-        super().__init__(message, retryable=True)
-        self.retry_after_s = retry_after_s
-
-
 class ConnectionLostError(TranscriptionError):
     """The connection broke, or the server fell silent, before the session was done."""
 

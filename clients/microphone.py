@@ -19,8 +19,8 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.options import add_service_options
-from clients.recordings import add_result_options, kept
 from service.protocol.client_messages import Start, protocol_error
+from service.protocol.command_line import add_result_options, kept, write_whole
 from service.protocol.midi_file import Beat
 
 try:
@@ -206,7 +206,7 @@ def _save_midi(client: TranscriptionClient, path: Path, tempo: Beat | None) -> N
     notes = client.notes
     onsets_s = [note.onset_s for note in notes.notes]
     beat = beat_of(onsets_s, tempo, lambda words: print(words, file=sys.stderr))
-    path.write_bytes(notes.midi(beat))
+    write_whole(path, notes.midi(beat))
     print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
 
 

@@ -47,7 +47,7 @@ PACKAGES = sorted({room.partition(".")[0] for room in HEIGHT})
 # Beside the layers: what whole packages may use of each other.
 USES = {
     "model": {"model"},
-    "service": {"service", "model", "clients.recordings"},
+    "service": {"service", "model"},
     "training": {"training", "service", "model"},
     "clients": {"clients", "service.protocol"},
 }

@@ -12,10 +12,10 @@ import pytest
 import soundfile
 from websockets.asyncio.client import ClientConnection
 
-from clients import file
 from clients.client import TranscriptionClient
 from clients.connection import session
 from clients.connection.websocket import open_socket
+from rse_transcribe import command
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
@@ -52,14 +52,14 @@ def song(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def transcribe(server: RunningServer, *arguments: str | Path) -> int:
-    return file.main([*map(str, arguments), "--url", server.url])
+    return command.main([*map(str, arguments), "--server", server.url])
 
 
-def test_the_file_client_writes_the_notes_that_were_played(
+def test_the_command_writes_the_notes_that_were_played(
     server: RunningServer, song: Path, tmp_path: Path
 ) -> None:
     out, notes = tmp_path / "song.mid", tmp_path / "song.json"
-    assert transcribe(server, song, "-o", out, "--json", notes) == 0
+    assert transcribe(server, song, "-o", out) == transcribe(server, song, "-o", notes) == 0
     heard = json.loads(notes.read_text())["notes"]
     assert [note["pitch"] for note in heard] == [pitch for pitch, _, _ in NOTES]
     for note, (_, onset_s, offset_s) in zip(heard, NOTES, strict=True):
@@ -80,13 +80,14 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
     path, notes = tmp_path / "long.wav", tmp_path / "long.json"
     samples = play(long, 40, 8_000, 0.11)  # a cello's
     soundfile.write(path, samples, 8_000, subtype="FLOAT")
-    asked = ("--instruments", "viola,cello", "--split", "--json", notes)
-    assert await asyncio.to_thread(transcribe, server, path, *asked) == 0
+    asked = ("--instruments", "viola,cello")
+    assert await asyncio.to_thread(transcribe, server, path, *asked, "-o", notes) == 0
+    assert await asyncio.to_thread(transcribe, server, path, *asked, "--split") == 0
     options = Start(
         encoding=Encoding.PCM_F32LE,
         sample_rate=8_000,
         lookahead_ms=200,
-        block_frames=16,
+        block_frames=32,
         instruments=("viola", "cello"),
     )
     async with TranscriptionClient(server.url, options) as client:

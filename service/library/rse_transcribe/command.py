@@ -1,7 +1,8 @@
-"""The command ``rse-transcribe``: recordings to notes without a server, and the other programs.
+"""The command ``rse-transcribe``: recordings to notes, here or through a service, and the other
+programs.
 
 Exit status: 0 everything is transcribed; 1 something is missing, or the output's reader has gone;
-2 wrong usage; 130 interrupted.
+2 wrong usage; 3 no service; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,29 +10,28 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from clients.recordings import (
-    MIDI,
+from rse_transcribe import __version__
+from rse_transcribe.files import MIDI, STANDARD, TABLES, find_recordings, listed, targets
+from service.protocol.command_line import (
     add_result_options,
-    check_midi_options,
-    find_recordings,
+    check_writable,
     kept,
     print_any_name,
-    save_midi,
-    targets,
+    write_whole,
 )
-from rse_transcribe import __version__
 
 if TYPE_CHECKING:
-    from rse_transcribe import Transcriber
+    from rse_transcribe import Transcriber, Transcription
+    from service.protocol.options import AudioFormat
 
-WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
+WHOLE, INCOMPLETE, USAGE, NO_SERVICE, INTERRUPTED = 0, 1, 2, 3, 130
 PROGRAMS = {  # module, and the extra that it needs
     "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
@@ -39,18 +39,14 @@ PROGRAMS = {  # module, and the extra that it needs
     "train": ("training.run", "[training]"),
     "evaluate": ("training.evaluate", "[training]"),
 }
-TABLES = (".json", ".csv")
-STANDARD_OUTPUT = Path("-")
 DESCRIPTION = """\
-Writes the notes of recordings (WAV, FLAC, OGG, MP3) as MIDI, without a server.
+Writes the notes of recordings, and of films, as MIDI.
 
-  rse-transcribe song.wav -o song.mid      a recording; also to .json and .csv
+  rse-transcribe song.m4a -o song.mid      a recording; also to .json and .csv
   rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
   rse-transcribe serve                     the service on 127.0.0.1:8000
   rse-transcribe live                      a microphone, through that service
-  rse-transcribe keys new NAME             an API key for that service
-  rse-transcribe train --help              training
-  rse-transcribe evaluate --help           accuracy on recordings with labels
+  rse-transcribe keys, train, evaluate     API keys, training, accuracy
 """
 
 
@@ -69,20 +65,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
     parser.add_argument(
-        "-o",
-        dest="output",
-        metavar="OUT",
-        help="file, folder, or - (CSV); default: next to each recording",
+        "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
     )
-    parser.add_argument("--model", default="live", help="shipped weights, or .safetensors")
+    parser.add_argument("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
+    parser.add_argument("--model", help="shipped weights (default: live), or .safetensors")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
         "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
+    )
+    parser.add_argument(
+        "--pcm", type=_pcm, metavar="HZ[,2]", help="- is raw 16-bit PCM of 1 or 2 channels"
     )
     parser.add_argument("--split", action="store_true", help="a MIDI file for each instrument")
     add_result_options(parser)
     parser.add_argument("--version", action="version", version=__version__)
     return parser
+
+
+def _pcm(text: str) -> AudioFormat:
+    from service.protocol.options import AudioFormat, Encoding
+
+    try:
+        rate, channels = [*map(int, text.split(",")), 1][:2]
+        return AudioFormat(
+            encoding=Encoding.PCM_S16LE, sample_rate_hz=rate, channels=1 + (channels == 2)
+        )
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +117,7 @@ def _run(program: str, arguments: list[str]) -> int:
     try:
         status: int = import_module(module).main(arguments, prog=f"rse-transcribe {program}")
     except ModuleNotFoundError as missing:
-        print(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'", file=sys.stderr)
+        _say(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'")
         return INCOMPLETE
     return status
 
@@ -117,23 +126,43 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     print_any_name()
     found = find_recordings(args.recordings)
-    if not found:
+    for complaint in found.complaints:
+        _say(complaint)
+    if not found.recordings and not found.complaints:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
-    if args.output == str(STANDARD_OUTPUT):
-        if len(found) > 1:
-            parser.error(f"{len(found)} recordings need a folder, not {args.output}")
-        work = dict.fromkeys(found, STANDARD_OUTPUT)
-    else:
-        try:
-            work = targets(found, args.output, MIDI + TABLES)
-        except ValueError as error:
-            parser.error(str(error))
-    check_midi_options(parser, args, work.values())
+    try:
+        work = targets(found.recordings, args.output)
+    except ValueError as error:
+        parser.error(str(error))
+    _check_midi_options(parser, args, work.values())
+    statuses = {INCOMPLETE} if found.complaints else {WHOLE}
     with ExitStack() as stack:  # one transcriber for all files, and none where none exists
-        opened = cache(lambda: stack.enter_context(_transcriber(parser, args, len(found) > 1)))
-        return max(
-            [_transcribe_file(parser, path, target, args, opened) for path, target in work.items()]
-        )
+        opened = cache(lambda: stack.enter_context(_transcriber(parser, args, len(work) > 1)))
+        taken: dict[Path, Path] = {}
+        for path, target in work.items():
+            if (first := taken.setdefault(target, path)) is not path:
+                _say(f"{path}: {target} is that of {first}")
+                statuses.add(INCOMPLETE)
+                continue
+            statuses.add(_transcribe_file(parser, path, target, args, opened))
+    if found.left_out:
+        _say(f"left out, as no recordings: {listed(found.left_out)}")
+    failures = statuses - {WHOLE}
+    return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
+
+
+def _say(words: object) -> None:
+    if sys.stderr is not None:
+        print(words, file=sys.stderr)
+
+
+def _check_midi_options(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, results: Iterable[Path]
+) -> None:
+    given = args.split or args.tempo is not parser.get_default("tempo")
+    results = list(results)
+    if given and results and not any(result.suffix.lower() in MIDI for result in results):
+        parser.error("--split and --tempo need a MIDI file as output")
 
 
 def _transcriber(
@@ -147,7 +176,9 @@ def _transcriber(
     try:
         # Processes take seconds to start, about as long as a single piece of music.
         processes = MOST_SEGMENTS if several else 0
-        return Transcriber(model=args.model, device=args.device, worker_processes=processes)
+        return Transcriber(
+            model=args.model or "live", device=args.device, worker_processes=processes
+        )
     except (WeightsError, DeviceError) as error:
         parser.error(str(error))
 
@@ -159,50 +190,125 @@ def _transcribe_file(
     args: argparse.Namespace,
     opened: Callable[[], Transcriber],
 ) -> int:
+    """One recording to its files; what goes wrong is said in a line, and the others go on."""
 
     def say(words: object) -> None:
-        print(f"{path}: {words}", file=sys.stderr)
+        _say(f"{path}: {words}")
 
-    in_parts = args.split and target.suffix.lower() in MIDI
-    result = [] if in_parts or target == STANDARD_OUTPUT else [target]
-    # Known without the seconds that torch takes to load.
-    complaint = kept(result, args.force) if path.exists() else "does not exist"
-    if not complaint:
+    try:
+        if target != STANDARD:  # known without the seconds that torch takes to load
+            target.parent.mkdir(parents=True, exist_ok=True)
+            check_writable(target)
+            if not (args.split and target.suffix.lower() in MIDI) and (
+                complaint := kept([target], args.force)
+            ):
+                raise FileExistsError(complaint)
         from rse_transcribe.recordings import IncompleteError
-        from rse_transcribe.transcription import write_csv
         from service.protocol.faults import ErrorCode
         from service.protocol.options import OptionsError
 
+        fault: IncompleteError | None = None
         try:
-            transcription = opened().transcribe(
-                path, lookahead_ms=args.lookahead_ms, instruments=args.instruments
-            )
+            transcription = _transcription(path, args, opened, say)
         except IncompleteError as error:
-            transcription, complaint = error.transcription, str(error)
-        except (OSError, ValueError) as error:
+            transcription, fault = error.transcription, error
+        except OptionsError as error:
             # The sample rate is the recording's, the other options are the same for all.
-            if isinstance(error, OptionsError) and error.code is not ErrorCode.BAD_SAMPLE_RATE:
+            if error.code is not ErrorCode.BAD_SAMPLE_RATE:
                 parser.error(str(error))
-            say(error)
-            return INCOMPLETE
-        if target == STANDARD_OUTPUT:
-            write_csv(transcription.notes, sys.stdout)
-        else:
-            try:
-                if target.suffix.lower() in TABLES:
-                    transcription.save(target)
-                    saved = [target]
-                else:
-                    saved = save_midi(transcription, [target], args, say)
-            except OSError as error:
-                complaint = f"{complaint}; {error}" if complaint else str(error)
-            else:
-                where = ", ".join(map(str, saved))
-                print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)
-    if complaint:
-        say(complaint)
+            raise
+        try:
+            # What broke off before its first note replaces no earlier file.
+            if fault is None or transcription.notes:
+                _save(transcription, path, target, args, say)
+        except OSError as error:
+            if fault is not None:
+                raise OSError(f"{fault}; {error}") from error
+            raise
+        if transcription.performance.totals.mix in ("left", "right"):
+            mix = transcription.performance.totals.mix
+            say(f"its two channels cancel each other: only the {mix} one is heard")
+        if fault is not None:
+            raise fault
+    except OSError as error:
+        say(f"{error.filename}: {error.strerror}" if error.filename else error)
         return INCOMPLETE
+    except (ValueError, RuntimeError) as error:
+        say(error)
+        return NO_SERVICE if type(error).__name__ == "NoServiceError" else INCOMPLETE
     return WHOLE
+
+
+def _transcription(
+    path: Path,
+    args: argparse.Namespace,
+    opened: Callable[[], Transcriber],
+    say: Callable[[object], None],
+) -> Transcription:
+    from rse_transcribe.recordings import progress_bar
+
+    pcm: AudioFormat | None = args.pcm if path == STANDARD else None
+    if args.server is None:
+        options = {"lookahead_ms": args.lookahead_ms, "instruments": args.instruments}
+        if pcm is not None:
+            import numpy as np
+
+            data = sys.stdin.buffer.read()
+            samples = np.frombuffer(data[: len(data) - len(data) % pcm.frame_bytes], "<i2")
+            samples = samples.reshape(-1, pcm.channels)
+            return opened().transcribe(samples, pcm.sample_rate_hz, **options)
+        return opened().transcribe(sys.stdin.buffer if path == STANDARD else path, **options)
+    from rse_transcribe import remote
+
+    options = {
+        "lookahead_ms": args.lookahead_ms,
+        "model": args.model,
+        "instruments": ",".join(args.instruments) if args.instruments else None,
+    }
+    if pcm is not None:
+        options |= {
+            "encoding": pcm.encoding,
+            "sample_rate": pcm.sample_rate_hz,
+            "channels": pcm.channels,
+        }
+    with ExitStack() as stack:
+        file = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
+        bar = stack.enter_context(progress_bar(path.name))
+        return remote.transcribe(
+            file, args.server, options, lambda part: bar.update(part - bar.n), say
+        )
+
+
+def _save(
+    transcription: Transcription,
+    path: Path,
+    target: Path,
+    args: argparse.Namespace,
+    say: Callable[[object], None],
+) -> None:
+    """Raises OSError: a file cannot be written, or exists and is not to be replaced."""
+    from rse_transcribe.transcription import write_csv
+    from service.protocol.tempo import beat_of
+
+    if target == STANDARD:
+        write_csv(transcription.notes, sys.stdout)
+        return
+    saved = [target]
+    if target.suffix.lower() in TABLES:
+        transcription.save(target)
+    else:
+        names = transcription.instruments if args.split else ()
+        files: dict[Path, str | None] = {
+            target.with_suffix(f".{name}{target.suffix}"): name for name in names
+        } or {target: None}
+        if complaint := kept(files, args.force):
+            raise FileExistsError(complaint)
+        beat = beat_of([note.onset_s for note in transcription.notes], args.tempo, say)
+        for file, only in files.items():
+            write_whole(file, transcription.midi(beat, only))
+        saved = list(files)
+    where = ", ".join(map(str, saved))
+    print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)
 
 
 if __name__ == "__main__":

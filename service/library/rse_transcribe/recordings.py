@@ -179,7 +179,7 @@ async def _transcribe(
     items = transcribe_file(
         file, engine, options, pcm=pcm, on_frames=lambda _, heads: kept.append(heads[row].copy())
     )
-    with _bar(bar_name) as bar:
+    with progress_bar(bar_name) as bar:
         async with aclosing(items):
             try:
                 async for item in items:
@@ -203,9 +203,10 @@ async def _transcribe(
     return transcription
 
 
-def _bar(name: str | None) -> Any:
+def progress_bar(name: str | None) -> Any:
     """Of the whole recording; hidden unless standard error is a terminal or a notebook."""
-    shown = name is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    terminal = sys.stderr is not None and sys.stderr.isatty()  # a windowed program has none
+    shown = name is not None and (terminal or "ipykernel" in sys.modules)
     return tqdm(
         desc=name,
         total=1.0,
@@ -228,7 +229,7 @@ def _opened(
 ) -> Iterator[tuple[BinaryIO, AudioFormat | None]]:
     """A seekable file and, for samples, their format; closed here only if it was opened here."""
     if isinstance(recording, str | os.PathLike):
-        if _URL.match(os.fspath(recording)):
+        if isinstance(recording, str) and _URL.match(recording):
             raise ValueError("a URL is not read: download the recording first")
         with open(recording, "rb") as opened, _seekable(opened) as file:
             yield file, None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from model.instruments import PROGRAMS
 from service.notes import events
 from service.notes.score import midi_file
+from service.protocol.command_line import write_whole
 from service.protocol.midi_file import DEFAULT_BEAT, Beat, played
 from service.session.transcribe import Performance
 
@@ -108,13 +109,14 @@ class Transcription:
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":
-                path.write_bytes(self.performance.midi)
+                write_whole(path, self.performance.midi)
             case ".json":
                 body = {**self.performance.body, **self.description}
-                path.write_text(json.dumps(body, indent=1) + "\n")
+                write_whole(path, f"{json.dumps(body, indent=1)}\n".encode())
             case ".csv":
-                with path.open("w", newline="") as file:
-                    write_csv(self.notes, file)
+                text = io.StringIO(newline="")
+                write_csv(self.notes, text)
+                write_whole(path, text.getvalue().encode())
             case ending:
                 raise ValueError(f"save to .mid, .json or .csv, not {ending or 'no ending'}")
 

@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import mido
+import numpy as np
 import pytest
 import soundfile
 
 from rse_transcribe import Note, command
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
-from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of
+from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, pitches_of, sound_file
 
 
 @pytest.fixture(autouse=True)
@@ -156,10 +158,122 @@ def test_one_bad_recording_does_not_stop_the_others(
     said = capsys.readouterr()
     assert said.out.count("3 notes") == 2
     assert said.err.splitlines() == [
-        f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 192000 Hz, not 4000",
-        f"{album / 'text.wav'}: not a readable audio file: Format not recognised.",
         f"{album / 'gone.wav'}: does not exist",
+        f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 192000 Hz, not 4000",
+        f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
+        "others are)",
     ]
+
+
+def test_a_batch_survives_each_of_its_files(
+    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (album / "Sonata No. 5 in C").write_bytes((album / "one.wav").read_bytes())
+    (album / "one.flac").write_bytes(sound_file(kind="FLAC"))
+    (album / "cover.jpg").touch()
+    (album / "one.mid").touch()
+    long, out = "a" * 252, tmp_path / "midi"
+    (album / long).write_bytes((album / "one.wav").read_bytes())  # its result's name is too long
+    (out / "two.mid").mkdir(parents=True)
+    given = [album, album / "Sonata No. 5 in C", "b" * 300, "https://a.org/b.wav", album / long]
+    assert command.main([*map(str, given), "-o", str(out)]) == 1
+    said = capsys.readouterr()
+    assert sorted(path.name for path in out.iterdir()) == [
+        "Sonata No. 5 in C.mid",
+        "one.flac.mid",
+        "one.wav.mid",
+        "two.mid",
+    ]
+    assert said.err.splitlines() == [
+        f"{'b' * 300}: File name too long",
+        "https://a.org/b.wav: a URL is not read: download the recording first",
+        f"{album / 'two.wav'}: {out / 'two.mid'} is a folder",
+        f"{album / long}: {out / long}.mid: File name too long",
+        f"left out, as no recordings: {album / 'Sonata No. 5 in C'}, {album / long}, "
+        f"{album / 'cover.jpg'}",
+    ]
+
+
+def test_a_folder_that_cannot_be_read_is_named(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (album / "locked").mkdir()
+    scandir = os.scandir
+
+    def guarded(path: str) -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    assert command.main([str(album)]) == 1
+    said = capsys.readouterr()
+    assert said.err == f"{album / 'locked'}: Permission denied\n"
+    assert said.out.count("3 notes") == 2
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_work(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path.parent))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(command, "_transcription", pytest.fail)
+    assert command.main([str(album / "one.wav")]) == 1
+    assert capsys.readouterr().err == f"{album / 'one.wav'}: {album}: Permission denied\n"
+
+
+@pytest.mark.parametrize("ending", ["mid", "json", "csv"])
+def test_a_full_disk_leaves_no_half_file(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    result = album / f"one.{ending}"
+    result.write_text("of yesterday")
+
+    def full(path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data[:10])
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert command.main([str(album / "one.wav"), "-o", str(result), "--force"]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert result.read_text() == "of yesterday"
+    assert sorted(path.name for path in album.iterdir()) == [f"one.{ending}", "one.wav", "two.wav"]
+
+
+@pytest.mark.parametrize("pcm", [False, True])
+def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch, pcm: bool) -> None:
+    data = pcm16(melody()) if pcm else (album / "one.wav").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    asked = ["--pcm", str(RATE_HZ)] if pcm else []
+    assert command.main(["-", "-o", str(album / "in.mid"), *asked]) == 0
+    assert pitches_of((album / "in.mid").read_bytes()) == PITCHES
+
+
+@pytest.mark.parametrize(("right", "heard"), [(-1.0, "left"), (0.0, ""), (-1.1, "right")])
+def test_channels_that_cancel_each_other_are_heard_and_named(
+    album: Path, capsys: pytest.CaptureFixture[str], right: float, heard: str
+) -> None:
+    stereo = melody()[:, None] * (np.array([1, right]) / max(1, abs(right)))
+    soundfile.write(album / "one.wav", stereo, RATE_HZ)
+    assert command.main([str(album / "one.wav")]) == 0
+    said = f"{album / 'one.wav'}: its two channels cancel each other: only the {heard} one is heard"
+    assert capsys.readouterr().err == (f"{said}\n" if heard else "")
+    assert pitches_of((album / "one.mid").read_bytes()) == PITCHES
+
+
+def test_without_standard_error(album: Path) -> None:
+    environment = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"}
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -c "$0" album/one.wav gone.wav 2>&-', FAKE],
+        cwd=album.parent,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "album/one.wav: 3 notes -> album/one.mid\n")
 
 
 @pytest.mark.parametrize(
@@ -173,10 +287,6 @@ def test_one_bad_recording_does_not_stop_the_others(
         ),
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
-        (
-            ["{one}", "{empty}/../album/one.wav", "-o", "{empty}"],
-            "{one} and {empty}/../album/one.wav would both be written to {empty}/one.mid",
-        ),
         (["{one}", "-o", "x.json", "--split"], "--split and --tempo need a MIDI file as output"),
         (["{one}", "-o", "-", "--tempo", "120"], "--split and --tempo need a MIDI file as output"),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),

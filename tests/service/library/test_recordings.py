@@ -163,7 +163,10 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription)[:2] == PITCHES[:2]
     sent = pickle.loads(pickle.dumps(caught.value))  # by a pool of processes
-    assert (str(sent), pitches(sent.transcription)) == (str(caught.value), pitches(caught.value.transcription))
+    assert (str(sent), pitches(sent.transcription)) == (
+        str(caught.value),
+        pitches(caught.value.transcription),
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A small server that takes recordings, for tests of the file client without the service."""
+"""A small server that takes recordings, for tests without the service."""
 
 import base64
 import json
@@ -20,19 +20,17 @@ class Uploads:
     Attributes:
         status: of the answer.
         refusals: how many requests are refused first, to be made again at once.
-        fail_at_s, drop_at_s, hang_at_s: where the recording turns bad, where the answer breaks
-            off, where it hangs until the client has gone.
+        fail_at_s, drop_at_s: where the recording turns bad, where the answer breaks off.
     """
 
     status: int = 200
     refusals: int = 0
     fail_at_s: int | None = None
     drop_at_s: int | None = None
-    hang_at_s: int | None = None
-    hanging: threading.Event = field(default_factory=threading.Event)
     queries: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     url: str = ""
 
     @contextmanager
@@ -59,6 +57,7 @@ class Uploads:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         query = parse_qs(urlsplit(request.path).query)
         self.queries.append({name: values[0] for name, values in query.items()})
+        self.paths.append(urlsplit(request.path).path)
         self.headers.append(dict(request.headers))
         body = b""
         while size := int(request.rfile.readline() or b"0", 16):
@@ -79,10 +78,6 @@ class Uploads:
             request.wfile.write(json.dumps(problem).encode())
             return
         for line in self.lines():
-            if line.get("note_id") == self.hang_at_s and line["type"] == "note_on":
-                self.hanging.set()
-                request.rfile.read()
-                return
             request.wfile.write(json.dumps(line).encode() + b"\n")
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -107,5 +102,6 @@ class Uploads:
                 yield {"type": "note_off", **note, "frame": frame, "time_s": time_s}
             yield {"type": "of a newer protocol"}
         totals = {"notes": 3, "audio_s": 3.0, "frames": 258}
+        totals |= {"received_samples": 48_000, "dropped_samples": 0}
         midi = base64.b64encode(b"MThd").decode()
         yield {"type": "done", "reason": "stop", "totals": totals, "midi_base64": midi}

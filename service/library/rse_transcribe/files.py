@@ -1,0 +1,138 @@
+"""Recordings found by the names that a command line gives, and the names of their results."""
+
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SUFFIXES = frozenset(
+    f".{kind}"
+    for kind in (
+        "wav wave w64 aif aiff aifc caf au snd flac ogg oga opus mp3 mp2 aac m4a m4b wma amr wv "
+        "mp4 m4v mov mkv mka webm wmv asf avi 3gp 3g2 ts mts m2ts"
+    ).split()
+)
+MIDI = (".mid", ".midi")
+TABLES = (".json", ".csv")
+STANDARD = Path("-")
+"""Standard input or output."""
+
+_URL = re.compile(r"[a-z]+://")
+_ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
+
+
+@dataclass
+class Found:
+    """What arguments name.
+
+    Attributes:
+        recordings: for each file its path within the folder that was named, or its bare name.
+        left_out: other files in the folders.
+        complaints: what is not there to be transcribed, and why.
+    """
+
+    recordings: dict[Path, Path] = field(default_factory=dict)
+    left_out: list[Path] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+
+def find_recordings(arguments: Iterable[str]) -> Found:
+    """The files that arguments name: files, folders (searched recursively), patterns, and "-"."""
+    found = Found()
+    for argument in arguments:
+        path = Path(argument)
+        if argument == str(STANDARD):
+            found.recordings.setdefault(STANDARD, Path("stdin"))
+        elif _URL.match(argument):
+            found.complaints.append(f"{argument}: a URL is not read: download the recording first")
+        elif os.path.isdir(path):
+            _search(path, found)
+        elif os.path.exists(path):
+            found.recordings.setdefault(path, Path(path.name))
+        else:
+            matches = sorted(filter(os.path.isfile, glob.glob(argument, recursive=True)))
+            if not matches:
+                found.complaints.append(f"{argument}: {_why_not(path)}")
+            for match in map(Path, matches):
+                found.recordings.setdefault(match, Path(match.name))
+    return found
+
+
+def _search(folder: Path, found: Found) -> None:
+    def complain(error: OSError) -> None:
+        found.complaints.append(f"{error.filename}: {error.strerror}")
+
+    files = []
+    for root, folders, names in os.walk(folder, onerror=complain):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(root, name) for name in names if not name.startswith(".")]
+    for file in sorted(files):
+        if file.suffix.lower() in SUFFIXES:
+            found.recordings.setdefault(file, file.relative_to(folder))
+        elif file.suffix.lower() not in MIDI + TABLES:
+            found.left_out.append(file)
+
+
+def _why_not(path: Path) -> str:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return "does not exist"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return "is no file"
+
+
+def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
+    """Where the result of each recording goes.
+
+    Args:
+        found: recordings, from ``find_recordings``.
+        output: a file that ends in one of ``MIDI`` or ``TABLES``; a folder, which is made, and
+            keeps the folders of the recordings; "-"; None: beside each.
+
+    Raises:
+        ValueError: no such place.
+    """
+    chosen = Path(output or ".")
+    is_folder = os.path.isdir(chosen) or (output or "").endswith(os.sep)
+    several = f"{len(found)} recordings need a folder, not {output}" if len(found) > 1 else ""
+    if output is None:
+        places = {path: path.with_name(name.name) for path, name in found.items()}
+        return _named(places)
+    if chosen == STANDARD or (chosen.suffix.lower() in MIDI + TABLES and not is_folder):
+        if several:
+            raise ValueError(several)
+        if not os.path.isdir(chosen.parent):
+            raise ValueError(f"there is no folder {chosen.parent}")
+        return dict.fromkeys(found, chosen)
+    if not several and not is_folder and _ENDING.fullmatch(chosen.suffix):
+        endings = ", ".join(MIDI + TABLES)
+        raise ValueError(f"{output} should end in {endings}, or in / for a folder")
+    try:
+        chosen.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
+    return _named({path: chosen / name for path, name in found.items()})
+
+
+def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:
+    """song.wav -> song.mid; if song.mp3 lies beside it, song.wav.mid and song.mp3.mid."""
+    short = {path: place.with_name(f"{_stem(place)}{MIDI[0]}") for path, place in places.items()}
+    uses = Counter(short.values())
+    return {
+        path: target if uses[target] == 1 else places[path].with_name(places[path].name + MIDI[0])
+        for path, target in short.items()
+    }
+
+
+def _stem(path: Path) -> str:
+    return path.stem if path.suffix.lower() in SUFFIXES else path.name
+
+
+def listed(paths: Sequence[Path], most: int = 5) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(map(str, paths[:most])) + more

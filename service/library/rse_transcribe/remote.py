@@ -1,0 +1,209 @@
+"""A recording through ``POST /transcribe`` of a service (PROTOCOL.md)."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, BinaryIO
+from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
+
+import numpy as np
+
+from model.config import PITCHES
+from rse_transcribe.recordings import IncompleteError
+from rse_transcribe.transcription import Transcription
+from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.score import Score
+from service.protocol.server_messages import Totals
+from service.session.transcribe import Performance
+
+PATH = "/transcribe"
+# Live streams are served first: a recording may wait a long time for its first answer.
+SILENCE_TIMEOUT_S = 600.0
+# The service or its disk (507) is full, or it goes down; a proxy finds none that is up (502, 504).
+BUSY = (429, 502, 503, 504, 507)
+BUSY_TRIES = 20
+_PIECE_BYTES = 1 << 16
+
+
+class ServiceError(RuntimeError):
+    """The service refused the recording, or the connection to it broke before the first note."""
+
+
+class NoServiceError(ServiceError):
+    """The service is unreachable, or has no room; ``retry_after_s`` if it may have soon."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+def transcribe(
+    file: BinaryIO,
+    url: str,
+    options: Mapping[str, Any],
+    progress: Callable[[float], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Transcription:
+    """Send a recording and gather its notes. Its frame probabilities stay with the service.
+
+    A service that is busy is asked again, as late as it says, if the file can be read again.
+
+    Args:
+        url: any address of the service; ``$RSE_KEY`` is its API key.
+        options: parameters of the request; None leaves the choice to the service.
+        progress: called with the part that has been heard, 0 to 1.
+        say: called with what there is to wait for.
+
+    Raises:
+        NoServiceError, ServiceError: nothing was transcribed.
+        IncompleteError: the recording is damaged, or the answer broke off.
+        ValueError: impossible address.
+        OSError: the recording cannot be read.
+    """
+    for tries in range(1, BUSY_TRIES + 1):
+        try:
+            return _gather(_messages(file, url, options), progress)
+        except NoServiceError as error:
+            if error.retry_after_s is None or not file.seekable() or tries == BUSY_TRIES:
+                raise
+            if tries == 1:
+                say(f"{error}; waiting")
+            time.sleep(error.retry_after_s)
+            file.seek(0)
+    raise AssertionError
+
+
+def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None]) -> Transcription:
+    score, started, done, fault = Score(), {}, None, None
+    frame, time_s = 0, 0.0
+    try:
+        for message in messages:
+            match message.pop("type"):
+                case "started":
+                    started = message
+                case "note_on" | "note_off" | "note_update" | "pedal" as kind:
+                    score.add([_event(kind, message, score)])
+                case "progress":
+                    frame, time_s = message["frames"], message["time_s"]
+                    progress(message["fraction"] or 0.0)
+                case "error":
+                    fault = f"{message['message']} ({message['code']})"
+                case "done":
+                    done = Totals(**message["totals"])
+    except ServiceError as error:
+        if not started:
+            raise
+        fault = fault or str(error)
+    if done is None:
+        fault = fault or "the service closed the connection"
+        ends = {"kind": "note_off", "frame": frame, "time_s": time_s}
+        score.add(
+            [_event("note_off", {**ends, "note_id": n.note_id}, score) for n in score.sounding]
+        )
+        done = Totals(
+            notes=score.begun, frames=frame, audio_s=time_s, received_samples=0, dropped_samples=0
+        )
+    performance = Performance(notes=score.notes, pedal=score.pedal, totals=done, midi=score.midi())
+    nothing = np.zeros((0, PITCHES), np.float32)
+    transcription = Transcription(performance, nothing, 0.0, started)
+    if fault is not None:
+        raise IncompleteError(fault, transcription)
+    return transcription
+
+
+def _event(kind: Any, message: Mapping[str, Any], score: Score) -> Event:
+    if kind == "pedal":
+        return PedalEvent(**message)
+    if kind == "note_on":
+        return NoteEvent(kind, **message)
+    (on,) = (note for note in score.sounding if note.note_id == message["note_id"])
+    return NoteEvent(**{**_fields(on), **message, "kind": kind})
+
+
+def _fields(event: NoteEvent) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in NoteEvent.__dataclass_fields__}
+
+
+def _messages(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The lines of the answer."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"not a service address: {url!r}")
+    try:
+        connection = (HTTPSConnection if parts.scheme == "https" else HTTPConnection)(
+            parts.netloc, timeout=SILENCE_TIMEOUT_S
+        )
+    except HTTPException:  # such as a port that is no number
+        raise ValueError(f"not a service address: {url!r}") from None
+    chosen = {name: value for name, value in options.items() if value is not None}
+    chosen |= {"answer": "ndjson", "updates": "true"}
+    target = f"{parts.path.rstrip('/')}{PATH}?{urlencode(chosen)}"
+    try:
+        _connect(connection)
+        answer = _ask(connection, target, file)
+        if answer.status != 200:
+            raise _refused(answer)
+        for line in answer:
+            yield json.loads(line)
+    except _ReadError as error:
+        raise OSError(f"the recording cannot be read: {error}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise ServiceError(f"the connection was lost: {error}") from error
+    finally:
+        connection.close()
+
+
+def _connect(connection: HTTPConnection) -> None:
+    try:
+        connection.connect()
+    except OSError as error:
+        where = f"{connection.host}:{connection.port}"
+        refused = isinstance(error, ConnectionRefusedError)
+        hint = "; `rse-transcribe serve` starts a service" if refused else ""
+        raise NoServiceError(f"cannot connect to {where}: {error}{hint}") from error
+
+
+def _ask(connection: HTTPConnection, target: str, file: BinaryIO) -> HTTPResponse:
+    boundary = uuid4().hex
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    if key := os.environ.get("RSE_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        connection.request("POST", target, _form(file, boundary), headers)  # sent in chunks
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # refused before its end: the answer says why
+    return connection.getresponse()
+
+
+class _ReadError(Exception):
+    """The recording, and not the connection, failed."""
+
+
+def _form(file: BinaryIO, boundary: str) -> Iterable[bytes]:
+    # ``read1`` returns what a pipe has; ``read`` would wait for a full piece.
+    read: Any = getattr(file, "read1", file.read)
+    disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
+    yield f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
+    try:
+        while piece := read(_PIECE_BYTES):
+            yield piece
+    except OSError as error:
+        raise _ReadError(str(error)) from error
+    yield f"\r\n--{boundary}--\r\n".encode()
+
+
+def _refused(answer: HTTPResponse) -> ServiceError:
+    """The error for a refused upload, from its problem document (RFC 9457)."""
+    try:
+        problem = json.loads(answer.read())
+        words = f"{problem['detail']} ({problem['code']})"
+    except (ValueError, LookupError, TypeError):
+        words = f"the service answered {answer.status} {answer.reason}"
+    if answer.status in BUSY:
+        later = answer.getheader("Retry-After", "")
+        soon = answer.status in (429, 503) and later.isdigit()  # a full disk seldom passes soon
+        return NoServiceError(words, float(later) if soon else None)
+    return ServiceError(words)

@@ -1,0 +1,67 @@
+"""What the command lines that write notes have in common: options, and files that are never half
+written."""
+
+import io
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def add_result_options(parser: ArgumentParser) -> None:
+    """What they let one choose of their notes and files."""
+    from service.protocol.tempo import add_tempo_option  # numpy, which other programs may not need
+
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--instruments",
+        type=_names,
+        metavar="NAME,NAME",
+        help="only these, such as violin,cello (default: all)",
+    )
+    add_tempo_option(parser)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip().lower()))
+
+
+def print_any_name() -> None:
+    """From now on standard output takes file names that its encoding lacks, escaped."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def kept(files: Iterable[Path], force: bool) -> str:
+    """What to say instead of replacing files; empty if they may be written."""
+    for file in files:
+        if file.is_dir():
+            return f"{file} is a folder"
+        if file.exists() and not force:
+            return f"{file} exists; --force replaces it"
+    return ""
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file, or leave everything as it was. Raises OSError."""
+    file = file.resolve()  # a link stays one
+    aside = _aside(file)
+    try:
+        aside.write_bytes(data)
+        aside.replace(file)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def check_writable(file: Path) -> None:
+    """Raises OSError if the file could not be written."""
+    file.exists()  # its name may be too long
+    aside = _aside(file.resolve())
+    aside.touch()
+    aside.unlink()
+
+
+def _aside(file: Path) -> Path:
+    return file.with_name(f".{os.getpid()}.part")

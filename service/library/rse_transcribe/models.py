@@ -9,6 +9,7 @@ from model import storage
 from model.transcriber import TranscriptionModel
 from service.engine.interface import EngineModel
 
+_computing: set[int] = set()  # this process, and those that it was forked from
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 Model = str | os.PathLike[str] | EngineModel
@@ -41,8 +42,15 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 def loaded(model: Model, device: str) -> EngineModel:
     """The network that ``model=`` and ``device=`` ask for.
 
-    Raises what ``load`` does, and DeviceError for a network that is on another device.
+    Raises what ``load`` does, DeviceError for a network that is on another device, and
+    RuntimeError in a process forked from one that has computed: torch's threads stayed there.
     """
+    _computing.add(os.getpid())
+    if len(_computing) > 1:
+        raise RuntimeError(
+            "a forked process cannot transcribe once its parent has: start processes by spawn "
+            '(multiprocessing.get_context("spawn"))'
+        )
     if isinstance(model, str | os.PathLike):
         return load(model, device)
     if not hasattr(model, "predict_features"):

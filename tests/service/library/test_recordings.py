@@ -130,7 +130,12 @@ def test_a_forked_process_is_refused_and_does_not_wait_for_threads_of_its_parent
     stream = rse_transcribe.Stream(RATE_HZ, model=FakeTranscriber())
 
     def use() -> None:
-        for call in (lambda: transcriber.transcribe(song), lambda: stream.push(melody())):
+        calls = (
+            lambda: transcriber.transcribe(song),
+            lambda: stream.push(melody()),
+            lambda: transcribe(song),
+        )
+        for call in calls:
             try:
                 call()
             except RuntimeError as error:
@@ -144,6 +149,7 @@ def test_a_forked_process_is_refused_and_does_not_wait_for_threads_of_its_parent
         assert not refusals.empty()
         assert refusals.get().startswith("a forked process cannot use the transcriber")
         assert refusals.get() == "a forked process cannot use the stream"
+        assert "start processes by spawn" in refusals.get()
         assert pitches(transcriber.transcribe(song)) == PITCHES
 
 

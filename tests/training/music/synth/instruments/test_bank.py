@@ -1,4 +1,5 @@
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from model.instruments import UNKNOWN
 from tests.training.conftest import PRE_S
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, instrument_class, load_bank
-from training.music.synth.instruments.casting import cast, fitting
+from training.music.synth.instruments.casting import cast, choose, fitting
 from training.music.synth.scores import load_pieces
 
 
@@ -51,6 +52,7 @@ def test_entries_and_their_classes(
     number = INSTRUMENTS.index(expected) if expected else UNKNOWN
     assert instrument_class(entry) == number
     assert instrument_class(entry | {"source": "Cello & Viola sections"}) == UNKNOWN
+    assert instrument_class(entry | {"class": "oboe"}) == INSTRUMENTS.index("oboe")
 
 
 def test_an_instrument_is_taken_that_reaches_the_notes(bank: Bank) -> None:
@@ -73,3 +75,13 @@ def test_scores_that_keep_their_instruments_get_those_of_their_programs(
         piece, piece.notes, list(bank.instruments.values()), config, np.random.default_rng(3)
     )
     assert [entry.class_name for entry in players] == ["violin", "cello"]
+
+
+def test_sets_of_few_notes_or_of_spectra_are_seldom_chosen(bank: Bank) -> None:
+    violin = bank.instruments["violin_one"]
+    spectra = replace(violin, name="sharc_violin")
+    few = replace(violin, name="few", midi=violin.midi[:1], velocity=violin.velocity[:1])
+    rng = np.random.default_rng(0)
+    chosen = Counter(choose([violin, spectra, few], rng).name for _ in range(2000))
+    assert 0.05 < chosen["sharc_violin"] / chosen["violin_one"] < 0.15
+    assert 0.05 < chosen["few"] / chosen["violin_one"] < 0.2

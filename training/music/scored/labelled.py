@@ -46,6 +46,16 @@ def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[ScoredR
     return found
 
 
+def singing_files(root: Path, split: str) -> list[Path]:
+    """Audio of the labelled voices of a split."""
+    return [
+        root / entry["audio"]
+        for entry in json.loads((root / "index.json").read_bytes())
+        if entry.get("label_kind") and entry.get("split", "train") == split
+        if soloist(entry["instruments"]) == "voice"
+    ]
+
+
 def load_singing(folder: Path, cache: Path) -> list[ScoredRecording]:
     """The singing of ``singing.json`` with labels of its sounds; none if it is missing."""
     index = folder / "singing.json"

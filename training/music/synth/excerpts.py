@@ -11,7 +11,7 @@ from model.config import PITCHES
 from training.music.notes import Notes, joined
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
-from training.music.scored.labelled import load_labelled, load_singing
+from training.music.scored.labelled import load_labelled, load_singing, singing_files
 from training.music.scored.phrases import load_phrases
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
@@ -24,7 +24,7 @@ from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
 from training.music.synth.render import Rendered, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
 from training.music.synth.singing.sing import line, random_habits, random_melody, sing, transposed
-from training.music.synth.singing.voices import Singer, load_singers
+from training.music.synth.singing.voices import Singer, load_singer, load_singers
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)
 """Transpositions, which also change the tempo, as on tape."""
@@ -115,6 +115,9 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
             raise ValueError(f"{config.real_root} has no recordings with scores to train on")
     singers = load_singers(config.root / "voices", config.cache)
     of_split = tuple(one for one in singers if one.held_out == (split != "train"))
+    if config.real_root is not None and split == "train":
+        files = singing_files(config.real_root, split)
+        of_split += (load_singer("labelled", files, config.cache, sings=True),) if files else ()
     return Material(
         bank, groups, weights / weights.sum(), surroundings, mechanics, recordings, of_split
     )
@@ -252,6 +255,8 @@ VOICE_DB = (-3.0, 9.0)
 CHOIR = 0.15
 """Fraction of the singing without accompaniment for which several parts of a score are sung."""
 CHOIR_PARTS = 4
+SINGERS_WEIGHT = 4.0
+"""Of recorded singing, against speech, which is recorded of more people."""
 MADE_UP = 0.5
 """Fraction of the solo songs that are no scores."""
 
@@ -309,7 +314,8 @@ def _sung(
     tuning_cents: float,
     rng: np.random.Generator,
 ) -> Rendered:
-    singer = material.singers[int(rng.integers(len(material.singers)))]
+    weights = np.array([SINGERS_WEIGHT if one.sings else 1.0 for one in material.singers])
+    singer = material.singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
     melody, habits = transposed(melody, singer, rng), random_habits(rng)
     rate = material.bank.sample_rate
     return sing(melody, singer, habits, seconds, rate, tuning_cents, rng)

@@ -28,8 +28,8 @@ CONTIGUOUS_S = 0.06
 """Notes with a smaller gap may share a syllable."""
 EDGE = 10
 """Frames at either end of a vowel that are not stretched."""
-CENTRE = (3.0, 11.0)
-"""Semitones above a speaker's pitch around which a melody lies."""
+SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
+"""Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
 DYNAMIC_DB = 30.0
 """Between velocities 10 and 100."""
 
@@ -97,7 +97,7 @@ def transposed(notes: Notes, singer: Singer, rng: np.random.Generator, step: int
     """The melody in the singer's range, moved by whole octaves, or other steps."""
     if not len(notes):
         return notes
-    centre = singer.pitch + rng.uniform(*CENTRE)
+    centre = singer.pitch + rng.uniform(*(SUNG if singer.sings else SPOKEN))
     away = step * round((centre - float(np.median(notes.pitch))) / step)
     return notes.moved(pitch=(notes.pitch + away).astype(np.int16), released=notes.released)
 

@@ -7,6 +7,7 @@ separates pitch from timbre; the analysis is cached.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import pyworld
+import soxr
 from numpy.typing import NDArray
 
 from model.storage import replace_file
 from training.music.recordings import read_audio
 
 RATE = 16_000
-"""Samples per second of the recordings."""
+"""Samples per second of the analysis."""
 FRAMES_S = 200
 """Frames of the analysis per second."""
 FFT = 1024
@@ -61,6 +63,8 @@ class Singer:
 
     name: str
     held_out: bool
+    sings: bool
+    """Whether the recordings are sung."""
     envelope: NDArray[np.float16]
     """[frames, COEFFICIENTS], coded."""
     aperiodicity: NDArray[np.float16]
@@ -76,21 +80,26 @@ def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
 
     Raises ValueError or OSError for an index or a recording that cannot be read.
     """
-    entries: dict[str, list[dict[str, Any]]] = {}
-    for index in ("speech.json", "singing.json"):
+    singers = []
+    for index, key in (("speech.json", "speaker"), ("singing.json", "singer")):
+        people: dict[str, list[dict[str, Any]]] = {}
         if (folder / index).exists():
             for entry in json.loads((folder / index).read_bytes())["files"]:
-                entries.setdefault(entry.get("speaker") or entry["singer"], []).append(entry)
-    singers = []
-    for name, files in entries.items():
-        held_out = name in HELD_OUT_SINGERS or any(entry.get("held_out") for entry in files)
-        singer = _singer(name, held_out, [folder / entry["file"] for entry in files], cache)
-        if len(singer.syllables) > 1:
-            singers.append(singer)
-    return tuple(singers)
+                people.setdefault(entry[key], []).append(entry)
+        for name, files in people.items():
+            held_out = name in HELD_OUT_SINGERS or any(entry.get("held_out") for entry in files)
+            paths = [folder / entry["file"] for entry in files]
+            singers.append(load_singer(name, paths, cache, key == "singer", held_out))
+    return tuple(singer for singer in singers if len(singer.syllables) > 1)
 
 
-def _singer(name: str, held_out: bool, files: list[Path], cache: Path) -> Singer:
+def load_singer(
+    name: str, files: Sequence[Path], cache: Path, sings: bool, held_out: bool = False
+) -> Singer:
+    """One person's recordings, analysed into ``cache`` on first use.
+
+    Raises ValueError or OSError for a recording that cannot be read.
+    """
     digest = hashlib.sha256(bytes([CACHE_VERSION]))
     for file in files:
         digest.update(file.read_bytes())
@@ -106,18 +115,14 @@ def _singer(name: str, held_out: bool, files: list[Path], cache: Path) -> Singer
         envelope, aperiodicity = stored["envelope"], stored["aperiodicity"]
     voiced = f0 > 0
     pitch = 69 + 12 * np.log2(np.median(f0[voiced]) / 440) if voiced.any() else 60.0
-    return Singer(name, held_out, envelope, aperiodicity, syllables(f0, level_db), float(pitch))
+    found = syllables(f0, level_db)
+    return Singer(name, held_out, sings, envelope, aperiodicity, found, float(pitch))
 
 
 def analysed(file: Path) -> dict[str, NDArray]:
-    """f0 in Hz (0 where unvoiced), level in dB, coded envelope and aperiodicity, by frame.
-
-    Raises ValueError if a recording is not at RATE.
-    """
+    """f0 in Hz (0 where unvoiced), level in dB, coded envelope and aperiodicity, by frame."""
     audio, rate = read_audio(file)
-    if rate != RATE:
-        raise ValueError(f"{file} is at {rate} Hz, not {RATE} Hz")
-    samples = np.asarray(audio, np.float64)
+    samples = soxr.resample(np.asarray(audio, np.float64), rate, RATE)
     f0, times = pyworld.dio(samples, RATE, LOWEST_HZ, HIGHEST_HZ, frame_period=1000 / FRAMES_S)
     f0 = pyworld.stonemask(samples, f0, times, RATE)
     envelope = pyworld.cheaptrick(samples, f0, times, RATE)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,12 +117,3 @@ def test_a_line_has_one_note_at_a_time(notes: Notes) -> None:
     assert (np.diff(one.onset) > CHORD_S).all()
     assert (one.offset[:-1] <= one.onset[1:]).all()
     assert (one.offset - one.onset >= SHORTEST_S).all()
-
-
-def test_recordings_at_other_rates_are_refused(tmp_path: Path) -> None:
-    soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
-    (tmp_path / "speech.json").write_text(
-        json.dumps({"files": [{"file": "a.wav", "speaker": "A", "held_out": False}]})
-    )
-    with pytest.raises(ValueError, match="not 16000 Hz"):
-        load_singers(tmp_path, tmp_path)

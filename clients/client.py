@@ -124,6 +124,11 @@ class TranscriptionClient:
         """Samples per channel that were dropped and never transcribed."""
         return self._performance.lost_samples
 
+    @property
+    def behind_s(self) -> float:
+        """Audio that was given and is not yet transcribed."""
+        return (self._audio.end - self._performance.decided) / self.options.sample_rate
+
     # -- life ------------------------------------------------------------------------------------
 
     async def connect(self) -> Ready:

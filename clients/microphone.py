@@ -5,12 +5,13 @@ Notes appear in the terminal, and on a MIDI port with ``--midi-port``. Ctrl-C en
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from clients.options import add_service_options
 from service.protocol.client_messages import Start, protocol_error
 from service.protocol.command_line import add_result_options, kept, write_whole
 from service.protocol.midi_file import Beat
+from service.protocol.server_messages import NoteOn, Pedal
 
 try:
     import soundfile
@@ -34,13 +36,16 @@ try:
         input_devices,
         load_sounddevice,
     )
-    from clients.live.terminal import Terminal
+    from clients.live.terminal import TOO_LATE_S, Terminal
     from service.protocol.tempo import beat_of
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 DEFAULT_LOOKAHEAD_MS = 100.0
 ANYTIME_LOOKAHEAD_MS = 200.0
+# With the 2 s of audio that may be under way unanswered, a line that stalls is noticed within 5 s.
+STALL_TIMEOUT_S = 1.5
+CHECK_S = 0.25
 
 
 class Recorder:
@@ -77,7 +82,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "--list-devices", action="store_true", help="list the input devices and exit"
     )
     parser.add_argument("--device", help="number or part of the name (default: the system's)")
-    parser.add_argument("--channel", type=int, default=1, help="input channel, 1 for the first")
+    channel_help = "input channel to hear alone, 1 for the first (default: the first two)"
+    parser.add_argument("--channel", type=int, metavar="N", help=channel_help)
     add_service_options(
         parser,
         "audio used after each frame; more is slower but more accurate "
@@ -128,6 +134,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     options = Start(
         encoding=ENCODING,
         sample_rate=microphone.sample_rate,
+        channels=microphone.channels,
         mode=mode,
         lookahead_ms=default_ms if args.lookahead_ms is None else args.lookahead_ms,
         block_frames=args.block_frames,
@@ -135,9 +142,13 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         instruments=args.instruments,
         updates=True,
     )
-    client = TranscriptionClient(args.url, options, give_up_s=None)
+    client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
     terminal = Terminal(
-        Console(), microphone.name, microphone.sample_rate, lambda: microphone.level_db
+        Console(),
+        microphone.name,
+        microphone.sample_rate,
+        lambda: microphone.level_db,
+        lambda: client.behind_s,
     )
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
@@ -147,22 +158,40 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         if args.midi_port is not None:
             midi_out = MidiOut(open_port(args.midi_port))
             stack.callback(midi_out.close)
-        recorder = Recorder(client, _sound_file(args.save, microphone.sample_rate, stack))
+        recorder = Recorder(client, _sound_file(args.save, microphone, stack))
         stack.enter_context(terminal)
         stack.callback(microphone.close)
         microphone.open(recorder.put, client.finish)
 
         async def follow() -> None:
             async for event in client:
-                if midi_out is not None:  # before the picture
+                sent_s = client.sent_samples / microphone.sample_rate
+                match event:
+                    case NoteOn() | Pedal(down=True):
+                        late = sent_s - event.time_s > TOO_LATE_S
+                    case _:
+                        late = False
+                if midi_out is not None and not late:  # before the picture
                     midi_out.event(event)
                 terminal.event(event)
 
+        async def watch() -> None:
+            was_late = False
+            while True:
+                await asyncio.sleep(CHECK_S)
+                late = client.ready is not None and client.behind_s > TOO_LATE_S
+                if late and midi_out is not None:
+                    midi_out.silence()
+                if late and not was_late:
+                    terminal.late()
+                was_late = late
+
         task = asyncio.current_task()
         assert task is not None
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        _end_on_signals(task)
         client.start()
+        watching = asyncio.create_task(watch())
+        stack.callback(watching.cancel)
         try:
             try:
                 await follow()
@@ -187,14 +216,39 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     return 1 if microphone.stopped or recorder.failure is not None else 0
 
 
+def _end_on_signals(task: asyncio.Task[Any]) -> None:
+    """SIGTERM ends the take as Ctrl-C does, and so does a terminal that is closed."""
+    loop = asyncio.get_running_loop()
+    written = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
+
+    def hang_up() -> None:
+        _write_nowhere(written)
+        task.cancel()
+
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            loop.add_signal_handler(signal.SIGHUP, hang_up)
+
+
+def _write_nowhere(streams: Iterable[TextIO]) -> None:
+    """For a terminal that is gone: writing to it fails, and the files are still to be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 def _sound_file(
-    path: Path | None, sample_rate: int, stack: ExitStack
+    path: Path | None, microphone: Microphone, stack: ExitStack
 ) -> soundfile.SoundFile | None:
     if path is None:
         return None
     try:
         return stack.enter_context(
-            soundfile.SoundFile(path, "w", samplerate=sample_rate, channels=1, subtype="PCM_16")
+            soundfile.SoundFile(
+                path, "w", microphone.sample_rate, microphone.channels, subtype="PCM_16"
+            )
         )
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
         raise OSError(f"{path} cannot be written: {error}") from None

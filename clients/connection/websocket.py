@@ -26,7 +26,7 @@ def websocket_url(url: str) -> str:
     """The address of the live endpoint from any address of the service.
 
     ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all mean
-    ``ws://host:8000/ws/transcribe``; a path or a query that is given stays.
+    ``ws://host:8000/ws/transcribe``; ``https://host/music/`` is a service under a path.
 
     Raises:
         ValueError: no host, or a scheme other than ws, wss, http, https.
@@ -35,7 +35,7 @@ def websocket_url(url: str) -> str:
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError(f"not a service address: {url!r}")
-    path = parts.path if parts.path not in ("", "/") else WEBSOCKET_PATH
+    path = parts.path.rstrip("/").removesuffix(WEBSOCKET_PATH) + WEBSOCKET_PATH
     return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
 
 

@@ -48,18 +48,23 @@ def input_devices(sounddevice: ModuleType) -> list[str]:
 
 
 class Microphone:
-    """One channel of an input device, given away as 16-bit PCM while it is open.
+    """An input device, given away as 16-bit PCM while it is open.
 
     Args:
         sounddevice: the module, or one like it.
         device: number or a part of the name; None for the system's default.
-        channel: 1 for the first.
+        channel: the only one to hear, 1 for the first; None: the first two, interleaved.
+
+    Attributes:
+        channels: of the PCM.
 
     Raises:
         DeviceError: no such device or channel.
     """
 
-    def __init__(self, sounddevice: ModuleType, device: int | str | None, channel: int = 1) -> None:
+    def __init__(
+        self, sounddevice: ModuleType, device: int | str | None, channel: int | None
+    ) -> None:
         self._sounddevice = sounddevice
         self._device = device
         try:
@@ -69,9 +74,13 @@ class Microphone:
             raise DeviceError(f"no {wanted}: {error}") from None
         self.name = str(found["name"])
         self.sample_rate = round(found["default_samplerate"])
-        self._channel = channel
-        if not 1 <= channel <= found["max_input_channels"]:
-            raise DeviceError(f"{self.name} has {found['max_input_channels']} input channels")
+        there = found["max_input_channels"]
+        if channel is not None and not 1 <= channel <= there:
+            raise DeviceError(f"{self.name} has {there} input channels")
+        # Of a device that is opened with one channel, sound systems mix them all.
+        self._opened = min(there, max(2, channel or 0))
+        self._chosen = slice(0, 2) if channel is None else slice(channel - 1, channel)
+        self.channels = min(2, there) if channel is None else 1
         self._stream: Any = None
         self._closing = False
         self.stopped = False  # of itself
@@ -96,9 +105,9 @@ class Microphone:
             # PortAudio's thread, and its buffer: copy, hand over, return.
             if status:
                 self.overflows += 1
-            column = np.ascontiguousarray(samples[:, self._channel - 1], dtype="<i2")
-            self._peak = max(self._peak, int(np.abs(column.astype(np.int32)).max(initial=0)))
-            _hand_over(loop, put, column.tobytes())
+            chosen = np.ascontiguousarray(samples[:, self._chosen], dtype="<i2")
+            self._peak = max(self._peak, int(np.abs(chosen.astype(np.int32)).max(initial=0)))
+            _hand_over(loop, put, chosen.tobytes())
 
         def finished() -> None:  # also when it is closed
             if not self._closing:
@@ -108,7 +117,7 @@ class Microphone:
         try:
             self._stream = self._sounddevice.InputStream(
                 device=self._device,
-                channels=self._channel,
+                channels=self._opened,
                 samplerate=self.sample_rate,
                 blocksize=round(BLOCK_S * self.sample_rate),
                 dtype="int16",

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clients.events import Connected, Disconnected, Event, Gap
-from service.protocol.server_messages import Lagging, NoteOff, NoteOn, Progress
+from service.protocol.server_messages import NoteOff, NoteOn, Progress
 
 PITCH_CLASSES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 COLUMN_S = 0.1
@@ -23,6 +23,8 @@ REMEMBERED_NOTES = 12
 METER_CELLS = 40
 METER_FLOOR_DB = -60.0
 CLIPPING_DB = -0.5
+TOO_LATE_S = 2.0
+"""Age from which on notes are not played, and the lateness is told."""
 
 
 def note_name(pitch: int) -> str:
@@ -40,15 +42,21 @@ class Terminal:
     """Shows a live transcription; prints one line per note if the output is not a terminal."""
 
     def __init__(
-        self, console: Console, device: str, sample_rate: int, level_db: Callable[[], float]
+        self,
+        console: Console,
+        device: str,
+        sample_rate: int,
+        level_db: Callable[[], float],
+        behind_s: Callable[[], float],
     ) -> None:
-        """device: name of the input; level_db: returns its level, in dB of full scale."""
+        """device: name of the input; level_db: returns its level, in dB of full scale; behind_s:
+        returns the audio that is not yet transcribed."""
         self._console = console
         self._device = device
         self._sample_rate = sample_rate
         self._level_db = level_db
         self._status = Text("connecting ...", style="yellow")
-        self._behind_ms = 0.0
+        self._behind_s = behind_s
         self._shown: dict[int, _Note] = {}  # by note_id, in the order of their beginnings
         self._now_s = 0.0
         self.notes = 0
@@ -95,10 +103,13 @@ class Terminal:
                 if self._live is None:  # what nobody draws would be kept for ever
                     on = self._shown.pop(event.note_id).on
                     self._console.print(_line(on, event.time_s), highlight=False, soft_wrap=True)
-            case Progress() | Lagging():
-                self._behind_ms = event.behind_ms
         if isinstance(event, NoteOn | NoteOff | Progress):
             self._now_s = max(self._now_s, event.time_s)
+
+    def late(self) -> None:
+        """Tell, where nothing is drawn, that the notes come too late."""
+        if self._live is None:
+            self._say(f"the notes come {self._behind_s():.0f} s late", "yellow")
 
     def _say(self, text: str, style: str) -> None:
         self._status = Text(text, style=style)
@@ -131,8 +142,8 @@ class Terminal:
                 Text("▮" * max(1, on.velocity // 8), style="cyan"),
             )
         status = self._status.copy()
-        if self._behind_ms >= 1000:
-            status.append(f", {self._behind_ms / 1000:.1f} s behind", style="yellow")
+        if (behind_s := self._behind_s()) > TOO_LATE_S:
+            status.append(f", {behind_s:.0f} s late", style="yellow")
         return Group(
             status,
             _meter(self._level_db()),

@@ -123,6 +123,14 @@ class MidiOut:
     def _send(self, kind: str, channel: int, **values: int) -> None:
         self._port.send(mido.Message(kind, channel=channel, **values))
 
+    def silence(self) -> None:
+        """End what sounds, for notes that come too late to be played."""
+        for channel, pitch in self._sounding.values():
+            self._send("note_off", channel, note=pitch)
+        self._sounding.clear()
+        if self._pedal_down:
+            self.event(Pedal(down=False, frame=0, time_s=0.0))
+
     def close(self) -> None:
         """End all notes and close the port.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pty
 import resource
 import signal
 import subprocess
@@ -39,30 +40,58 @@ async def run(service: FakeService, *arguments: str | Path) -> int:
     return await asyncio.to_thread(main, [*map(str, arguments), "--url", service.url])
 
 
+@pytest.mark.parametrize("channel", [None, 1, 2])
 async def test_a_take_is_heard_played_on_and_saved(
-    device: FakeSounddevice, port: FakePort, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    device: FakeSounddevice,
+    port: FakePort,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    channel: int | None,
 ) -> None:
+    """Both channels, unless one is chosen, which is that one and no mix."""
     wav, midi = tmp_path / "take.wav", tmp_path / "take.mid"
+    chosen = () if channel is None else ("--channel", str(channel))
+    device.seconds = 1.9  # heard at once: later notes would be too late to be played
     async with FakeService().running() as service:
-        status = await run(
-            service, "--channel", "2", "--midi-port", "synth", "--save", wav, "--midi", midi
-        )
+        status = await run(service, *chosen, "--midi-port", "synth", "--save", wav, "--midi", midi)
         (heard,) = service.sessions
     assert status == 1  # the device ended of itself
     assert heard.stopped
     assert heard.start["sample_rate"] == RATE
-    ramp = np.arange(3 * RATE).astype("<i2")
-    np.testing.assert_array_equal(np.frombuffer(bytes(heard.audio), "<i2"), ramp)
-    np.testing.assert_array_equal(soundfile.read(wav, dtype="int16")[0], ramp)
+    assert device.streams[0].options["channels"] == 2
+    ramp = np.arange(round(1.9 * RATE)).astype("<i2")
+    both = np.column_stack([-ramp, ramp])
+    sound = both if channel is None else both[:, channel - 1]
+    assert heard.start.get("channels", 1) == sound.ndim
+    assert bytes(heard.audio) == sound.tobytes()
+    np.testing.assert_array_equal(soundfile.read(wav, dtype="int16")[0], sound)
     assert soundfile.info(wav).samplerate == RATE
     begun = [message.note for message in port.messages if message.type == "note_on"]
-    assert begun == [60, 61, 62]
+    assert begun == [60, 61]
     assert port.sounding == set()
     assert port.closed
     assert [m.note for m in mido.MidiFile(midi) if m.type == "note_on"] == begun
     said = capsys.readouterr()
-    assert "3 notes in 3.0 s" in said.out
+    assert "2 notes in 1.9 s" in said.out
     assert said.err == "Piano Mic stopped: unplugged, or in use elsewhere\n"
+
+
+async def test_notes_that_come_too_late_are_shown_but_not_played(
+    device: FakeSounddevice,
+    port: FakePort,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(microphone, "TOO_LATE_S", -1.0)  # as any note is
+    device.pause_s = 0.01
+    device.seconds = 1.0
+    async with FakeService(Behaviour(pedal=True)).running() as service:
+        assert await run(service, "--midi-port", "synth") == 1
+    assert {message.type for message in port.messages} <= {"control_change"}
+    assert all(message.value == 0 for message in port.messages)
+    said = capsys.readouterr().out
+    assert "1 notes in 1.0 s" in said
+    assert "s late" in said
 
 
 @pytest.mark.usefixtures("device")
@@ -163,10 +192,11 @@ async def test_a_full_disk_costs_the_audio_but_no_notes(
 
 
 INTERRUPTED = """
-import sys
+import os, sys
 from clients import microphone
 from tests.clients.fakes.fake_devices import FakePort, FakeSounddevice
 
+os.open(os.ttyname(0), os.O_RDWR)  # the first of a session's leader is its own
 port = FakePort()
 microphone.load_sounddevice = lambda: FakeSounddevice(seconds=None)
 microphone.open_port = lambda name: port
@@ -177,27 +207,40 @@ sys.exit(status)
 """
 
 
-async def test_ctrl_c_ends_the_take_with_its_last_notes_and_files(tmp_path: Path) -> None:
-    midi = tmp_path / "take.mid"
+@pytest.mark.parametrize("hangs_up", [False, True])
+async def test_ctrl_c_and_a_closed_terminal_end_the_take_with_its_last_notes_and_files(
+    tmp_path: Path, hangs_up: bool
+) -> None:
+    midi, log = tmp_path / "take.mid", tmp_path / "log"
+    terminal, end = pty.openpty()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(terminal, os.read, terminal, 65_536)
     async with FakeService().running() as service:
-        process = subprocess.Popen(
-            [sys.executable, "-c", INTERRUPTED, service.url, str(midi)],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", INTERRUPTED, service.url, str(midi)],
+                cwd=REPOSITORY,
+                stdin=end,
+                stdout=end if hangs_up else output,
+                stderr=end if hangs_up else output,
+                start_new_session=True,
+            )
         try:
             async with asyncio.timeout(100):
                 while not (service.sessions and service.sessions[0].acknowledged_samples > RATE):
                     await asyncio.sleep(0.01)
-                    assert process.poll() is None, process.communicate()[0]
-            os.kill(process.pid, signal.SIGINT)
-            output, _ = await asyncio.to_thread(process.communicate, timeout=100)
+                    assert process.poll() is None, log.read_text()
+            if not hangs_up:
+                os.kill(process.pid, signal.SIGINT)
+                await asyncio.to_thread(process.wait, timeout=100)
+            loop.remove_reader(terminal)
+            os.close(terminal)  # which hangs up
+            await asyncio.to_thread(process.wait, timeout=100)
         finally:
             process.kill()
             process.wait()
-        assert process.returncode == 0, output
+            os.close(end)
+        assert process.returncode == 0, log.read_text()
         assert service.sessions[0].stopped
     assert any(message.type == "note_on" for message in mido.MidiFile(midi))
-    assert "Traceback" not in output
+    assert "Traceback" not in log.read_text()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 
@@ -20,7 +21,9 @@ from tests.service.servers import TONES, server_starter
 
 RATE = 44_100
 MELODY = [(69, 0.5, 0.9), (81, 1.2, 1.5), (57, 1.9, 2.4), (93, 2.8, 3.1), (69, 3.5, 3.9)]
-"""Pitch, onset and end in seconds: tones that the fake model hears."""
+"""Pitch, onset and end in seconds: tones that the fake model hears, in the left channel."""
+OTHER = [(57, 0.7, 1.1), (69, 2.0, 2.6), (81, 3.2, 3.6)]
+"""In the right one."""
 START_S = 60.0
 ROOM = "hall"
 # Says what comes in at the MIDI port of the client.
@@ -115,17 +118,19 @@ def jack(stack: ExitStack, folder: Path, environment: dict[str, str]) -> None:
     wait_for(process, log, lambda: output_of(check, environment).strip() == "running")
 
 
-def test_tones_in_a_room_play_a_synthesiser(tmp_path: Path) -> None:
+def test_tones_in_one_channel_of_a_room_play_a_synthesiser(tmp_path: Path) -> None:
     for program in ("pulseaudio", "pactl", "paplay", "libportaudio", "jackd", "jack_wait"):
         require_system(program)
     pytest.importorskip("rtmidi")
     song, heard, reported = (tmp_path / name for name in ("song.wav", "heard.txt", "reported.txt"))
-    soundfile.write(song, fakes.play(MELODY, 4.5, RATE), RATE, subtype="PCM_16")
+    melody, accompaniment = fakes.play(MELODY, 4.5, RATE), fakes.play(OTHER, 4.5, RATE)
+    both = np.column_stack([melody, accompaniment])
+    soundfile.write(song, both, RATE, subtype="PCM_16")
     with ExitStack() as stack:
         server = stack.enter_context(server_starter(tmp_path))(*TONES)
         environment = pulseaudio(stack, tmp_path)
         jack(stack, tmp_path, environment)
-        where = ["--device", ROOM, "--url", server.url, "--midi-port", "virtual"]
+        where = ["--device", ROOM, "--channel", "1", "--url", server.url, "--midi-port", "virtual"]
         client = start(
             stack, [sys.executable, "-m", "clients.microphone", *where], environment, reported
         )

@@ -11,7 +11,8 @@ from clients.connection.websocket import websocket_url
         ("http://host:8000", "ws://host:8000/ws/transcribe"),
         ("https://host/", "wss://host/ws/transcribe"),
         ("host:8000", "ws://host:8000/ws/transcribe"),
-        ("wss://host/other?key=1", "wss://host/other?key=1"),
+        ("https://host/music/", "wss://host/music/ws/transcribe"),
+        ("ws://host/music/ws/transcribe?mode=centre", "ws://host/music/ws/transcribe?mode=centre"),
     ],
 )
 def test_any_address_of_the_service_leads_to_its_websocket(given_url: str, wanted: str) -> None:

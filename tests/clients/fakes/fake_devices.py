@@ -20,7 +20,8 @@ class PortAudioError(Exception):
 class FakeSounddevice:
     """Stands for the module: one playback device, one input device with two channels.
 
-    The last channel that is opened hears a ramp, the others silence. The device ends after
+    The last channel that is opened hears a ramp, the others its negative: mixed, they cancel each
+    other. The device ends after
     ``seconds``; None means that it goes on until it is closed, at the pace of life: a faster one
     would overrun every buffer wherever the machine stands still for some seconds.
     """
@@ -81,7 +82,9 @@ class FakeInputStream:
         while not self.closed.is_set():
             if self.owner.seconds is not None and sent >= self.owner.seconds * RATE:
                 break
-            buffer[:, -1] = np.arange(sent, sent + self.blocksize)
+            ramp = np.arange(sent, sent + self.blocksize)
+            buffer[:, :-1] = -ramp[:, np.newaxis]
+            buffer[:, -1] = ramp
             self.callback(buffer, self.blocksize, None, None)
             buffer[:] = -1  # PortAudio uses its buffer again
             sent += self.blocksize

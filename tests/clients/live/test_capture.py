@@ -27,7 +27,7 @@ def test_what_is_not_there_is_named(device: int | str, channel: int) -> None:
 
 
 async def test_a_device_in_use_is_reported() -> None:
-    microphone = Microphone(as_module(FakeSounddevice(opens=False)), None)
+    microphone = Microphone(as_module(FakeSounddevice(opens=False)), None, None)
     with pytest.raises(DeviceError, match="Device unavailable"):
         microphone.open(lambda pcm: None, lambda: None)
 

@@ -11,15 +11,17 @@ from rich.console import Console
 from clients.errors import ConnectionLostError
 from clients.events import Disconnected, Event, Gap
 from clients.live.terminal import MARGIN, MAX_ROWS, REMEMBERED_NOTES, Terminal, note_name
-from service.protocol.client_messages import Checkpoint
-from service.protocol.server_messages import Progress
 from tests.clients.fakes.events import off, on
 
 
-def terminal_on(columns: int, *events: Event) -> Terminal:
+def terminal_to(console: Console, level_db: float = -12.0, behind_s: float = 0.0) -> Terminal:
+    return Terminal(console, "Piano Mic", 48_000, lambda: level_db, lambda: behind_s)
+
+
+def terminal_on(columns: int, *events: Event, behind_s: float = 0.0) -> Terminal:
     """One with a picture whose roll has so many columns."""
     console = Console(file=io.StringIO(), force_terminal=True, width=MARGIN + columns)
-    terminal = Terminal(console, "Piano Mic", 48_000, lambda: -12.0)
+    terminal = terminal_to(console, behind_s=behind_s)
     for event in events:
         terminal.event(event)
     return terminal
@@ -91,14 +93,9 @@ def test_events_may_arrive_while_a_picture_is_drawn() -> None:
 
 
 def test_lag_and_loss_are_shown() -> None:
-    terminal = terminal_on(75)
-    nowhere = Checkpoint(session_id="0a", from_sample=0, frames=0, notes=0, sounding=())
-    progress = Progress(
-        received_samples=0, frames=0, time_s=0.0, behind_ms=2_500.0, checkpoint=nowhere
-    )
-    terminal.event(progress)
+    terminal = terminal_on(75, behind_s=2.5)
     terminal.event(Disconnected(error=ConnectionLostError("it broke"), retry_s=2.0))
-    assert "it broke; retrying in 2.0 s, 2.5 s behind" in shown(terminal)
+    assert "it broke; retrying in 2.0 s, 2 s late" in shown(terminal)
     terminal.event(Gap(lost_samples=72_000, time_s=9.0))
     assert "1.5 s of audio were lost" in shown(terminal)
 
@@ -107,14 +104,14 @@ def test_lag_and_loss_are_shown() -> None:
     ("level_db", "filled", "words"), [(0.0, 40, "0 dB"), (-90.3, 0, "silence")]
 )
 def test_the_level_of_the_input_is_shown(level_db: float, filled: int, words: str) -> None:
-    meter = shown(Terminal(Console(), "Piano Mic", 48_000, lambda: level_db)).splitlines()[1]
+    meter = shown(terminal_to(Console(), level_db)).splitlines()[1]
     assert meter.count("▮") == filled
     assert words in meter
 
 
 def test_a_pipe_gets_a_line_a_note() -> None:
     out = io.StringIO()
-    with Terminal(Console(file=out), "Piano Mic", 48_000, lambda: 0.0) as terminal:
+    with terminal_to(Console(file=out)) as terminal:
         terminal.event(on(0, 70, 1.0))
         terminal.event(off(0, 70))
     assert out.getvalue().split() == ["1.00", "s", "A#4", "1.50", "s", "velocity", "80"]

@@ -48,6 +48,20 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
     ]
 
 
+def test_a_silence_ends_what_sounds_once_and_later_notes_sound_again() -> None:
+    port = FakePort()
+    out = MidiOut(port)
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    out.event(on(0, 60))
+    port.messages.clear()
+    out.silence()
+    out.silence()
+    out.event(off(0, 60))
+    out.event(on(1, 62))
+    said = [(m.type, *m.bytes()[1:]) for m in port.messages]
+    assert said == [("note_off", 60, 64), ("control_change", 64, 0), ("note_on", 62, 80)]
+
+
 def test_instruments_that_share_a_channel_have_their_own_program_and_pedal() -> None:
     port = FakePort()
     out = MidiOut(port)

@@ -15,6 +15,7 @@ Everything is computed from the window alone, so nothing depends on the stream's
 """
 
 import torch
+from scipy import signal
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -82,10 +83,8 @@ class NewestFrames:
 
 def low_pass() -> Tensor:
     """h, (2 * REACH + 1,)."""
-    time = torch.arange(-REACH, REACH + 1, dtype=torch.float64)
-    window = torch.special.i0(KAISER * torch.sqrt(1 - (time / REACH).square()))
-    taps = torch.sinc(time / DECIMATION) * window
-    return (taps / taps.sum()).float()
+    window = "kaiser", KAISER
+    return torch.from_numpy(signal.firwin(2 * REACH + 1, 1 / DECIMATION, window=window)).float()
 
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:

@@ -21,6 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import signal
 
 # Edges of the filter's transition, as parts of half the lower rate.
 PASS = 0.82
@@ -52,9 +53,8 @@ class RateRatio:
         up, down = output_rate_hz // common, input_rate_hz // common
         if up == down:
             return cls(1, 1, 0)
-        # Kaiser's formula for the length of a filter, in input samples.
-        transition = (STOP - PASS) * math.pi * min(1.0, up / down)
-        return cls(up, down, math.ceil((REJECTION_DB - 7.95) / (2.285 * transition) / 2))
+        taps, _ = signal.kaiserord(REJECTION_DB, (STOP - PASS) * min(1.0, up / down))
+        return cls(up, down, taps // 2)
 
     def first_input(self, output: int) -> int:
         """The first input sample that an output sample is made of."""
@@ -149,8 +149,9 @@ def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
     Column k weighs input sample floor(i * down / up) + 1 - reach + k.
     """
     phases = min(ratio.up, MAX_PHASES)
-    offset = np.arange(1 - ratio.reach, ratio.reach + 1) - np.arange(phases)[:, None] / phases
-    beta = 0.1102 * (REJECTION_DB - 8.7)  # Kaiser's formula for the window's shape
-    window = np.i0(beta * np.sqrt(np.maximum(0, 1 - (offset / ratio.reach) ** 2)))
-    taps = np.sinc((PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down) * offset) * window
+    edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
+    window = "kaiser", signal.kaiser_beta(REJECTION_DB)
+    every = signal.firwin(2 * ratio.reach * phases + 1, edge / phases, window=window)
+    columns = phases * np.arange(1, 2 * ratio.reach + 1)
+    taps = every[columns - np.arange(phases)[:, None]]
     return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.notes import Notes, joined
+from training.music.notes import FRAME_UNKNOWN, Notes, joined
 from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import ScoredRecording, load_recordings
+from training.music.scored.corpus import ScoredRecording, load_recordings, rows
 from training.music.scored.labelled import load_labelled
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.surroundings import load_backgrounds
@@ -126,8 +126,10 @@ def _part(
     notes = recording.notes
     notes = notes.where((notes.offset > begin_s) & (notes.onset < end_s))
     moved = notes.moved(onset=notes.onset - begin_s, offset=notes.offset - begin_s)
-    unknown = recording.unknown.copy()
-    unknown[:, :2] -= begin_s
+    before = moved.where(moved.onset < 0)  # of which no listener hears the beginning
+    moved = moved.where(moved.onset >= 0)
+    cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
+    unknown = np.concatenate([recording.unknown - np.array([begin_s, begin_s, 0, 0]), cut])
     inside = (unknown[:, 1] > 0) & (unknown[:, 0] < end_s - begin_s)
     return Passage(f"{recording.name}@{begin_s:.1f}", audio, rate, moved, unknown[inside])
 

@@ -1,7 +1,13 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+import soundfile
 import torch
 
+from model.config import SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
 from training.music.families import FAMILIES, validation_passages
@@ -17,6 +23,24 @@ def test_passages_of_every_family_are_deterministic(synth_config: SynthConfig) -
         assert len(passages) == 1
         assert np.array_equal(passages[0].audio, same[name][0].audio)
         assert bool(len(passages[0].notes)) == (name != "no notes")
+
+
+def test_a_part_of_a_recording_masks_what_began_before_it(
+    synth_config: SynthConfig, tmp_path: Path
+) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(10 * SAMPLE_RATE), SAMPLE_RATE)
+    (tmp_path / "a.tsv").write_text("0.1\t9.9\t60\n" + "5.0\t5.2\t64\n")
+    entry = {"id": "a", "audio": "a.wav", "labels": ["a.tsv"], "label_kind": "exact"}
+    entry |= {"instruments": "guitar", "split": "validation"}
+    (tmp_path / "index.json").write_text(json.dumps([entry]))
+    config = replace(synth_config, real_root=tmp_path)
+    (part, *_) = validation_passages(config, 2, 4.0)["plucked"]
+    begin_s = float(part.name.partition("@")[2])
+    assert begin_s > 0.1
+    assert 60 not in part.notes.pitch
+    assert (part.notes.onset >= 0).all()
+    assert part.unknown[:, 2].tolist() == [60]
+    assert part.unknown[0, 1] == pytest.approx(9.9 - begin_s, abs=0.1)
 
 
 def test_families_are_judged_alike(synth_config: SynthConfig) -> None:

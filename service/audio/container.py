@@ -286,6 +286,7 @@ def _values(frame: AudioFrame) -> NDArray[np.float32]:
     values = values.T if planar else values.reshape(-1, frame.layout.nb_channels)
     kind = frame.format.packed.name if planar else frame.format.name
     if kind not in _SCALES:
-        return values.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+            return values.astype(np.float32, copy=False)
     whole = values.astype(np.float32)
     return (whole - np.float32(_ZERO.get(kind, 0))) / np.float32(_SCALES[kind])

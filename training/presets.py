@@ -29,7 +29,7 @@ from training.lambada.passages import CutConfig
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.loop.config import LoopConfig
 from training.loop.loop import Task
-from training.music.losses import DistillationConfig
+from training.music.losses import DistillationConfig, HeadWeights
 from training.music_task import MusicConfig, MusicTask
 from training.musicnet.objective import TEXT_TERMS
 
@@ -139,7 +139,9 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     ),
     # The third generation: all families, in slices (--max-minutes, --resume).
     "live-every-voice": MusicRun(
-        MusicConfig(validation_windows=100, family_passages=8),
+        MusicConfig(
+            weights=HeadWeights(instrument=2), validation_windows=100, family_passages=8
+        ),
         LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
         init="live",
     ),

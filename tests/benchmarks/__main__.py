@@ -11,7 +11,7 @@ from typing import Any
 
 from service.protocol.options import Mode
 from tests.benchmarks import machine
-from tests.benchmarks.network import arrangements, gpu, long
+from tests.benchmarks.network import arrangements, gpu
 from tests.benchmarks.service import cluster, file, host, live, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
@@ -20,8 +20,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     "file": (file.run, "an hour-long recording: times real time, peak memory"),
     "streams": (streams.run, "the most concurrent real-time streams"),
     "host": (host.run, "what a stream costs a processor beside the model"),
-    "model": (arrangements.run, "the network alone, and the gated baseline"),
-    "long": (long.run, "sequences from 1 K to 2 M symbols"),
+    "model": (arrangements.run, "the network alone"),
     "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
     "start": (start.run, "start to ready"),
     "cluster": (cluster.run, "the same live streams in one process and on Ray Serve"),

@@ -34,9 +34,6 @@ PADDING = 0
 DIGIT = 1  # symbol of the digit 0; the digit 1 follows
 PLUS, TIMES = 11, 12
 LARGEST_KEY = 11  # of the numbers to sort; the smallest is 1
-SPREADS = (0.1, 0.3, 1.0)
-"""Shapes of the gamma distributions that uneven frequencies of keys are drawn from: with the
-smallest, one or two keys make up most of a sequence."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +61,9 @@ def draw_numbers(sign: int, rng: np.random.Generator, length: int, count: int) -
     return np.concatenate([numbers[:, :digits], middle, numbers[:, digits:]], axis=1)
 
 
-def draw_keys(rng: np.random.Generator, length: int, count: int, uneven: float = 0.0) -> Symbols:
-    """Numbers to sort, 1 ... LARGEST_KEY: (count, length).
-
-    uneven: share of the sequences whose keys have frequencies of their own, by SPREADS; in the
-    others all keys are equally likely.
-    """
-    keys = rng.integers(1, LARGEST_KEY + 1, (count, length), dtype=np.uint8)
-    if uneven:
-        rows = np.flatnonzero(rng.random(count) < uneven)
-        spread = rng.choice(SPREADS, (len(rows), 1))
-        weights = rng.gamma(spread, size=(len(rows), LARGEST_KEY)) + 1e-9
-        below = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
-        chance = rng.random((len(rows), length, 1))
-        keys[rows] = 1 + (chance > below[:, None, :-1]).sum(axis=2)
-    return keys
+def draw_keys(rng: np.random.Generator, length: int, count: int) -> Symbols:
+    """Numbers to sort, 1 ... LARGEST_KEY: (count, length)."""
+    return rng.integers(1, LARGEST_KEY + 1, (count, length), dtype=np.uint8)
 
 
 def add(inputs: Symbols) -> Symbols:

@@ -1,8 +1,7 @@
 """Accuracy against length: ``python -m training.algorithmic.evaluate RUN_DIR``.
 
 Networks trained on lengths up to 64 are tried on 8, 16, ..., 4096 (paper, figure "generalization
-to longer sequences"). The table goes to RUN_DIR/generalisation.json, with --mirrored to
-RUN_DIR/generalisation_mirrored.json.
+to longer sequences"). The table goes to RUN_DIR/generalisation.json too.
 """
 
 import json
@@ -12,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from model.commands import documented_parser
 from model.storage import WeightsError, read_card, write_whole
 from model.symbols import load_symbol_network
 from training.algorithmic.data import (
-    LARGEST_KEY,
     PADDING,
     PROBLEMS,
     Examples,
@@ -31,7 +29,6 @@ LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
 EXAMPLES = 1024  # of each length (released code)
 BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
 RESULT = "generalisation.json"
-RESULT_MIRRORED = "generalisation_mirrored.json"
 
 
 @dataclass(frozen=True)
@@ -72,28 +69,6 @@ def score_examples(network: nn.Module, examples: Examples) -> Score:
     return Score(length, count, 1 - wrong / max(1, symbols), whole / count)
 
 
-class Mirrored(nn.Module):
-    """A sorting network's mean log probabilities for the numbers and for their mirror images, in
-    which key k is 12 - k: sorted, these are the same numbers backwards. Twice the work; what puts
-    the ends of keys too early in one puts them too late in the other."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, symbols: Tensor) -> Tensor:
-        """(batch, length) numbers, padding at their end -> (batch, length, classes)."""
-        numbers = symbols != PADDING
-        straight = self.network(symbols).log_softmax(-1)
-        mirrored = self.network((LARGEST_KEY + 1 - symbols) * numbers).log_softmax(-1)
-        mirrored[..., PADDING + 1 :] = mirrored[..., PADDING + 1 :].flip(-1)
-        places = torch.arange(symbols.shape[1], device=symbols.device)
-        backwards = numbers.sum(1, keepdim=True) - 1 - places
-        rows = backwards.where(numbers, places)[..., None].expand_as(mirrored)
-        out: Tensor = (straight + mirrored.gather(1, rows)) / 2
-        return out
-
-
 def table(scores: list[Score]) -> str:
     lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
     lines += [
@@ -104,19 +79,15 @@ def table(scores: list[Score]) -> str:
 
 
 def evaluate_run(
-    folder: Path, weights: str, lengths: tuple[int, ...], examples: int, mirrored: bool = False
+    folder: Path, weights: str, lengths: tuple[int, ...], examples: int
 ) -> list[Score]:
     """Scores the weights of a run on fresh examples of each length and keeps the result in its
     folder. Raises WeightsError."""
     path = saved_weights(folder, weights)
-    network: nn.Module = load_symbol_network(path)
+    network = load_symbol_network(path)
     task = read_card(path).get("name")
     if task not in PROBLEMS:
         raise WeightsError(f"{path} is of task {task!r}; expected one of {sorted(PROBLEMS)}")
-    if mirrored and task != "sorting":
-        raise WeightsError(f"only sorting has a mirror image, not {task}")
-    if mirrored:
-        network = Mirrored(network)
     network.to("cuda" if torch.cuda.is_available() else "cpu")
     scores = []
     for length in lengths:
@@ -128,8 +99,7 @@ def evaluate_run(
         "weights": weights,
         "scores": [*map(asdict, scores)],
     }
-    name = RESULT_MIRRORED if mirrored else RESULT
-    write_whole(folder / name, json.dumps(result, indent=1).encode())
+    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
     return scores
 
 
@@ -139,15 +109,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--weights", choices=["best", "last"], default="best")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="symbols")
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="of each length")
-    parser.add_argument(
-        "--mirrored",
-        action="store_true",
-        help="sorting: the mean for the numbers and their mirror images, twice the work",
-    )
     known = parser.parse_args(arguments)
     lengths = tuple(length for length in LENGTHS if length <= known.longest)
     try:
-        scores = evaluate_run(known.run, known.weights, lengths, known.examples, known.mirrored)
+        scores = evaluate_run(known.run, known.weights, lengths, known.examples)
     except WeightsError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(table(scores))

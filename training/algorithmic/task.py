@@ -6,8 +6,7 @@ The released code trains all bins from the first step, each example in the small
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, field, replace
-from functools import partial
+from dataclasses import asdict, field
 from itertools import count
 from typing import Any, Literal
 
@@ -23,8 +22,6 @@ from training.algorithmic.data import (
     EXAMPLES_PER_LENGTH,
     PROBLEMS,
     Examples,
-    distinct_examples,
-    draw_keys,
     make_bins,
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
@@ -50,13 +47,6 @@ class AlgorithmicConfig:
     curriculum_steps: FromZero = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
-    full: Fraction = 0.0
-    """Share of the examples, at random, in whose place is one that fills its bin. 0: the released
-    code's examples alone, nearly all of them padded. For precision beyond the lengths that are
-    trained."""
-    uneven_keys: Fraction = 0.0
-    """Share of the training sequences to sort in which some keys are far more frequent than others,
-    at random; the released code has none. Helps beyond the lengths that are trained."""
     examples_per_length: Count = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
     smoothing: Fraction = 0.01
@@ -72,8 +62,6 @@ class AlgorithmicConfig:
             raise ValueError(f"bins must be powers of two from 2: {self.bins}")
         if list(self.bins) != sorted(set(self.bins)):
             raise ValueError(f"bins must rise: {self.bins}")
-        if self.uneven_keys and self.task != "sorting":
-            raise ValueError(f"uneven_keys is for sorting, not for {self.task}")
 
     def joined(self, step: int) -> tuple[int, ...]:
         """The bins that train at an optimiser step, counted from 0."""
@@ -97,29 +85,14 @@ class AlgorithmicTask:
         self, seed: int, step: int = 0, share: Share = WHOLE
     ) -> Generator[dict[int, Examples], None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
-        config, problem = self.config, self.problem
+        config = self.config
         rng = np.random.default_rng(config.seed)
-        if config.uneven_keys:
-            problem = replace(problem, draw=partial(draw_keys, uneven=config.uneven_keys))
-        data = make_bins(problem, rng, config.bins, config.examples_per_length)
-        full = {
-            size: distinct_examples(problem, rng, size, len(data[size])).padded(size)
-            for size in config.bins
-            if config.full
-        }
-        own, batch = share.rows(config.batch_size), config.batch_size
+        data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
+        own = share.rows(config.batch_size)
 
         def examples(size: int, at: int) -> Examples:
-            rows = shuffled_rows(len(data[size]), batch, at, seed, size)[own]
-            chosen = data[size].take(rows)
-            if not config.full:
-                return chosen
-            filled = full[size].take(shuffled_rows(len(full[size]), batch, at, seed, size)[own])
-            drawn = np.random.default_rng((seed, at, size)).random((batch, 1))[own] < config.full
-            return Examples(
-                np.where(drawn, filled.inputs, chosen.inputs),
-                np.where(drawn, filled.targets, chosen.targets),
-            )
+            rows = shuffled_rows(len(data[size]), config.batch_size, at, seed, size)
+            return data[size].take(rows[own])
 
         return ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 

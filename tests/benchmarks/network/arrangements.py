@@ -1,4 +1,4 @@
-"""The network alone: windows a second of each arrangement, and the gated baseline beside it.
+"""The network alone: windows a second of each arrangement.
 
 "plain" is the network as it is trained, one batch on all cores; "arranged" is what the service
 runs, as it runs it on this machine, for each way of emitting frames. Of "all frames" no switch unit
@@ -10,16 +10,14 @@ import math
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from model import storage
-from model.config import FRAMES, HOP, PAPER, WINDOW, RSEConfig
+from model.config import FRAMES, HOP, PAPER, WINDOW
 from model.fast.network import fast_network
-from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
 from model.transcriber import FeatureStream, TranscriptionModel
 from service.engine.batching import EngineSettings
@@ -44,7 +42,7 @@ Figures = dict[str, Any]
 
 
 def run(options: argparse.Namespace) -> Figures:
-    """Windows a second of the shipped models and of the paper's, and the baseline's ratios."""
+    """Windows a second of the shipped models and of the paper's."""
     runs = 3 if options.quick else 5
     rates = {
         dtype: matrix_rate(SIDE, dtype, CPU, 4 * runs, lambda: None)
@@ -65,8 +63,6 @@ def run(options: argparse.Namespace) -> Figures:
         transcriber = TranscriptionModel(PAPER).eval().compute_in(dtype)
         # It is forty times as large.
         figures["paper"] |= model(transcriber, rate, BATCHES[: 1 if options.quick else 2], runs)
-    widths = (96,) if options.quick else (96, PAPER.rse.maps)
-    figures["gated baseline"] = {f"m={maps}": baseline(maps, runs) for maps in widths}
     return figures
 
 
@@ -128,34 +124,3 @@ def model(
 def precision_of(dtype: torch.dtype) -> str:
     """A number format's name."""
     return str(dtype).removeprefix("torch.")
-
-
-def baseline(maps: int, runs: int) -> Figures:
-    """How much longer the gated network takes, at inference and for a training step."""
-    residual = RSEConfig(maps=maps, blocks=2, dropout=0.0)
-    networks = {
-        "residual": ResidualShuffleExchange(residual),
-        "gated": ResidualShuffleExchange(replace(residual, unit="gated")),
-    }
-    x = 0.25 * torch.randn(4, 1024, maps)
-    taken: dict[str, dict[str, list[float]]] = {}
-    for name, network in networks.items():
-
-        def step(network: ResidualShuffleExchange = network) -> None:
-            network.zero_grad()
-            network(x).square().mean().backward()
-
-        def infer(network: ResidualShuffleExchange = network) -> None:
-            with torch.inference_mode():
-                network(x)
-
-        taken[name] = {"inference": seconds(infer, runs), "training": seconds(step, runs)}
-    figures: Figures = {
-        f"{name}, {use}, ms": spread([1000 * s for s in times])
-        for name, uses in taken.items()
-        for use, times in uses.items()
-    }
-    for use in ("inference", "training"):
-        pairs = zip(taken["gated"][use], taken["residual"][use], strict=True)
-        figures[f"gated over residual, {use}"] = spread([g / r for g, r in pairs])
-    return figures

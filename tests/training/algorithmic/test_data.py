@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from training.algorithmic.data import (
     BINS,
-    LARGEST_KEY,
     PLUS,
     PROBLEMS,
     TIMES,
     Problem,
-    draw_keys,
     make_bins,
 )
 from training.loop.parallel import shuffled_rows
@@ -94,15 +92,6 @@ def test_sorting_sorts(length: int, seed: int) -> None:
     for inputs, targets in zip(*draw(PROBLEMS["sorting"], seed, length), strict=True):
         assert len(inputs) == length
         assert targets == sorted(inputs)
-
-
-def test_uneven_keys_have_frequencies_of_their_own_in_a_share_of_the_sequences() -> None:
-    keys = draw_keys(np.random.default_rng(0), 256, 2000, uneven=0.5)
-    assert set(np.unique(keys)) == set(range(1, LARGEST_KEY + 1))
-    commonest = np.array([np.bincount(row).max() for row in keys]) / 256
-    # Where all keys are equally likely, the commonest has 0.09 to 0.18 of the places.
-    assert 0.4 < (commonest > 0.2).mean() < 0.5
-    assert (commonest > 0.8).mean() > 0.03
 
 
 @pytest.fixture(scope="module")

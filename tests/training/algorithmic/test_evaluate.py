@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import LIVE, RSEConfig
-from model.storage import WeightsError, save_weights
+from model.storage import save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
 from training.algorithmic.data import PROBLEMS, Examples
 from training.algorithmic.evaluate import (
-    Mirrored,
     draw_examples,
     evaluate_run,
     main,
@@ -53,28 +52,6 @@ def test_padding_counts_only_where_it_is_taken_for_a_symbol() -> None:
     assert score_examples(Oracle(), longer).symbol_accuracy == pytest.approx(2 / 3)
 
 
-class Late(Oracle):
-    """Every key ends one place too late."""
-
-    def forward(self, symbols: Tensor) -> Tensor:
-        right = super().forward(symbols)
-        before, after = right.roll(1, dims=1), right.roll(-1, dims=1)
-        return (0.3 * right + 0.5 * before + 0.1 * after + 0.01).log()
-
-
-def test_errors_cancel_with_the_mirror_image() -> None:
-    examples = draw_examples(PROBLEMS["sorting"], np.random.default_rng(1), 32, 50)
-    assert score_examples(Late(), examples).symbol_accuracy < 0.9
-    inner = slice(1, -1)  # its first and last places see each other
-    inputs, targets = examples.tensors(torch.device("cpu"))
-    assert torch.equal(Mirrored(Late())(inputs).argmax(-1)[:, inner], targets[:, inner])
-
-
-def test_the_mirror_image_leaves_padding_in_place() -> None:
-    examples = draw_examples(PROBLEMS["sorting"], np.random.default_rng(2), 5, 50).padded(8)
-    assert score_examples(Mirrored(Oracle()), examples).symbol_accuracy == 1
-
-
 def test_a_runs_checkpoint_is_scored_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,8 +63,6 @@ def test_a_runs_checkpoint_is_scored_from_the_command_line(
     assert "| 16 |" in capsys.readouterr().out
     result = json.loads((tmp_path / "generalisation.json").read_text())
     assert [score["length"] for score in result["scores"]] == [8, 16]
-    with pytest.raises(WeightsError, match="only sorting has a mirror image, not addition"):
-        evaluate_run(tmp_path, "best", (8, 16), 8, mirrored=True)
     again = evaluate_run(tmp_path, "best", (8, 16), 8)
     assert again[1].symbol_accuracy == result["scores"][1]["symbol_accuracy"]
 

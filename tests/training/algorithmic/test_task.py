@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -30,29 +29,6 @@ TINY = AlgorithmicConfig(
 def make_task(config: AlgorithmicConfig = TINY) -> AlgorithmicTask:
     torch.manual_seed(5)
     return AlgorithmicTask(config)
-
-
-def test_uneven_keys_are_for_training_alone() -> None:
-    even, uneven = make_task(), make_task(replace(TINY, uneven_keys=1.0))
-    commonest = []
-    for task in (even, uneven):
-        batches = task.batches(seed=0)
-        rows = [row for _ in range(20) for row in next(batches)[16].inputs]
-        commonest.append(np.mean([np.bincount(row[row > 0]).max() for row in rows]))
-    assert commonest[1] > 1.5 * commonest[0]
-    assert even.validate(even.network) == uneven.validate(uneven.network)
-
-
-def test_a_share_of_the_examples_fills_its_bin() -> None:
-    shares = []
-    for full in (0.0, 0.75, 1.0):
-        task = make_task(replace(TINY, full=full))
-        batches = task.batches(seed=0)
-        inputs = np.concatenate([next(batches)[16].inputs for _ in range(100)])
-        shares.append(float((inputs > 0).all(axis=1).mean()))
-    assert shares[0] < 0.25
-    assert shares[1] == pytest.approx(0.75 + 0.25 * shares[0], abs=0.1)
-    assert shares[2] == 1
 
 
 def test_bins_join_one_after_another() -> None:
@@ -110,8 +86,6 @@ def test_validating_more_often_changes_nothing(tmp_path: Path) -> None:
     [
         ({"bins": (16, 8)}, "must rise"),
         ({"batch_size": 0}, "^batch_size must"),
-        ({"uneven_keys": 1.5}, "uneven_keys"),
-        ({"task": "addition", "uneven_keys": 0.5}, "uneven_keys"),
     ],
 )
 def test_impossible_configurations_are_refused(change: dict[str, object], message: str) -> None:

@@ -97,6 +97,9 @@ class MusicTask:
             # A sixth faster on CPUs; weights and inputs must match.
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             convolutions.register_forward_pre_hook(_channels_last)
+        if config.model.calibration and not config.terms.calibration:
+            self.network.get_parameter("scale").requires_grad_(False)
+            self.network.get_parameter("offset").requires_grad_(False)
         self.frames = usable_frames(config.model, config.farthest_hops)
         self.archive = (
             Archive(config.archive, config.model.sample_rate, config.model.context)

@@ -289,7 +289,11 @@ _NOVELS = replace(
 )
 
 _PAPER_LAMBADA = LambadaRun(
-    LambadaConfig(vectors=Path("data/wiki-news-300d-1M.vec"), preprocessing="released"),
+    LambadaConfig(
+        train=Path("data/train.txt"),
+        vectors=Path("data/wiki-news-300d-1M.vec"),
+        preprocessing="released",
+    ),
     LoopConfig(
         steps=20_000,
         optimizer="released",
@@ -301,7 +305,7 @@ _PAPER_LAMBADA = LambadaRun(
 )
 
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
-    # Needs fastText's word vectors and a GPU; LAMBADA's train.txt takes the place of the novels.
+    # Needs the authors' train.txt, fastText's word vectors and a GPU.
     "paper": _PAPER_LAMBADA,
     "paper-text": LambadaRun(
         replace(

@@ -41,11 +41,15 @@ def write_recording(
     (root / f"{part}_labels" / f"{number}.csv").write_text("\n".join([HEADER, *rows]) + "\n")
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    root = tmp_path / "archive"
+def write_archive(root: Path) -> None:
     for number in (*TRAIN, *VALIDATION):
         write_recording(root, "train", number, scale(number))
     for number in (*TEST, EXTENDED):
         write_recording(root, "test", number, scale(number))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    root = tmp_path / "archive"
+    write_archive(root)
     return root

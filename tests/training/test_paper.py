@@ -1,0 +1,76 @@
+"""The commands of training/PAPER.md, as written, on small sizes."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from glob import glob
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.paths import REPOSITORY
+from tests.training.musicnet.conftest import write_archive
+from training import evaluate, run
+from training.algorithmic import evaluate as algorithmic
+from training.evaluation import plots
+from training.lambada import evaluate as lambada
+from training.lambada.passages import made_up_passages
+
+LOOP = "--loop.steps 1 --loop.minutes 0 --loop.validate-steps 0"
+SMALL = {
+    "training.run algorithmic": f"""--algorithmic.rse.maps 4 --algorithmic.bins 8 {LOOP}
+        --algorithmic.examples-per-length 4 --algorithmic.validation-examples 4""",
+    "training.run lambada": f"""--lambada.rse.maps 4 --lambada.rse.blocks 1 --lambada.length 32
+        --lambada.batch-size 2 --lambada.validation-passages 4 --lambada.votes 2 {LOOP}""",
+    "training.run musicnet": f"""--music.model.rse.maps 2 --music.model.rse.blocks 1 {LOOP}
+        --music.batch-size 1 --music.workers 0 --music.validation-windows 8
+        --music.synth.cache cache --music.synth.pool-excerpts 1""",
+    "training.algorithmic.evaluate": "--longest 8 --examples 4",
+    "training.evaluate musicnet": "--stride 8192 --jobs 1",
+}
+MAINS: dict[str, Callable[[list[str]], int]] = {
+    "training.run": run.main,
+    "training.evaluate": evaluate.main,
+    "training.algorithmic.evaluate": algorithmic.main,
+    "training.lambada.evaluate": lambada.main,
+    "training.evaluation.plots": plots.main,
+}
+
+
+def commands() -> list[list[str]]:
+    """The page's commands in order, module first; of a loop the first round and the last."""
+    page = (REPOSITORY / "training" / "PAPER.md").read_text()
+    script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    script = re.sub(r"(for \w+ in \S+) .*?(\S+;)", r"\1 \2", script)
+    recorder = 'set -f; python() { printf "%s\\t" "$@"; echo; }\n'
+    said = subprocess.run(
+        ["bash", "-euc", recorder + script], capture_output=True, text=True, check=True
+    )
+    return [line.rstrip("\t").split("\t")[1:] for line in said.stdout.splitlines()]
+
+
+def test_the_pages_commands_run_as_written(
+    tmp_path: Path, synth_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_archive(tmp_path / "ARCHIVE")
+    (tmp_path / "SYNTH").symlink_to(synth_root)
+    (tmp_path / "TEXT").mkdir()
+    passages = made_up_passages(np.random.default_rng(0), 30)
+    for name in ("train", "lambada_development_plain_text", "lambada_test_plain_text"):
+        (tmp_path / "TEXT" / f"{name}.txt").write_text(passages)
+    vectors = "".join(f"{word} 0.1 -0.2 0.3\n" for word in sorted(set(passages.split())))
+    (tmp_path / "TEXT" / "wiki-news-300d-1M.vec").write_text(vectors)
+
+    ran = set()
+    for module, *arguments in commands():
+        if module == "training.evaluation.speed":
+            continue  # tests/training/evaluation/test_speed.py
+        kind = " ".join([module, *arguments[:1]])
+        small = SMALL.get(kind, SMALL.get(module, "")).split()
+        words = [found for word in arguments for found in sorted(glob(word)) or [word]]
+        assert MAINS[module]([*words, *small]) == 0, f"{kind} {words}"
+        ran.add(module)
+    assert ran == set(MAINS)
+    assert len(list(Path("figures").glob("*/*.png"))) >= 8

@@ -8,7 +8,6 @@ from matplotlib.image import imread
 
 from training.evaluation.speed import Sweep, Taken, crossing, ending
 
-
 PROGRAM = """
 import sys
 from training.evaluation.speed import Job, main, measured

@@ -60,7 +60,7 @@ def find(root: Path) -> dict[int, Source]:
     else:
         raise ArchiveError(
             f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
-            "Unpack musicnet.tar.gz there (training/README.md says where it is)."
+            "Unpack musicnet.tar.gz there (training/PAPER.md says where it is)."
         )
     found: dict[int, Source] = {}
     for data, labels in FOLDERS:

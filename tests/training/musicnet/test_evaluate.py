@@ -104,7 +104,7 @@ def test_bad_archives_are_a_message_and_a_status(
     assert run.main(arguments(tmp_path, tmp_path / "run")) == 1
     said = capsys.readouterr().err
     assert "is not the MusicNet archive" in said
-    assert "training/README" in said
+    assert "training/PAPER" in said
     (archive / "train_labels" / "1728.csv").write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
     assert run.main(arguments(archive, tmp_path / "run")) == 1
     assert "does not belong to" in capsys.readouterr().err

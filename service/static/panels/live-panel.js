@@ -81,6 +81,7 @@ export class LivePanel extends EventTarget {
     }
     if (live !== this.#live) return;
     this.#stage.show(take);
+    this.#takes.mark(take);
     this.#stage.roll.follow(() => (live === this.#live ? live.head() : take.head));
     this.#input.list();
   }

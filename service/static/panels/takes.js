@@ -51,7 +51,7 @@ export class TakeList extends EventTarget {
       find("take-name").textContent = take.name;
       find("take-about").textContent = take.saved ? about : `${about} · not saved`;
       for (const name of ["rename", "again", "delete"]) {
-        find(name).ariaLabel = `${find(name).textContent}: ${take.name}`;
+        find(name).ariaLabel = `${find(name).textContent.trim()}: ${take.name}`;
       }
     };
     find("again").disabled = !take.recording;

@@ -18,7 +18,7 @@ const NAME_MIN_WIDTH = 24;
 const PEDAL_HEIGHT = 4; // pixels
 const FAINT = 0.75; // opacity below which a note's name is in the page's ink
 const BAND_OPACITY = 0.14; // of the row from a lit key to its note
-const PASSAGE_OPACITY = 0.16;
+const SHADE_OPACITY = 0.1; // of what a loop leaves out
 const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be seen
 
 export class Painter {
@@ -136,7 +136,7 @@ export class Painter {
     const [left, right] = [start, end].map((time) => Math.max(keys, Math.min(width, x(time))));
     context.fillStyle = this.palette.cursor;
     context.fillRect(left, RULER_HEIGHT - 4, right - left, 4);
-    context.globalAlpha = PASSAGE_OPACITY;
+    context.globalAlpha = SHADE_OPACITY;
     context.fillStyle = this.palette.strong;
     context.fillRect(keys, 0, left - keys, height);
     context.fillRect(right, 0, width - right, height);

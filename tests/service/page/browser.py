@@ -76,7 +76,7 @@ def chromium(
 class Tab:
     """A tab on the page, and what its console complained about."""
 
-    def __init__(self, page: Page, server: RunningServer) -> None:
+    def __init__(self, page: Page, server: RunningServer, url: str | None = None) -> None:
         self.page = page
         self.server = server
         self.complaints: list[str] = []
@@ -86,7 +86,7 @@ class Tab:
             "console",
             lambda line: self.complaints.append(line.text) if line.type == "error" else None,
         )
-        page.goto(server.url)
+        page.goto(url or server.url)
 
     @property
     def roll(self) -> dict[str, str]:

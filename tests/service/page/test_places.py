@@ -1,0 +1,125 @@
+"""Where the page is served: under a path, and behind proxies that are set up wrongly."""
+
+import asyncio
+import os
+import pwd
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from clients.client import TranscriptionClient
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
+from tests.conftest import require_system
+from tests.fakes import play
+from tests.service.apps import pcm16
+from tests.service.page.browser import Tab
+from tests.service.page.conftest import DURATION_S, NAMES, PITCHES, RATE_HZ, TONES
+from tests.service.servers import START_S, RunningServer, answers, reserved_port
+
+CONFIGURATION = """
+pid nginx.pid;
+events {{}}
+http {{
+  access_log off;
+  {temporary}
+  server {{
+    listen 127.0.0.1:{port};
+    proxy_http_version 1.1;
+    location /music/ {{
+      proxy_pass {server}/;
+      proxy_set_header Host $http_host;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection upgrade;
+    }}
+    location /foreign/ {{  # the server sees another host than the browser
+      proxy_pass {server}/;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection upgrade;
+    }}
+    location /plain/ {{  # no websockets
+      proxy_pass {server}/;
+      proxy_set_header Host $http_host;
+    }}
+  }}
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def proxy(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = require_system("nginx")
+    folder = tmp_path_factory.mktemp("nginx")
+    reservation, port = reserved_port()
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    temporary = " ".join(f"{kind}_temp_path {kind};" for kind in kinds)
+    text = CONFIGURATION.format(port=port, server=server.url, temporary=temporary)
+    (folder / "nginx.conf").write_text(text)
+    directives = "daemon off;"
+    if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
+        directives += f" user {pwd.getpwuid(0).pw_name};"
+    command = [program, "-p", f"{folder}/", "-c", "nginx.conf", "-e", "stderr", "-g", directives]
+    process = subprocess.Popen(command)
+    try:
+        deadline = time.monotonic() + START_S
+        url = f"http://127.0.0.1:{port}"
+        while not answers(f"{url}/music/readyz"):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+        reservation.close()
+
+
+def test_the_page_works_under_a_path(
+    browser: Browser, server: RunningServer, proxy: str, recording: Path
+) -> None:
+    context = browser.new_context()
+    tab = Tab(context.new_page(), server, f"{proxy}/music/")
+    tab.upload(recording)
+    expect(tab.page.locator("#note-count")).to_have_text("4 notes")
+    tab.page.locator("summary", has_text="List").click()
+    tab.listen()
+    tab.wait_for_melody(NAMES)
+    tab.stop()
+    assert tab.complaints == []
+    context.close()
+
+
+def test_a_client_works_under_a_path(proxy: str) -> None:
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
+
+    async def pitches() -> list[int]:
+        async with TranscriptionClient(f"{proxy}/music/", options) as client:
+            await client.send(pcm16(play(TONES, DURATION_S, RATE_HZ)))
+            await client.stop()
+        return [note.pitch for note in client.notes.notes]
+
+    with ThreadPoolExecutor() as threads:  # in this one Playwright runs its loop
+        assert threads.submit(asyncio.run, pitches()).result() == PITCHES
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "tries_again"),
+    [
+        ("foreign", "this origin is not in RSE_ALLOWED_ORIGINS", False),
+        ("plain", "a proxy between must pass it on; trying again", True),
+    ],
+)
+def test_a_refusal_that_browsers_hide_is_named(
+    browser: Browser, server: RunningServer, proxy: str, place: str, words: str, tries_again: bool
+) -> None:
+    context = browser.new_context()
+    tab = Tab(context.new_page(), server, f"{proxy}/{place}/")
+    tab.press("Listen")
+    expect(tab.page.locator("#status.trouble")).to_contain_text(words)
+    expect(tab.page.locator("#listen-label")).to_have_text("Stop" if tries_again else "Listen")
+    context.close()

@@ -155,10 +155,14 @@ class Container:
         return chain([first], packets), stream, first.pos or 0
 
     def _demuxed(self, stream: Any) -> Iterator[Any]:
-        try:
-            yield from self._container.demux(stream)
-        except av.FFmpegError:
-            pass  # what was promised and is not there is a fault; another container may follow
+        while True:
+            try:
+                yield from self._container.demux(stream)
+                return
+            except IndexError:
+                pass  # PyAV does not know a stream that begins in the middle
+            except av.FFmpegError:
+                return  # what is promised and not there is a fault; another container may follow
 
     def _damage(self, reason: str) -> None:
         self.fault = self.fault or (self._read / self.rate_hz, reason)

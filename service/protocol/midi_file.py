@@ -1,22 +1,20 @@
-"""Standard MIDI Files, for the service and its clients: the same notes give the same bytes.
-
-mido writes them: pretty_midi writes no tempo changes and chooses the channels itself.
-"""
+"""Standard MIDI Files, by pretty_midi, for the service and its clients: the same notes give the
+same bytes."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import mido
+from pretty_midi import ControlChange, Instrument, Note, PrettyMIDI
+from pretty_midi.pretty_midi import MAX_TICK
 
 TICKS_PER_BEAT = 480
-"""1.04 ms per tick at 120 BPM. pretty_midi takes a file of over ten million ticks for damaged: with
-these that is 2.9 hours."""
+"""1.04 ms per tick at 120 BPM; halved until a long file has fewer ticks than readers take."""
 PEDALLED = ("piano", "electric piano")
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
 SUSTAIN = 64  # controller number
-_OFF_VELOCITY = 64  # the standard's value for "not measured"
 FASTEST_BPM = 400.0  # that may be asked for, or that a file has before its first beat
 
 
@@ -60,22 +58,36 @@ class TempoMap:
         changes: (tick, microseconds per beat) of the file's tempo events.
     """
 
-    def __init__(self, beat: Beat) -> None:
+    def __init__(self, beat: Beat, ticks_per_beat: int = TICKS_PER_BEAT) -> None:
+        self.ticks_per_beat = ticks_per_beat
         self._us = round(1e6 * beat.period_s)
         lead_s = beat.first_s % beat.period_s
         if 0 < lead_s < 60 / FASTEST_BPM:
             lead_s += beat.period_s
         self._lead_us = round(1e6 * lead_s)
-        self.changes = [(0, self._lead_us), (TICKS_PER_BEAT, self._us)]
+        self.changes = [(0, self._lead_us), (ticks_per_beat, self._us)]
         if self._lead_us == 0:
             self.changes = [(0, self._us)]
 
     def tick(self, time_s: float) -> int:
         us = 1e6 * time_s
         if us < self._lead_us:
-            return round(TICKS_PER_BEAT * us / self._lead_us)
-        lead_ticks = TICKS_PER_BEAT if self._lead_us else 0
-        return lead_ticks + round(TICKS_PER_BEAT * (us - self._lead_us) / self._us)
+            return round(self.ticks_per_beat * us / self._lead_us)
+        lead_ticks = self.ticks_per_beat if self._lead_us else 0
+        return lead_ticks + round(self.ticks_per_beat * (us - self._lead_us) / self._us)
+
+    @property
+    def longest_tick_s(self) -> float:
+        return max(us for _, us in self.changes) / self.ticks_per_beat / 1e6
+
+    def empty_file(self) -> PrettyMIDI:
+        """With the tempo, and no notes."""
+        track = mido.MidiTrack()
+        for (before, _), (tick, us) in zip([(0, 0), *self.changes], self.changes, strict=False):
+            track.append(mido.MetaMessage("set_tempo", tempo=us, time=tick - before))
+        return PrettyMIDI(
+            mido_object=mido.MidiFile(tracks=[track], ticks_per_beat=self.ticks_per_beat)
+        )
 
 
 def played(notes: Iterable[FileNote], programs: Mapping[str, int]) -> list[str]:
@@ -91,11 +103,11 @@ def midi_file(
     beat: Beat = DEFAULT_BEAT,
     only: str | None = None,
 ) -> bytes:
-    """The file: without instruments of type 0, one track on one channel.
+    """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
+    program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
+    one track without a name for notes without an instrument.
 
-    With instruments it is of type 1: a track of the tempo, and one for each instrument with its
-    name, its program, its own channel (shared from the 16th instrument on), and the pedal if it has
-    one. Every note lasts at least a tick, as readers drop those that do not.
+    Every note lasts at least a tick, as readers drop those that do not.
 
     Args:
         pedal: moves of the sustain pedal in order: seconds, and whether it is down. One that is
@@ -104,64 +116,36 @@ def midi_file(
         beat: the file's; the notes' times are the same with any.
         only: an instrument; the others are left out.
     """
-    tempo = TempoMap(beat)
+    ends_s = [note.offset_s for note in notes if note.offset_s is not None]
     if pedal and pedal[-1][1]:  # the performance broke off
-        ends_s = [note.offset_s for note in notes if note.offset_s is not None]
         pedal = [*pedal, (max([pedal[-1][0], *ends_s]), False)]
+    last_s = max([0.0, *ends_s, *(time_s for time_s, _ in pedal)])
+    tempo = TempoMap(beat)
+    while tempo.tick(last_s) > MAX_TICK * 0.99:
+        tempo = TempoMap(beat, tempo.ticks_per_beat // 2)
+    file, least_s = tempo.empty_file(), 1.001 * tempo.longest_tick_s
     names = [name for name in played(notes, programs) if only in (None, name)]
-    moments: list[_Moment] = [
-        (tick, 0, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in tempo.changes
-    ]
-    if only is None:
-        unnamed = [note for note in notes if note.instrument is None]
-        moments += _strokes(unnamed, () if names else pedal, CHANNELS[0], tempo)
-    tracks = [_track(moments)]
-    for place, name in enumerate(names):
-        channel = CHANNELS[place % len(CHANNELS)]
-        own = [note for note in notes if note.instrument == name]
-        track = _track(_strokes(own, pedal if name in PEDALLED else (), channel, tempo))
-        program = mido.Message("program_change", program=programs.get(name, 0), channel=channel)
-        tracks.append(mido.MidiTrack([mido.MetaMessage("track_name", name=name), program, *track]))
-    file = io.BytesIO()
-    kind = 1 if names else 0
-    mido.MidiFile(type=kind, tracks=tracks, ticks_per_beat=TICKS_PER_BEAT).save(file=file)
-    return file.getvalue()
+    unnamed = only is None and any(note.instrument is None for note in notes)
+    for name in [*([None] if unnamed or not names else []), *names]:
+        part = Instrument(programs.get(name, 0) if name else 0, name=name or "")
+        part.notes = [
+            Note(note.velocity, note.pitch, note.onset_s, max(end_s, note.onset_s + least_s))
+            for note in notes
+            if note.instrument == name and (end_s := note.offset_s) is not None
+        ]
+        if name in PEDALLED or not names:
+            part.control_changes = _pedal(pedal, least_s)
+        file.instruments.append(part)
+    memory = io.BytesIO()
+    file.write(memory)
+    return memory.getvalue()
 
 
-_Moment = tuple[int, int, Any]
-"""A tick, a rank within it, and a message."""
-
-
-def _strokes(
-    notes: Iterable[FileNote], pedal: Iterable[tuple[float, bool]], channel: int, tempo: TempoMap
-) -> list[_Moment]:
-    """The messages of a track. Within a tick, the pedal comes first, and ends precede beginnings,
-    so that a re-struck note does not end at once."""
-    moments: list[_Moment] = []
-    for time_s, down in pedal:
-        value = 127 if down else 0
-        message = mido.Message("control_change", control=SUSTAIN, value=value, channel=channel)
-        moments.append((tempo.tick(time_s), 1, message))
-    for note in notes:
-        if note.offset_s is not None:
-            onset = tempo.tick(note.onset_s)
-            offset = max(onset + 1, tempo.tick(note.offset_s))
-            on = mido.Message("note_on", note=note.pitch, velocity=note.velocity, channel=channel)
-            off = mido.Message("note_off", note=note.pitch, velocity=_OFF_VELOCITY, channel=channel)
-            moments += [(onset, 3, on), (offset, 2, off)]
-    return moments
-
-
-def _track(moments: Iterable[_Moment]) -> Any:
-    """The messages with their delta times, in an order that does not depend on theirs."""
-    track = mido.MidiTrack()
-    now = 0
-    for tick, _, message in sorted(moments, key=_order):
-        track.append(message.copy(time=tick - now))
-        now = tick
-    return track
-
-
-def _order(moment: _Moment) -> tuple[int, int, int, int]:
-    tick, rank, message = moment
-    return tick, rank, getattr(message, "note", 0), getattr(message, "velocity", 0)
+def _pedal(moves: Iterable[tuple[float, bool]], least_s: float) -> list[ControlChange]:
+    """Each move at least a tick after the one before: within a tick, readers may turn them."""
+    changes: list[ControlChange] = []
+    time_s = -least_s
+    for move_s, down in moves:
+        time_s = max(move_s, time_s + least_s)
+        changes.append(ControlChange(SUSTAIN, 127 if down else 0, time_s))
+    return changes

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
+from pretty_midi import PrettyMIDI
 
 from model.instruments import PROGRAMS
 from service.notes import events
@@ -23,7 +24,6 @@ from service.session.transcribe import Performance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pretty_midi import PrettyMIDI
 
 
 class Note(NamedTuple):
@@ -121,12 +121,8 @@ class Transcription:
                 raise ValueError(f"save to .mid, .json or .csv, not {ending or 'no ending'}")
 
     def to_pretty_midi(self) -> PrettyMIDI:
-        """The MIDI file as a ``pretty_midi.PrettyMIDI``. Raises ImportError without pretty_midi."""
-        try:
-            import pretty_midi
-        except ImportError as missing:
-            raise _extra_missing(missing) from missing
-        return pretty_midi.PrettyMIDI(io.BytesIO(self.performance.midi))
+        """The MIDI file as a ``pretty_midi.PrettyMIDI``."""
+        return PrettyMIDI(io.BytesIO(self.performance.midi))
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """A piano roll: probabilities of the frames, and the notes found in them.

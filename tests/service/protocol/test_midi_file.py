@@ -1,6 +1,7 @@
 """MIDI files: the notes that come out of a reader are those that went in."""
 
 import io
+from pathlib import Path
 
 import mido
 import pretty_midi
@@ -11,8 +12,7 @@ from hypothesis import strategies as st
 from model.instruments import PROGRAMS
 from service.notes.events import Note, PedalPress
 from service.notes.score import midi_file
-from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT
-from service.settings import Settings
+from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT, Beat
 
 TICK_S = 0.5 / TICKS_PER_BEAT
 
@@ -56,27 +56,47 @@ def test_the_file_is_deterministic_and_plain() -> None:
     data = midi_file(notes)
     assert data == midi_file(reversed(notes))
     opened = mido.MidiFile(file=io.BytesIO(data))
-    assert opened.type == 0
-    assert [(m.type, m.note, m.time) for m in opened.tracks[0] if not m.is_meta] == [
-        ("note_on", 60, 0),
-        ("note_off", 60, TICKS_PER_BEAT),
-        ("note_on", 60, 0),
-        ("note_off", 60, 1),
+    tempo, track = opened.tracks
+    assert [message.type for message in tempo] == ["set_tempo", "time_signature", "end_of_track"]
+    assert [(m.note, m.velocity, m.time) for m in track if m.type == "note_on"] == [
+        (60, 100, 0),
+        (60, 0, TICKS_PER_BEAT),
+        (60, 90, 0),
+        (60, 0, 1),
     ]
 
 
 def test_a_file_without_instruments_has_the_pedal() -> None:
     note = Note(0, 60, 100, 0.9, 0, 10, 0.0, 0.5)
     opened = mido.MidiFile(file=io.BytesIO(midi_file([note], [PedalPress(0.25, 1.0)])))
-    moves = [(m.control, m.value) for m in opened.tracks[0] if m.type == "control_change"]
+    moves = [(m.control, m.value) for m in opened.tracks[1] if m.type == "control_change"]
     assert moves == [(64, 127), (64, 0)]
 
 
-def test_readers_open_the_longest_recordings() -> None:
-    end_s = Settings().max_upload_s
+@pytest.mark.parametrize("hours", [1, 3, 10])
+@pytest.mark.parametrize("bpm", [20, 120, 400])
+def test_readers_open_the_longest_recordings(hours: float, bpm: float) -> None:
+    end_s = 3600.0 * hours
     note = Note(0, 60, 100, 0.9, 0, 10, end_s - 0.5, end_s)
-    found = pretty_midi.PrettyMIDI(io.BytesIO(midi_file([note]))).instruments[0].notes
-    assert [(one.start, one.end) for one in found] == [(end_s - 0.5, end_s)]
+    data = midi_file([note], beat=Beat(60 / bpm))
+    (found,) = pretty_midi.PrettyMIDI(io.BytesIO(data)).instruments[0].notes
+    assert (found.start, found.end) == pytest.approx((end_s - 0.5, end_s), abs=0.01)
+
+
+@pytest.mark.parametrize("names", [["piano"], ["violin", "violin", "viola", "cello"], [None]])
+def test_music21_imports_a_piano_a_quartet_and_notes_without_names(
+    names: list[str | None], tmp_path: Path
+) -> None:
+    music21 = pytest.importorskip("music21")
+    notes = [
+        Note(i, 60 + 2 * i, 80, 1.0, 0, 0, 0.5 * i, 0.5 * i + 0.5, names[i % len(names)])
+        for i in range(8)
+    ]
+    (tmp_path / "a.mid").write_bytes(midi_file(notes, [PedalPress(0.25, 1.5)]))
+    score = music21.converter.parse(tmp_path / "a.mid")
+    found = sorted((n.offset, n.pitch.midi) for n in score.flatten().notes)
+    assert found == [(float(note.onset_s * 2), note.pitch) for note in notes]
+    assert len(score.parts) == len(set(names))
 
 
 def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drums() -> None:
@@ -90,7 +110,7 @@ def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drum
     file = mido.MidiFile(file=io.BytesIO(data))
     assert file.type == 1
     tempo, *tracks = file.tracks
-    assert [message.type for message in tempo] == ["set_tempo", "end_of_track"]
+    assert [message.type for message in tempo] == ["set_tempo", "time_signature", "end_of_track"]
     assert [track.name for track in tracks] == list(PROGRAMS)
     channels = [{m.channel for m in track if not m.is_meta} for track in tracks]
     assert all(len(channel) == 1 and 9 not in channel for channel in channels)

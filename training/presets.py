@@ -139,9 +139,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     ),
     # The third generation: all families, in slices (--max-minutes, --resume).
     "live-every-voice": MusicRun(
-        MusicConfig(
-            weights=HeadWeights(instrument=2), validation_windows=100, family_passages=8
-        ),
+        MusicConfig(weights=HeadWeights(instrument=2), validation_windows=100, family_passages=8),
         LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
         init="live",
     ),

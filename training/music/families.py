@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.notes import FRAME_UNKNOWN, Notes, joined
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
 from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import ScoredRecording, load_recordings, rows
+from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings, rows
 from training.music.scored.labelled import load_labelled
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.surroundings import load_backgrounds
@@ -73,11 +73,18 @@ class Passage:
     notes: Notes
     """A velocity of 0 is unknown."""
     unknown: NDArray[np.float64]
-    """What the labels leave open, [n, 4], as in ``Rendered.unknown``."""
+    """What the labels leave open, [n, 4], as in ``Rendered.unknown``; where approximate notes begin
+    is known, to within 40 ms."""
+    approximate: bool = False
 
     @property
     def rendered(self) -> Rendered:
-        return Rendered(self.audio, self.notes, unknown=self.unknown)
+        """For judging frame by frame: what approximate labels say of onsets is not good enough."""
+        unknown = self.unknown
+        if self.approximate:
+            everywhere = [[0, len(self.audio) / self.sample_rate, ALL_PITCHES, ONSET_UNKNOWN]]
+            unknown = np.concatenate([unknown, everywhere])
+        return Rendered(self.audio, self.notes, unknown=unknown)
 
 
 def validation_passages(
@@ -86,8 +93,7 @@ def validation_passages(
     """``count`` passages of at most ``seconds`` for each of FAMILIES; deterministic.
 
     Without ``config.real_root`` all are rendered; a family whose instruments the bank lacks is left
-    out. Raises ValueError or OSError for data that cannot
-    be read.
+    out. Raises ValueError or OSError for data that cannot be read.
     """
     material = load_material(config, "validation")
     real = _recordings(config)
@@ -129,9 +135,13 @@ def _part(
     before = moved.where(moved.onset < 0)  # of which no listener hears the beginning
     moved = moved.where(moved.onset >= 0)
     cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
-    unknown = np.concatenate([recording.unknown - np.array([begin_s, begin_s, 0, 0]), cut])
+    doubts = recording.unknown - np.array([begin_s, begin_s, 0, 0])
+    if recording.approximate:
+        doubts[:, 3] = FRAME_UNKNOWN
+    unknown = np.concatenate([doubts, cut])
     inside = (unknown[:, 1] > 0) & (unknown[:, 0] < end_s - begin_s)
-    return Passage(f"{recording.name}@{begin_s:.1f}", audio, rate, moved, unknown[inside])
+    name = f"{recording.name}@{begin_s:.1f}"
+    return Passage(name, audio, rate, moved, unknown[inside], recording.approximate)
 
 
 def _rendered(

@@ -12,6 +12,7 @@ from model.transcriber import TranscriptionModel
 from tests.networks import TINY
 from training.music.families import FAMILIES, validation_passages
 from training.music.family_metrics import family_metrics, family_windows
+from training.music.notes import FRAME_UNKNOWN
 from training.music.synth.config import SynthConfig
 
 
@@ -41,6 +42,22 @@ def test_a_part_of_a_recording_masks_what_began_before_it(
     assert (part.notes.onset >= 0).all()
     assert part.unknown[:, 2].tolist() == [60]
     assert part.unknown[0, 1] == pytest.approx(9.9 - begin_s, abs=0.1)
+
+
+def test_onsets_of_approximate_labels_are_judged_by_note_and_not_by_frame(
+    synth_config: SynthConfig, tmp_path: Path
+) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(4 * SAMPLE_RATE), SAMPLE_RATE)
+    (tmp_path / "a.tsv").write_text("1.0\t2.0\t60\n")
+    entry = {"id": "a", "audio": "a.wav", "labels": ["a.tsv"], "label_kind": "approximate"}
+    entry |= {"instruments": "voice", "split": "validation"}
+    (tmp_path / "index.json").write_text(json.dumps([entry]))
+    config = replace(synth_config, real_root=tmp_path)
+    (part, *_) = validation_passages(config, 2, 4.0)["voice"]
+    assert set(part.unknown[:, 3]) == {FRAME_UNKNOWN}
+    (windows,) = family_windows({"voice": [part]}, 0).values()
+    assert windows.targets.onset_unknown.all()
+    assert not windows.targets.frame_unknown.all()
 
 
 def test_families_are_judged_alike(synth_config: SynthConfig) -> None:

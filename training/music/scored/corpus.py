@@ -201,6 +201,8 @@ class ScoredRecording:
     """Velocity 0 means unknown."""
     unknown: NDArray[np.float64]
     """As in ``Rendered``."""
+    approximate: bool = False
+    """Whether ``unknown`` covers the edges of all notes, as they are only nearly right."""
 
 
 def load_recordings(

@@ -83,7 +83,8 @@ def _load(
     notes = notes.moved(instrument=np.full(len(notes), number, np.int8))
     exact = entry.get("label_kind") == EXACT
     doubts = np.zeros((0, 4)) if exact else edges(notes)
-    return ScoredRecording(entry["id"], stored_audio(root / entry["audio"], cache), notes, doubts)
+    audio = stored_audio(root / entry["audio"], cache)
+    return ScoredRecording(entry["id"], audio, notes, doubts, approximate=not exact)
 
 
 def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:

@@ -245,7 +245,7 @@ def _play(
             swelled(sound, float(phrasing.slope_db[i]), float(phrasing.swell_db[i]))
         sustain = max(0, int(held[i]))
         if phrasing.left[i]:
-            sustain = max(0, sustain - transition // 2)
+            sustain = min(n, max(0, sustain - transition // 2))
             sound[sustain : sustain + transition] *= rising[::-1][: n - sustain]
             sound[sustain + transition :] = 0
         elif sustain < n:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
 from training.music.synth.instruments.bank import SILENCE_DB, Bank
+from training.music.synth.instruments.lines import Line
 from training.music.synth.render import FADED_DB, Rendered, Voice, render, shorten_repeats
 
 
@@ -73,6 +75,16 @@ def test_a_decayed_note_ends_its_label_and_a_looped_one_lasts(bank: Bank) -> Non
     early = level_db(violin.audio[SAMPLE_RATE : 2 * SAMPLE_RATE])
     late = level_db(violin.audio[int(7.5 * SAMPLE_RATE) : int(8.5 * SAMPLE_RATE)])
     assert late == pytest.approx(early, abs=2)
+
+
+def test_a_recording_may_end_near_a_slur(bank: Bank) -> None:
+    violin = bank.instruments["violin_one"]
+    short = replace(violin, loop_end=np.zeros_like(violin.loop_end))
+    voices = [Voice(short, line=Line(connected=1, slurred=1))]
+    for end in np.arange(1.7, 2.4, 0.02):  # recorded for about 2 s
+        held = notes((0.1, end, 67, 90, 0), (end, 4.0, 69, 90, 0))
+        out = render(bank, held, voices, 5.0, 0.0, np.random.default_rng(0))
+        assert 1.0 < out.notes.offset[0] <= end
 
 
 def test_notes_that_cannot_be_played_are_in_neither_audio_nor_labels(bank: Bank) -> None:

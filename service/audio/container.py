@@ -290,7 +290,7 @@ def _values(frame: AudioFrame) -> NDArray[np.float32]:
     values = values.T if planar else values.reshape(-1, frame.layout.nb_channels)
     kind = frame.format.packed.name if planar else frame.format.name
     if kind not in _SCALES:
-        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
             return values.astype(np.float32, copy=False)
     whole = values.astype(np.float32)
     return (whole - np.float32(_ZERO.get(kind, 0))) / np.float32(_SCALES[kind])

@@ -31,7 +31,7 @@ FORM = {
                         "file": {
                             "type": "string",
                             "contentMediaType": "application/octet-stream",
-                            "description": "WAV, FLAC, OGG or MP3",
+                            "description": "an audio file, or a film with sound",
                         }
                     },
                 }

@@ -48,6 +48,9 @@ export const channelOf = (index) => [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 
 
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
+export const toBase64 = (bytes) =>
+  btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+
 function eventsOf(notes, pedal, channel) {
   const events = [];
   const span = ({ onset, offset }) => {

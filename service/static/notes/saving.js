@@ -1,15 +1,16 @@
 /** Takes as files: MIDI, JSON, WAV, and a ZIP of many. What the filter hides is left out. */
 
-import { midiFile } from "./midi.js";
+import { midiFile, toBase64 } from "./midi.js";
 import { zip } from "./zip.js";
 
 const KEEP_URL_MS = 60_000; // a large file is still being written to disk
 
-export function midiOf(take, filter) {
+export const midiOf = (take, filter) => new Blob([bytesOf(take, filter)], { type: "audio/midi" });
+
+function bytesOf(take, filter) {
   // The server's own file where it holds the very same notes.
   const whole = filter.neutral && take.midi;
-  const bytes = whole ? take.midi : midiFile(filter.notesOf(take), take);
-  return new Blob([bytes], { type: "audio/midi" });
+  return whole ? take.midi : midiFile(filter.notesOf(take), take);
 }
 
 /** The notes of one instrument, with its program. */
@@ -49,14 +50,12 @@ export function dragOut(element, takeOf, filter) {
   element.draggable = true;
   element.addEventListener("dragstart", ({ dataTransfer }) => {
     const take = takeOf();
-    const url = URL.createObjectURL(midiOf(take, filter));
-    dataTransfer.setData("DownloadURL", `audio/midi:${stemOf(take)}.mid:${url}`);
+    const data = `data:audio/midi;base64,${toBase64(bytesOf(take, filter))}`;
+    dataTransfer.setData("DownloadURL", `audio/midi:${stemOf(take)}.mid:${data}`);
     dataTransfer.effectAllowed = "copy";
-    const ended = ({ dataTransfer: { dropEffect } }) => {
-      if (dropEffect !== "none") take.wasSaved();
-      setTimeout(() => URL.revokeObjectURL(url), KEEP_URL_MS);
-    };
-    element.addEventListener("dragend", ended, { once: true });
+  });
+  element.addEventListener("dragend", ({ dataTransfer }) => {
+    if (dataTransfer.dropEffect !== "none") takeOf().wasSaved();
   });
 }
 

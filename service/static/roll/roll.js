@@ -29,6 +29,7 @@ export class Roll extends EventTarget {
   #headAt = null; // () => seconds, while the take is live
   #following = false; // the newest moment stays in view
   #cursorAt = null; // () => seconds, while playing
+  #held = false; // scrolled by hand meanwhile: the view stays there
   #cursor = 0;
   #passage = null;
   #heat = false;
@@ -104,6 +105,7 @@ export class Roll extends EventTarget {
   /** Follow playback, or `null` to leave the cursor where it is. */
   play(cursorAt) {
     this.#cursorAt = cursorAt;
+    this.#held = false;
     this.redraw();
   }
 
@@ -153,6 +155,7 @@ export class Roll extends EventTarget {
 
   /** Show the time from `start` on; `glide` false where a hand moves it. */
   scroll(start, glide = true) {
+    this.#held = true;
     this.#pan(start);
     if (!glide) this.#view.now.start = this.#view.goal.start;
     const { span } = this.view;
@@ -219,7 +222,10 @@ export class Roll extends EventTarget {
       this.#track(this.#view.goal.span);
     } else if (this.#cursorAt) {
       this.#cursor = this.#cursorAt();
-      this.#pan(this.#cursor - this.#view.goal.span * CURSOR_SHARE);
+      const { start, span } = this.#view.goal;
+      const passage = this.#passage;
+      const loops = passage && passage.start >= start && passage.end <= start + span;
+      if (!this.#held && !loops) this.#pan(this.#cursor - span * CURSOR_SHARE);
     }
     const moving = this.#view.ease(seconds);
     this.#draw();

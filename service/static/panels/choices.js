@@ -19,7 +19,7 @@ export class Choices {
     $("lookahead").addEventListener("input", () => this.#show());
     this.#show();
     fetchInstruments().then(
-      (names) => names.forEach((name) => this.#add(name)),
+      (names) => this.offer(names),
       () => {}, // listening will say that the server is gone
     );
   }
@@ -52,6 +52,11 @@ export class Choices {
     for (const button of this.#buttons.values()) button.disabled = !value;
   }
 
+  /** Instruments that the server's weights distinguish; known ones are left as they are. */
+  offer(names) {
+    for (const name of names) if (!this.#buttons.has(name)) this.#add(name);
+  }
+
   #add(name) {
     const button = document.createElement("button");
     button.type = "button";
@@ -75,7 +80,7 @@ export class Choices {
   }
 }
 
-/** Those that the server's weights distinguish. */
+/** None where the server wants a key first. */
 async function fetchInstruments() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
   if (!response.ok) return [];

@@ -103,6 +103,7 @@ export class LivePanel extends EventTarget {
     });
     on("ready", ({ delay_ms, median_delay_ms, instruments }) => {
       this.#midi.programs = instruments ?? {};
+      this.#choices.offer(Object.keys(instruments ?? {}));
       const median = median_delay_ms ? `${inWords(median_delay_ms / 1000)}, at most ` : "";
       $("delay").textContent = median + inWords(delay_ms / 1000);
       this.#readOut();

@@ -50,6 +50,7 @@ export class UploadsPanel extends EventTarget {
       this.#stage.roll.follow(() => take.head, span);
     }
     row.show(job);
+    this.#choices.offer(Object.keys(take.programs));
     if (state === "running") {
       this.#stage.showPosition();
     } else if (state !== "waiting") {

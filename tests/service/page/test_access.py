@@ -16,7 +16,7 @@ KEY = "rse_a-key-for-this-test"
 def test_the_page_asks_for_a_key(
     browser: Browser, start_server: StartServer, recording: Path
 ) -> None:
-    server = start_server(*TONES_SERVER, RSE_KEYS=f"someone:{hash_key(KEY).hex()}")
+    server = start_server(*TONES_SERVER, "all", RSE_KEYS=f"someone:{hash_key(KEY).hex()}")
     context = browser.new_context()
     try:
         tab = Tab(context.new_page(), server)
@@ -30,6 +30,7 @@ def test_the_page_asks_for_a_key(
         tab.press("Continue")
         tab.wait_for_notes(len(TONES))
         expect(field).to_have_count(0)
+        expect(page.locator("#players")).to_be_visible()  # the server names its instruments now
 
         page.reload()  # the key is the tab's
         tab.listen()

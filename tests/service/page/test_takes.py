@@ -46,7 +46,12 @@ def test_a_take_is_renamed_saved_and_deleted(tab: Tab, recording: Path, tmp_path
 
 def test_what_is_saved_goes_without_a_question(tab: Tab, recording: Path, tmp_path: Path) -> None:
     page = tab.page
-    page.on("dialog", lambda dialog: tab.complaints.append(dialog.message) or dialog.accept())
+
+    def refuse(dialog: Dialog) -> None:
+        tab.complaints.append(f"asked: {dialog.message}")
+        dialog.accept()
+
+    page.on("dialog", refuse)
     tab.upload(recording, recording)
     midi = tab.download()
     assert pitches_of(saved(midi, tmp_path)) == PITCHES

@@ -85,7 +85,8 @@ def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any
         state = torch.load(path, weights_only=True, map_location=device)
     except (OSError, RuntimeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise WeightsError(f"cannot read {path}: {error}") from error
-    theirs, ours = state["config"], _jsonable(config)
+    ours = _jsonable(config)
+    theirs = _completed(state["config"], ours)  # an older version had fewer fields
     if theirs != ours:
         raise WeightsError(f"{folder} trains another configuration: {_differences(theirs, ours)}")
     return state
@@ -94,6 +95,13 @@ def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any
 def _jsonable(values: Any) -> Any:
     """As read back from JSON, so that saved values compare equal."""
     return json.loads(json.dumps(values))
+
+
+def _completed(theirs: Any, ours: Any) -> Any:
+    """Theirs with the fields of ours that it lacks."""
+    if not (isinstance(theirs, dict) and isinstance(ours, dict)):
+        return theirs
+    return ours | {name: _completed(value, ours.get(name)) for name, value in theirs.items()}
 
 
 def _differences(theirs: Any, ours: Any, path: str = "") -> str:

@@ -233,14 +233,15 @@ def _first_readable(file: BinaryIO, begins: Iterable[int]) -> Container | None:
 def _beginnings(
     file: BinaryIO, start: int, stop: float, marks: Mapping[bytes, int]
 ) -> Iterator[int]:
-    """Where one of the marks shows that something may begin, in order."""
-    pattern = re.compile(b"|".join(map(re.escape, marks)))
+    """Where one of the marks shows that something may begin, from ``start`` on and in order."""
+    pattern, least = re.compile(b"|".join(map(re.escape, marks))), start
     while start < stop:
         file.seek(start)
         data = file.read(_RUBBISH + _MARK_BYTES)
         for match in pattern.finditer(data):
-            if match.start() < _RUBBISH:
-                yield start + match.start() - marks[match.group()]
+            begin = start + match.start() - marks[match.group()]
+            if match.start() < _RUBBISH and begin >= least:
+                yield begin
         if len(data) <= _MARK_BYTES:
             return
         start += _RUBBISH

@@ -11,6 +11,7 @@ from service.audio.decode import AudioDecoder
 from service.protocol.faults import ProtocolError
 from tests.fuzz.conftest import inputs
 from tests.service.apps import sound_file
+from tests.service.audio.encode import encoded
 
 RATE_HZ = 8_000
 MOST_S = 2.0
@@ -28,6 +29,10 @@ WHOLE = [
         ("AIFF", "PCM_24"),
     ]
 ]
+WHOLE += [
+    encoded(TONE[:, None], *kind, RATE_HZ)
+    for kind in [("ipod", "aac"), ("adts", "aac"), ("webm", "libopus"), ("mpegts", "aac")]
+]
 
 
 @st.composite
@@ -43,9 +48,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.none() | st.integers(0, len(data)))])
 
 
-# libsndfile may seek before the beginning of a damaged file; soundfile cannot pass the error on and
-# prints it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(3600)
 @inputs(few=150, share=0.1)
 @given(damaged() | st.binary(max_size=200))

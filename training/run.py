@@ -246,9 +246,11 @@ def train(run: Run) -> dict[str, float]:
         raise WeightsError(
             f"{run.out} already holds a run: continue with --resume, or choose another --out"
         )
-    for option, path in run.reads().items():
-        if path and not path.exists():
-            raise FileNotFoundError(f"no {path}: {option} says where it is")
+    missing = [
+        f"{path} ({option})" for option, path in run.reads().items() if path and not path.exists()
+    ]
+    if missing:
+        raise FileNotFoundError(f"missing: {', '.join(missing)}; the options say where data are")
     torch.manual_seed(run.loop.seed)  # for the initial weights
     task = run.make_task()
     earlier = []

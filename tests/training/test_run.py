@@ -45,16 +45,19 @@ def test_a_run_from_the_command_line_leaves_a_network(
 
 
 @pytest.mark.parametrize(
-    "flags",
+    "command",
     [
-        "--algorithmic.rse.unit gated",
-        "--algorithmic.rse.norm none --algorithmic.rse.residual-scale none",
-        "--algorithmic.rse.activation relu --algorithmic.rse.residual-scale one "
-        "--algorithmic.rse.hidden-factor 4",
+        "musicnet --music.model.rse.maps 4 --music.batch-size 2 --music.validation-windows 8",
+        "lambada --lambada.rse.maps 4 --lambada.made-up 20 --lambada.validation-passages 4",
     ],
 )
-def test_every_ablation_of_the_paper_is_a_flag_that_trains(tmp_path: Path, flags: str) -> None:
-    assert main([*TINY, *flags.split(), "--out", str(tmp_path)]) == 0
+def test_a_task_alone_trains_on_what_it_makes_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, command: str
+) -> None:
+    caplog.set_level("INFO")
+    assert main([*command.split(), "--loop.steps", "1", "--out", str(tmp_path)]) == 0
+    assert "preset minute" in caplog.text
+    assert "data: made up" in caplog.text
 
 
 def undocumented(config: Any) -> Iterator[str]:
@@ -99,12 +102,15 @@ def test_a_run_says_what_it_is_before_it_begins(
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        ("musicnet --preset live --data-dir /none", "no /none: --data-dir says"),
-        ("musicnet --preset paper --data-dir /none", "no /none: --data-dir says"),
-        ("musicnet --preset live --data-dir {} --music.synth.real-root /none", "real-root says"),
-        ("lambada --preset laptop --data-dir /none", "no /none/novels.tar.xz: --lambada.train"),
-        ("lambada --preset laptop --lambada.train {0}", "--lambada.validation says"),
-        ("lambada --preset paper --data-dir {0}", "wiki-news-300d-1M.vec: --lambada.vectors says"),
+        ("musicnet --preset live --data-dir /none", "missing: /none (--data-dir);"),
+        ("musicnet --preset paper --data-dir /none", "missing: /none (--data-dir);"),
+        (
+            "musicnet --preset live --data-dir {} --music.synth.real-root /none",
+            "missing: /none (--music.synth.real-root);",
+        ),
+        ("lambada --preset laptop --data-dir /none", "missing: /none/novels.tar.xz (--lambada."),
+        ("lambada --preset laptop --lambada.train {0}", "plain_text.txt (--lambada.validation);"),
+        ("lambada --preset paper --data-dir {0}", "wiki-news-300d-1M.vec (--lambada.vectors);"),
     ],
 )
 def test_missing_data_are_named_with_their_option(

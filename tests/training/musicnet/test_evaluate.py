@@ -100,7 +100,7 @@ def test_bad_archives_are_a_message_and_a_status(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run.main(arguments(tmp_path / "nowhere", tmp_path / "run")) == 1
-    assert "--data-dir says where it is" in capsys.readouterr().err
+    assert "nowhere (--data-dir)" in capsys.readouterr().err
     assert run.main(arguments(tmp_path, tmp_path / "run")) == 1
     said = capsys.readouterr().err
     assert "is not the MusicNet archive" in said
